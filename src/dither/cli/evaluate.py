@@ -1,0 +1,79 @@
+"""dither evaluate: how far a synthetic table is from a real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dither.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dither.evaluate import Evaluation
+
+
+def evaluate(
+    real: Annotated[str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")],
+    synthetic: Annotated[str, typer.Argument(help="the table to compare with it")],
+    schema: Annotated[
+        Path | None, typer.Option(help="schema file; without it the real table's own or an inferred one")
+    ] = None,
+    ways: Annotated[str, typer.Option(help="numbers of attributes to take together, with commas")] = "1,2,3",
+    max_sets: Annotated[int, typer.Option(help="most attribute sets for each number; more are sampled")] = 100,
+    seed: Annotated[int, typer.Option(help="decides which sets are sampled")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Compare the marginals of two tables: total variation distance, Kullback-Leibler divergence, mean squared error.
+
+    Each figure is a mean over sets of one, two, three ... attributes; 0 means that the tables agree.
+
+    Example: dither evaluate adult out/synthetic.parquet
+    """
+    asked = _ways(ways)
+    from dither.evaluate import evaluate as run
+
+    result = run(real, synthetic, schema, asked, max_sets, seed)
+    if as_json:
+        print(json.dumps(result.to_json(), allow_nan=False))
+    else:
+        _show(result)
+
+
+def _ways(given: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in given.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise ParameterError(
+            f"--ways {given}: write whole numbers of at least 1 with commas between them, such as 1,2,3",
+            where="--ways",
+            value=given,
+        )
+    return tuple(int(part) for part in parts)
+
+
+def _show(result: Evaluation) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("attributes", "sets", "TVD", "spread", "KL", "MSE"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("worst set (TVD)", overflow="fold")
+    for k, found in result.ways.items():
+        sets = f"{found.sets}" if found.sets == found.possible_sets else f"{found.sets} of {found.possible_sets:,}"
+        worst = f"{', '.join(found.worst)} ({found.worst_tvd:.4f})"
+        figures = [f"{found.tvd:.4f}", f"{found.tvd_spread:.4f}", f"{found.kl:.4f}", f"{found.mse:.2e}"]
+        table.add_row(str(k), sets, *figures, _literal(worst))
+    console = Console(highlight=False)
+    console.print(
+        f"{result.rows_real:,} real rows, {result.rows_synthetic:,} synthetic rows; means over attribute sets"
+    )
+    console.print(table)
+
+
+def _literal(text: str) -> str:
+    """Text with square brackets that Rich must not read as markup."""
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,153 @@
+"""Populations with a known joint distribution: a small random Bayes network over attributes of every kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError
+from dither.schema import Attribute, Schema
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int32]
+_CYCLE = ("categorical", "ordinal", "numeric", "boolean")
+_MOST_CELLS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Network:
+    """A Bayes network: attribute i depends on `parents[i]`, all of them before i, by the table `conditionals[i]`.
+
+    A table has one axis for each parent in order, then one for the attribute's codes, along which it adds up to one.
+    """
+
+    schema: Schema
+    parents: tuple[tuple[int, ...], ...]
+    conditionals: tuple[Floats, ...]
+
+    def sample_codes(self, rows: int, rng: np.random.Generator) -> Codes:
+        """Independent rows of codes by ancestral sampling, one column an attribute."""
+        codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")
+        for i, (parents, table) in enumerate(zip(self.parents, self.conditionals, strict=True)):
+            given = np.zeros(rows, dtype=np.int64)
+            for parent in parents:
+                given = given * self.schema.cardinalities[parent] + codes[:, parent]
+            cumulative = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
+            uniform = rng.random(rows)
+            drawn = np.zeros(rows, dtype=np.int32)
+            for threshold in cumulative.T[:-1]:  # one pass a code keeps memory at a few columns
+                drawn += uniform >= threshold[given]
+            codes[:, i] = drawn
+        return codes
+
+    def table(self, rows: int, rng: np.random.Generator) -> Any:
+        """A PyArrow table of independent rows; numbers are uniform inside their bins."""
+        from dither.schema.table import decode, plain_layout
+
+        return decode(self.sample_codes(rows, rng), self.schema, plain_layout(self.schema), rng)
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        """The exact distribution of some attributes, one axis each in the order given, by variable elimination.
+
+        Reference: Koller and Friedman (2009), Probabilistic Graphical Models, section 9.3.
+        """
+        if isinstance(attributes, str) or not attributes or len(set(attributes)) != len(attributes):
+            raise ParameterError("a marginal needs a list of distinct attributes", where="attributes", value=attributes)
+        wanted = [self.schema.index(name) for name in attributes]
+        needed = self._ancestors(wanted)
+        factors = [((*self.parents[i], i), self.conditionals[i]) for i in needed]
+        rest = needed - set(wanted)
+        while rest:
+            variable = min(sorted(rest), key=lambda v: self._scope_size(factors, v))
+            rest.remove(variable)
+            touching = [factor for factor in factors if variable in factor[0]]
+            factors = [factor for factor in factors if variable not in factor[0]]
+            scope = sorted({v for axes, _ in touching for v in axes} - {variable})
+            factors.append((tuple(scope), self._contract(touching, scope)))
+        return self._contract(factors, wanted)
+
+    def _ancestors(self, positions: Sequence[int]) -> set[int]:
+        """The attributes that bear on a marginal; all others sum out to one."""
+        found: set[int] = set()
+        waiting = list(positions)
+        while waiting:
+            i = waiting.pop()
+            if i not in found:
+                found.add(i)
+                waiting.extend(self.parents[i])
+        return found
+
+    def _scope_size(self, factors: Sequence[tuple[tuple[int, ...], Floats]], variable: int) -> int:
+        scope = {v for axes, _ in factors if variable in axes for v in axes}
+        return math.prod(self.schema.cardinalities[v] for v in scope)
+
+    def _contract(self, factors: Sequence[tuple[tuple[int, ...], Floats]], kept: Sequence[int]) -> Floats:
+        """The product of factors, summed over all but the kept axes."""
+        scope = sorted({v for axes, _ in factors for v in axes})
+        if math.prod(self.schema.cardinalities[v] for v in scope) > _MOST_CELLS:
+            raise ParameterError("this marginal is too large to be computed exactly; ask fewer attributes")
+        place = {v: i for i, v in enumerate(scope)}  # einsum numbers axes from zero
+        operands: list[Any] = []
+        for axes, table in factors:
+            operands += [table, [place[v] for v in axes]]
+        return np.asarray(np.einsum(*operands, [place[v] for v in kept], optimize="greedy"), dtype=np.float64)
+
+
+def generate_network(
+    attributes: int | Sequence[int],
+    *,
+    parents: int = 2,
+    strength: float = 1.5,
+    seed: int,
+    missing: bool = False,
+) -> Network:
+    """A random network over `attributes` attributes, or over attributes of the cardinalities given.
+
+    Each attribute has up to `parents` parents among the few before it, so exact marginals stay cheap however many there
+    are. Conditional tables are softmaxes of normal scores: `strength` scales the part that depends on the parents, and
+    0 makes the attributes independent. With `missing`, every second attribute of three codes or more has a missing
+    code, its last. The same seed gives the same network.
+    """
+    rng = np.random.default_rng(seed)
+    if isinstance(attributes, int):
+        if attributes < 1:
+            raise ParameterError("a network needs at least one attribute", where="attributes", value=attributes)
+        sizes = [int(size) for size in rng.integers(2, 7, attributes)]
+    else:
+        sizes = [int(size) for size in attributes]
+    if not sizes or min(sizes) < 2:
+        raise ParameterError("every attribute needs at least two codes", where="attributes", value=attributes)
+    if parents < 0 or not 0 <= strength < math.inf:
+        raise ParameterError("parents and strength must not be negative", where="parents", value=(parents, strength))
+    chosen, tables = [], []
+    for i, size in enumerate(sizes):
+        window = min(i, 2 * parents)
+        count = min(i, parents)
+        before = tuple(sorted(i - 1 - int(back) for back in rng.choice(window, count, replace=False))) if count else ()
+        shape = (*(sizes[parent] for parent in before), size)
+        scores = 0.5 * rng.standard_normal(size) + strength * rng.standard_normal(shape) * bool(before)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        chosen.append(before)
+        tables.append(weights / weights.sum(axis=-1, keepdims=True))
+    schema = Schema(tuple(_attribute(i, size, missing and i % 2 == 1) for i, size in enumerate(sizes)))
+    return Network(schema, tuple(chosen), tuple(tables))
+
+
+def _attribute(position: int, codes: int, missing: bool) -> Attribute:
+    """An attribute with so many codes; the kinds take turns, as far as the number of codes allows."""
+    missing = missing and codes >= 3
+    answers = codes - int(missing)
+    kind = _CYCLE[position % len(_CYCLE)]
+    name = f"x{position}"
+    if kind == "boolean" and answers == 2:
+        return Attribute(name, "boolean", values=(False, True), missing=missing)
+    if kind == "numeric":
+        return Attribute(name, "numeric", edges=tuple(10.0 * k for k in range(answers + 1)), missing=missing)
+    if kind == "ordinal":
+        return Attribute(name, "ordinal", values=tuple(range(1, answers + 1)), missing=missing)
+    return Attribute(name, "categorical", values=tuple(f"v{k}" for k in range(answers)), missing=missing)

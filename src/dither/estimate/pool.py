@@ -1,0 +1,95 @@
+"""Marginals read off every question that contains them, averaged with weights inverse to their variance.
+
+Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed into one (spec, erratum 6).
+The weights use the variance at the mean frequency 1/cells, not at the noisy estimate, so the average stays unbiased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError
+from dither.reports import Question
+from dither.schema import Schema
+from dither.tally import CountTally
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question with its tally: support counts of n reports."""
+
+    question: Question
+    support: npt.NDArray[np.int64]
+    n: int
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A marginal: raw unbiased frequencies, one axis an attribute, with standard errors; n reports went into it."""
+
+    attributes: tuple[str, ...]
+    frequencies: Floats
+    standard_errors: Floats
+    n: int
+
+
+def answered(tallies: Sequence[CountTally]) -> list[Answered]:
+    """All questions of some rounds that anybody answered."""
+    return [
+        Answered(question, tally.counts[i], int(tally.n[i]))
+        for tally in tallies
+        for i, question in enumerate(tally.plan.questions)
+        if tally.n[i] > 0
+    ]
+
+
+def read_marginal(schema: Schema, answer: Answered, attributes: Sequence[str]) -> tuple[Floats, int]:
+    """The marginal of some of a question's attributes, and how many cells were summed into each of its cells."""
+    question = answer.question
+    raw = question.mechanism.estimate(answer.support, answer.n).frequencies
+    table = raw.reshape([schema[a].cardinality for a in question.attributes])
+    axes = [question.attributes.index(a) for a in attributes]
+    summed = tuple(i for i in range(table.ndim) if i not in axes)
+    kept = [i for i in range(table.ndim) if i in axes]
+    marginal = table.sum(axis=summed) if summed else table
+    return np.transpose(marginal, [kept.index(a) for a in axes]), raw.size // marginal.size
+
+
+def pool(schema: Schema, answers: Sequence[Answered], attributes: Sequence[str]) -> Pooled:
+    """The pooled marginal of some attributes over every question that contains them all."""
+    wanted = set(attributes)
+    holding = [a for a in answers if wanted <= set(a.question.attributes)]
+    if not holding:
+        raise ParameterError(
+            f"nobody was asked about {', '.join(attributes)} together", where="attributes", value=tuple(attributes)
+        )
+    cells = schema.cells(attributes)
+    weighted = np.zeros([schema[a].cardinality for a in attributes])
+    total = 0.0
+    parts: list[tuple[Answered, int, float]] = []
+    for answer in holding:
+        marginal, group = read_marginal(schema, answer, attributes)
+        weight = 1.0 / answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n)
+        weighted += weight * marginal
+        total += weight
+        parts.append((answer, group, weight))
+    frequencies = weighted / total
+    variances = np.zeros_like(frequencies)
+    inside = np.clip(frequencies, 0.0, 1.0)
+    for answer, group, weight in parts:
+        variances += (weight / total) ** 2 * _group_variances(answer, group, inside)
+    return Pooled(tuple(attributes), frequencies, np.sqrt(variances), sum(a.n for a in holding))
+
+
+def _group_variances(answer: Answered, group: int, frequencies: Floats) -> Floats:
+    """The variance at each frequency; it is linear in the frequency for every mechanism."""
+    mechanism = answer.question.mechanism
+    low = mechanism.group_variance(group, 0.0, answer.n)
+    high = mechanism.group_variance(group, 1.0, answer.n)
+    return low + (high - low) * frequencies

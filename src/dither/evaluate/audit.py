@@ -1,0 +1,108 @@
+"""Does a mechanism keep its epsilon? The exact figure from its thresholds, and a lower bound from its actual reports.
+
+The bound: an attacker who sees one report guesses which of two values made it. For an event that favours value 0, exact
+(Clopper-Pearson) limits of its probability under either value give epsilon >= ln(lower_0 / upper_1) with the stated
+confidence. A correct mechanism gives a bound below its epsilon; a bound above proves a violation.
+Reference: Ding, Wang, Wang, Zhang, Kifer, "Detecting violations of differential privacy", CCS 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dither.errors import ParameterError
+from dither.mechanisms import BloomRappor, ByteSource, LocalHash, Mechanism
+
+CONFIDENCE = 0.999
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The verdict on one mechanism at one epsilon."""
+
+    mechanism: str
+    cells: int
+    epsilon_asked: float
+    epsilon_exact: float
+    epsilon_empirical_lower: float
+    trials: int
+    confidence: float
+    report_bytes: int
+    passed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def event_for(mechanism: Mechanism, first: int, second: int) -> Callable[[bytes], bool]:
+    """The reports with the largest likelihood ratio between two values: those that support the first and not the second."""
+    if mechanism.name == "grr":
+        return lambda report: int.from_bytes(report, "little") == first
+    if isinstance(mechanism, BloomRappor):
+        differ = mechanism.filters[first] ^ mechanism.filters[second]
+        expected = mechanism.filters[first] & differ
+        return lambda report: int.from_bytes(report, "little") & differ == expected
+    if isinstance(mechanism, LocalHash):
+        hashing = mechanism
+
+        def hits(report: bytes) -> bool:
+            a, b = int.from_bytes(report[:4], "little"), int.from_bytes(report[4:8], "little")
+            answer = int.from_bytes(report[8:], "little")
+            return hashing.bucket(a, b, first) == answer != hashing.bucket(a, b, second)
+
+        return hits
+
+    def supports(report: bytes) -> bool:
+        bits = int.from_bytes(report, "little")
+        return bool(bits >> first & 1) and not bits >> second & 1
+
+    return supports
+
+
+def empirical_lower_bound(
+    mechanism: Mechanism, trials: int, source: ByteSource, confidence: float = CONFIDENCE
+) -> float:
+    """A lower bound of epsilon from `trials` reports of each of two values, valid with the stated confidence."""
+    from scipy.stats import beta
+
+    first, second = _far_apart(mechanism)
+    event = event_for(mechanism, first, second)
+    hits = [sum(event(mechanism.randomise(value, source)) for _ in range(trials)) for value in (first, second)]
+    tail = (1 - confidence) / 2
+    lower = float(beta.ppf(tail, hits[0], trials - hits[0] + 1)) if hits[0] else 0.0
+    upper = float(beta.ppf(1 - tail, hits[1] + 1, trials - hits[1])) if hits[1] < trials else 1.0
+    return max(0.0, math.log(lower / upper)) if lower > 0 else 0.0
+
+
+def _far_apart(mechanism: Mechanism) -> tuple[int, int]:
+    """Two values whose reports differ as much as any two values' do."""
+    if isinstance(mechanism, BloomRappor):
+        filters = mechanism.filters[:256]
+        pairs = ((i, j) for i in range(len(filters)) for j in range(i))
+        return max(pairs, key=lambda p: (filters[p[0]] ^ filters[p[1]]).bit_count())
+    return 0, mechanism.cells - 1
+
+
+def audit(
+    mechanism: Mechanism, epsilon: float, trials: int, source: ByteSource, confidence: float = CONFIDENCE
+) -> Audit:
+    """Check a mechanism against the epsilon that was asked of it."""
+    if trials < 100:
+        raise ParameterError("an audit needs at least 100 trials to say anything", where="trials", value=trials)
+    exact = mechanism.epsilon
+    bound = empirical_lower_bound(mechanism, trials, source, confidence)
+    return Audit(
+        mechanism.name,
+        mechanism.cells,
+        float(epsilon),
+        exact,
+        bound,
+        trials,
+        confidence,
+        mechanism.report_bytes,
+        exact <= epsilon and bound <= exact,
+    )

@@ -1,0 +1,220 @@
+"""How far two tables are apart on their k-way marginals: total variation, Kullback-Leibler, squared error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError
+from dither.models import Model
+from dither.schema import Schema
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.integer[Any]]
+
+DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB a table
+_CODE_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The distances of one attribute set's two marginals."""
+
+    tvd: float
+    kl: float
+    mse: float
+
+
+@dataclass(frozen=True)
+class WaySummary:
+    """The distances of all k-way marginals that were compared: means, the spread of the TVD, and the worst set."""
+
+    tvd: float
+    kl: float
+    mse: float
+    tvd_spread: float
+    worst: tuple[str, ...]
+    worst_tvd: float
+    sets: int
+    possible_sets: int
+
+
+def marginal(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> Floats:
+    """The relative frequencies of the product domain of some columns, one axis a column in the order given."""
+    shape = tuple(cardinalities[i] for i in positions)
+    cells = np.bincount(_cells(codes, cardinalities, positions), minlength=math.prod(shape))
+    return np.asarray(cells / max(len(codes), 1), dtype=np.float64).reshape(shape)
+
+
+def tvd(first: Floats, second: Floats) -> float:
+    """Total variation distance, half the sum of absolute differences: 0 for equal, 1 for disjoint distributions."""
+    return float(0.5 * np.abs(first - second).sum())
+
+
+def kl(real: Floats, synthetic: Floats, floor: float) -> float:
+    """Kullback-Leibler divergence of the synthetic from the real distribution, in nats.
+
+    A cell that the real table has and the synthetic one lacks would make it infinite. Such cells (and any below
+    `floor`) are first raised to `floor` and the synthetic distribution is scaled back to one; with m synthetic rows
+    the floor is half a row, 1/(2m). Nothing changes where no cell is below it, so equal tables give exactly 0.
+    """
+    seen = real > 0
+    p, q = real[seen], synthetic[seen]
+    raised = np.maximum(q, floor)
+    total = 1.0 + float((raised - q).sum())
+    return max(0.0, float((p * np.log(p / raised)).sum()) + math.log(total))
+
+
+def mse(first: Floats, second: Floats, cells: int | None = None) -> float:
+    """Mean squared difference over all cells of the domain; `cells` when the arrays leave out cells empty in both."""
+    return float(np.square(first - second).sum()) / (first.size if cells is None else cells)
+
+
+def attribute_sets(count: int, ways: int, max_sets: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
+    """All sets of `ways` out of `count` positions if there are at most `max_sets`, else that many distinct random ones.
+
+    Each set is equally likely to be drawn; the list of all combinations is never made.
+    """
+    total = math.comb(count, ways)
+    if total <= max_sets:
+        return list(combinations(range(count), ways))
+    drawn: dict[tuple[int, ...], None] = {}
+    while len(drawn) < max_sets:
+        drawn[tuple(sorted(int(i) for i in rng.choice(count, ways, replace=False)))] = None
+    return sorted(drawn)
+
+
+def check_ways(ways: Sequence[int], attributes: int) -> tuple[int, ...]:
+    """Distinct whole numbers from 1 to the number of attributes, in order, or an error."""
+    for k in ways:
+        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= attributes:
+            raise ParameterError(
+                f"ways must be whole numbers from 1 to {attributes}, the number of attributes, not {k!r}",
+                where="ways",
+                value=k,
+            )
+    if not ways:
+        raise ParameterError("ways needs at least one number, such as 1,2,3", where="ways")
+    return tuple(sorted(set(ways)))
+
+
+def evaluate_codes(
+    real: Codes,
+    synthetic: Codes,
+    schema: Schema,
+    ways: Sequence[int] = (1, 2, 3),
+    max_sets: int = 100,
+    rng: np.random.Generator | None = None,
+) -> dict[int, WaySummary]:
+    """Compare two tables of codes on their k-way marginals, for each k of `ways`.
+
+    At most `max_sets` attribute sets a way are used, drawn with `rng` (seed 0 if none is given). Memory stays bounded
+    whatever the domain: large marginals are counted sparsely.
+    """
+    _check_codes(real, schema, "real")
+    _check_codes(synthetic, schema, "synthetic")
+    floor = 1 / (2 * len(synthetic))
+
+    def compare(positions: tuple[int, ...]) -> Distances:
+        cells = math.prod(schema.cardinalities[i] for i in positions)
+        if cells <= DENSE_CELLS:
+            first = marginal(real, schema.cardinalities, positions)
+            second = marginal(synthetic, schema.cardinalities, positions)
+        else:
+            first, second = sparse_marginals(real, synthetic, schema.cardinalities, positions)
+        return Distances(tvd(first, second), kl(first, second, floor), mse(first, second, cells))
+
+    return _summaries(schema, ways, max_sets, rng, compare)
+
+
+def evaluate_model(
+    model: Model,
+    real: Codes,
+    ways: Sequence[int] = (1, 2, 3),
+    max_sets: int = 100,
+    rng: np.random.Generator | None = None,
+) -> dict[int, WaySummary]:
+    """Compare a model's own marginals, without sampling noise, with those of a real table of codes."""
+    schema = model.schema
+    _check_codes(real, schema, "real")
+    floor = 1 / (2 * len(real))
+
+    def compare(positions: tuple[int, ...]) -> Distances:
+        second = model.marginal([schema.names[i] for i in positions])  # first: it refuses domains too large to hold
+        first = marginal(real, schema.cardinalities, positions)
+        return Distances(tvd(first, second), kl(first, second, floor), mse(first, second))
+
+    return _summaries(schema, ways, max_sets, rng, compare)
+
+
+def sparse_marginals(
+    first: Codes, second: Codes, cardinalities: Sequence[int], positions: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """The frequencies of both tables over the cells that occur in either, in one common order."""
+    both = np.zeros(len(first) + len(second), dtype=np.int64)
+    bound = 1
+    for i in positions:
+        if bound * cardinalities[i] >= _CODE_LIMIT:  # keep the combined codes inside 64 bits by renumbering what occurs
+            seen, both = np.unique(both, return_inverse=True)
+            bound = len(seen)
+        both *= cardinalities[i]
+        both[: len(first)] += first[:, i]
+        both[len(first) :] += second[:, i]
+        bound *= cardinalities[i]
+    seen, cell = np.unique(both, return_inverse=True)
+    counts = [np.bincount(part, minlength=len(seen)) for part in (cell[: len(first)], cell[len(first) :])]
+    return counts[0] / max(len(first), 1), counts[1] / max(len(second), 1)
+
+
+def _summaries(
+    schema: Schema,
+    ways: Sequence[int],
+    max_sets: int,
+    rng: np.random.Generator | None,
+    compare: Callable[[tuple[int, ...]], Distances],
+) -> dict[int, WaySummary]:
+    if isinstance(max_sets, bool) or not isinstance(max_sets, int) or max_sets < 1:
+        raise ParameterError(
+            f"max_sets must be a whole number of at least 1, not {max_sets!r}", where="max_sets", value=max_sets
+        )
+    rng = np.random.default_rng(0) if rng is None else rng
+    out = {}
+    for k in check_ways(ways, len(schema)):
+        sets = attribute_sets(len(schema), k, max_sets, rng)
+        found = [compare(positions) for positions in sets]
+        distances = np.array([d.tvd for d in found])
+        worst = int(distances.argmax())
+        out[k] = WaySummary(
+            tvd=float(distances.mean()),
+            kl=float(np.mean([d.kl for d in found])),
+            mse=float(np.mean([d.mse for d in found])),
+            tvd_spread=float(distances.std()),
+            worst=tuple(schema.names[i] for i in sets[worst]),
+            worst_tvd=float(distances[worst]),
+            sets=len(sets),
+            possible_sets=math.comb(len(schema), k),
+        )
+    return out
+
+
+def _cells(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.int64]:
+    cell = np.zeros(len(codes), dtype=np.int64)
+    for i in positions:
+        cell *= cardinalities[i]
+        cell += codes[:, i]
+    return cell
+
+
+def _check_codes(codes: Codes, schema: Schema, which: str) -> None:
+    if codes.ndim != 2 or codes.shape[1] != len(schema) or len(codes) == 0:
+        raise ParameterError(
+            f"the {which} codes must have at least one row and {len(schema)} columns, not {codes.shape}"
+        )
+    if (codes < 0).any() or (codes >= np.array(schema.cardinalities)).any():
+        raise ParameterError(f"the {which} codes leave the schema's domain")

@@ -1,0 +1,205 @@
+"""Bloom-filter RAPPOR as LoPub uses it: a value sets h of m bits, then each bit is randomised with flip probability f.
+
+References: Ren et al., "LoPub", IEEE TIFS 2018, section 4.1 and eq. 6 to 8; Erlingsson, Pihur, Korolova, CCS 2014. A bit that
+is 1 is reported as 1 with probability 1-f/2, a bit that is 0 with f/2. Epsilon here is exact for the filters at hand: the
+largest number of bits in which two values' filters differ (2h at most) times ln((1-f/2)/(f/2)).
+
+The bits of a value are taken from SHA-256 of "dither-bloom:<seed>:<value>:<counter>", four bytes at a time, little-endian,
+modulo m, skipping repeats, so that a browser finds the same ones. Standard library only at import time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
+from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
+from dither.mechanisms.pure import check_cells, check_length, check_value
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.mechanism import Codes, Counts
+
+MOST_CELLS = 2**16
+
+
+def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
+    """LoPub eq. 6 and 7: the number of bits m and of hashes h for a false-positive rate, rounded up and to nearest."""
+    if not 0 < false_positive < 1:
+        raise ParameterError(
+            f"the false-positive rate must lie between 0 and 1, not {false_positive!r}", where="false_positive"
+        )
+    strength = math.log(1 / false_positive)
+    return max(2, math.ceil(strength / math.log(2) ** 2 * cells)), max(1, round(strength / math.log(2)))
+
+
+@dataclass(frozen=True)
+class BloomRappor:
+    """`bits` bits, `hashes` of them set by a value; `flipped` of 2^threshold_bits draws report the opposite of a bit."""
+
+    cells: int
+    bits: int
+    hashes: int
+    flipped: int
+    seed: int = 0
+    threshold_bits: int = THRESHOLD_BITS
+    name = "bloom"
+
+    def __post_init__(self) -> None:
+        check_cells(self.cells)
+        if self.cells > MOST_CELLS:
+            raise ParameterError(
+                f"a Bloom question covers at most {MOST_CELLS:,} cells", where="cells", value=self.cells
+            )
+        if not 1 <= self.hashes < self.bits:
+            raise ParameterError(
+                f"a Bloom filter needs more bits ({self.bits}) than hashes ({self.hashes}), and at least one hash",
+                where="bits",
+            )
+        if not 1 <= self.flipped < 2 ** (self.threshold_bits - 1):
+            raise PrivacyError(
+                "the flip probability rounds to 0 or 1: choose f strictly between, or a larger epsilon", where="flip"
+            )
+
+    @classmethod
+    def for_flip(
+        cls, cells: int, flip: float, bits: int, hashes: int, seed: int = 0, threshold_bits: int = THRESHOLD_BITS
+    ) -> BloomRappor:
+        """From LoPub's flip probability f; f/2 is rounded up, towards privacy."""
+        if not 0 < flip < 1:
+            raise PrivacyError(f"the flip probability must lie between 0 and 1, not {flip!r}", where="flip", value=flip)
+        flipped = ceil_fraction(Fraction(flip) / 2 * 2**threshold_bits)
+        return cls(cells, bits, hashes, flipped, seed, threshold_bits)
+
+    @classmethod
+    def for_epsilon(
+        cls, cells: int, epsilon: float, bits: int, hashes: int, seed: int = 0, threshold_bits: int = THRESHOLD_BITS
+    ) -> BloomRappor:
+        """The smallest flip probability that keeps epsilon for the filters at hand."""
+        distance = cls(cells, bits, hashes, 1, seed, threshold_bits).distance
+        # Dividing a float by a whole number can round up; step down so that distance * share never exceeds epsilon.
+        share = math.nextafter(check_epsilon(epsilon) / distance, 0.0)
+        flipped = ceil_fraction(2**threshold_bits / (exp_down(share) + 1))
+        return cls(cells, bits, hashes, flipped, seed, threshold_bits)
+
+    @cached_property
+    def filters(self) -> tuple[int, ...]:
+        """The filter of each cell as a bit set."""
+        return tuple(_filter(self.seed, value, self.bits, self.hashes) for value in range(self.cells))
+
+    @cached_property
+    def distance(self) -> int:
+        """The largest number of bits in which two filters differ."""
+        distinct = list(set(self.filters))
+        if len(distinct) < 2:
+            raise ParameterError("all cells share one Bloom filter; use more bits", where="bits", value=self.bits)
+        if len(distinct) > 1024:  # all pairs would take too long; 2h is a valid, at most slightly larger, bound
+            return 2 * self.hashes
+        return max((a ^ b).bit_count() for i, a in enumerate(distinct) for b in distinct[:i])
+
+    @property
+    def flip(self) -> Fraction:
+        """LoPub's f."""
+        return 2 * self.q
+
+    @cached_property
+    def p(self) -> Fraction:
+        """P(a set bit is reported as set)."""
+        return 1 - self.q
+
+    @cached_property
+    def q(self) -> Fraction:
+        """P(an unset bit is reported as set)."""
+        return Fraction(self.flipped, 2**self.threshold_bits)
+
+    @cached_property
+    def epsilon(self) -> float:
+        return log_up((self.p / self.q) ** self.distance)
+
+    @property
+    def report_bytes(self) -> int:
+        return (self.bits + 7) // 8
+
+    @property
+    def draw_bytes(self) -> int:
+        return self.bits * self.threshold_bits // 8
+
+    @property
+    def counters(self) -> int:
+        return self.bits
+
+    def randomise(self, value: int, source: ByteSource) -> bytes:
+        check_value(value, self.cells)
+        step = self.threshold_bits // 8
+        draws = source(self.draw_bytes)
+        out = self.filters[value]
+        for bit in range(self.bits):
+            out ^= (int.from_bytes(draws[bit * step : (bit + 1) * step], "little") < self.flipped) << bit
+        return out.to_bytes(self.report_bytes, "little")
+
+    def check_report(self, report: bytes) -> None:
+        check_length(report, self.report_bytes)
+        if int.from_bytes(report, "little") >> self.bits:
+            raise ReportError(f"a bit beyond the {self.bits} bits is set")
+
+    def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
+        from dither.mechanisms.fleet import bloom
+
+        return bloom.randomise(self, values, stream)
+
+    def support(self, reports: PackedReports) -> Counts:
+        from dither.mechanisms.fleet import bits
+
+        return bits.count_bits(reports.rows, self.bits)
+
+    def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
+        from dither.mechanisms.fleet import bloom
+
+        return bloom.simulate(self, true_counts, rng)
+
+    def estimate(self, support: Counts, n: int) -> Estimate:
+        from dither.mechanisms.fleet import bloom
+
+        return bloom.estimate(self, support, n)
+
+    def variance(self, frequency: float, n: int) -> float:
+        """The mean over the cells of the regression's variance; it does not depend on the frequency, see `fleet.bloom`."""
+        from dither.mechanisms.fleet import bloom
+
+        return bloom.mean_variance(self, n)
+
+    def group_variance(self, size: int, frequency: float, n: int) -> float:
+        """The mean over all groups of this size, neglecting correlations between cells that the regression leaves."""
+        return size * self.variance(frequency, n)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "cells": self.cells,
+            "bits": self.bits,
+            "hashes": self.hashes,
+            "flipped": self.flipped,
+            "seed": self.seed,
+            "threshold_bits": self.threshold_bits,
+        }
+
+
+def _filter(seed: int, value: int, bits: int, hashes: int) -> int:
+    """The first `hashes` different bit positions that SHA-256 gives for a value."""
+    out = 0
+    counter = 0
+    while out.bit_count() < hashes:
+        digest = hashlib.sha256(f"dither-bloom:{seed}:{value}:{counter}".encode()).digest()
+        for i in range(0, 32, 4):
+            if out.bit_count() < hashes:
+                out |= 1 << (int.from_bytes(digest[i : i + 4], "little") % bits)
+        counter += 1
+    return out

@@ -1,0 +1,55 @@
+"""Probabilities as integers over a power of two, and epsilon from them without rounding error.
+
+Guarantee: a threshold computed here never gives away more than was asked, and `log_up` never reports less than was given.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from dither.errors import PrivacyError
+
+_DIGITS = 60
+_SLACK = Fraction(1, 10**50)  # far above the last digit that decimal's exp and ln round, far below any threshold step
+
+THRESHOLD_BITS = 32
+
+
+def check_epsilon(epsilon: float) -> float:
+    """A finite epsilon above zero, as a float."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not math.isfinite(epsilon) or epsilon <= 0:
+        raise PrivacyError(f"epsilon must be a number above 0, not {epsilon!r}", where="epsilon", value=epsilon)
+    return float(epsilon)
+
+
+def exp_down(epsilon: float) -> Fraction:
+    """A rational just below e^epsilon."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        value = Fraction(Decimal(min(epsilon, 700.0)).exp())
+    return value * (1 - _SLACK)
+
+
+def log_up(ratio: Fraction) -> float:
+    """The smallest float that is at least ln(ratio), for a ratio of at least 1."""
+    if ratio < 1:
+        raise ValueError("log_up is for likelihood ratios of at least 1")
+    if ratio == 1:
+        return 0.0
+    with localcontext() as context:
+        context.prec = _DIGITS
+        quotient = Decimal(ratio.numerator) / Decimal(ratio.denominator)
+        exact = Fraction(quotient.ln())
+    upper = exact * (1 + _SLACK) + _SLACK
+    value = float(upper)
+    while Fraction(value) < exact:
+        value = math.nextafter(value, math.inf)
+    return value
+
+
+def ceil_fraction(value: Fraction) -> int:
+    """The smallest integer that is at least `value`."""
+    return -((-value.numerator) // value.denominator)

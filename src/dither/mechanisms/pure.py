@@ -1,0 +1,72 @@
+"""What follows from p and q alone, shared by all mechanisms whose reports support a set of cells.
+
+Reference: Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security
+2017 (pure protocols, eq. 1 to 3). Standard library only at import time.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from dither.errors import ParameterError, ReportError
+from dither.mechanisms.mechanism import Estimate
+
+if TYPE_CHECKING:
+    from dither.mechanisms.mechanism import Counts, Mechanism
+
+
+def frequency_variance(p: Fraction, q: Fraction, frequency: float, n: int) -> float:
+    """Variance of (support/n - q)/(p - q) given the participants, with its frequency-dependent term."""
+    p_, q_ = float(p), float(q)
+    return (frequency * p_ * (1 - p_) + (1 - frequency) * q_ * (1 - q_)) / (n * (p_ - q_) ** 2)
+
+
+def independent_group_variance(p: Fraction, q: Fraction, size: int, frequency: float, n: int) -> float:
+    """Variance of the sum of `size` cells' estimates whose supports are independent given the value."""
+    p_, q_ = float(p), float(q)
+    return (frequency * p_ * (1 - p_) + (size - frequency) * q_ * (1 - q_)) / (n * (p_ - q_) ** 2)
+
+
+def total_variance(p: Fraction, q: Fraction, cells: int) -> float:
+    """The variances of all cells added up, for one report; frequencies add up to one, so it does not depend on them."""
+    p_, q_ = float(p), float(q)
+    return (p_ * (1 - p_) + (cells - 1) * q_ * (1 - q_)) / (p_ - q_) ** 2
+
+
+def invert(mechanism: Mechanism, support: Counts, n: int) -> Estimate:
+    """(support/n - q)/(p - q) with the standard error at the estimated frequency, clipped to [0, 1] for that purpose."""
+    import numpy as np
+
+    counts = np.asarray(support)
+    if counts.shape != (mechanism.cells,):
+        raise ParameterError(
+            f"a tally of {mechanism.cells} cells was expected, not shape {counts.shape}", value=counts.shape
+        )
+    if n < 1:
+        raise ParameterError("an estimate needs at least one report", where="n", value=n)
+    p, q = float(mechanism.p), float(mechanism.q)
+    frequencies = (counts / n - q) / (p - q)
+    f = np.clip(frequencies, 0.0, 1.0)
+    variances = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * (p - q) ** 2)
+    return Estimate(frequencies, np.sqrt(variances), int(n))
+
+
+def check_cells(cells: int, least: int = 2) -> int:
+    """A whole number of cells of at least two."""
+    if isinstance(cells, bool) or not isinstance(cells, int) or cells < least:
+        raise ParameterError(f"a mechanism needs at least {least} cells, not {cells!r}", where="cells", value=cells)
+    return cells
+
+
+def check_value(value: int, cells: int) -> int:
+    """A cell number in range."""
+    if not 0 <= value < cells:
+        raise ParameterError(f"value {value!r} is outside 0..{cells - 1}", where="value", value=value)
+    return int(value)
+
+
+def check_length(report: bytes, expected: int) -> None:
+    """Every report of a question has the same length."""
+    if len(report) != expected:
+        raise ReportError(f"a report of {expected} bytes was expected, not {len(report)}", value=len(report))

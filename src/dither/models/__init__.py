@@ -1,0 +1,27 @@
+"""9. Models: a joint distribution with `marginal()` and `sample()`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from dither.errors import ReportError
+from dither.models.independent import Independent
+from dither.models.model import Model
+from dither.tally.archive import unpack
+
+# A model's kind -> module in this package and class in it; a module is imported when its kind is read.
+KINDS: dict[str, str] = {"independent": "independent:Independent"}
+
+__all__ = ["KINDS", "Independent", "Model", "model_from_bytes"]
+
+
+def model_from_bytes(data: bytes) -> Model:
+    """Rebuild any model from what its `to_bytes` gave; an archive of an unknown kind is an error."""
+    kind = unpack(data)[0].get("kind")
+    if kind not in KINDS:
+        raise ReportError(
+            f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}", value=kind
+        )
+    module, name = KINDS[kind].split(":")
+    model: Model = getattr(import_module(f"dither.models.{module}"), name).from_bytes(data)
+    return model

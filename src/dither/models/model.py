@@ -1,0 +1,65 @@
+"""The seam that every model meets: any marginal, and rows drawn from the joint distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError
+from dither.schema import Schema
+
+Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int32]
+
+MOST_CELLS = 50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A joint distribution over a schema's attributes."""
+
+    @property
+    def kind(self) -> str:
+        """The model's name in an archive."""
+
+    @property
+    def schema(self) -> Schema: ...
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        """The distribution of some attributes, one axis each in the order given; not negative, adds up to one."""
+
+    def sample(self, rows: int, rng: np.random.Generator) -> Codes:
+        """Independent rows of codes, one column an attribute in the schema's order; the same seed gives the same rows."""
+
+    def to_bytes(self) -> bytes:
+        """An archive from which `from_bytes` rebuilds the model exactly."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self: ...
+
+
+def check_marginal(schema: Schema, attributes: Sequence[str]) -> tuple[int, ...]:
+    """The positions of distinct known attributes whose product domain fits in memory, or an error that says what does not."""
+    if isinstance(attributes, str) or not attributes:
+        raise ParameterError("a marginal needs a list of at least one attribute", where="attributes", value=attributes)
+    positions = tuple(schema.index(name) for name in attributes)
+    if len(set(positions)) != len(positions):
+        raise ParameterError(f"a marginal names an attribute twice: {', '.join(attributes)}", where="attributes")
+    cells = schema.cells(attributes)
+    if cells > MOST_CELLS:
+        raise ParameterError(
+            f"the marginal of {', '.join(attributes)} has {cells:,} cells, more than {MOST_CELLS:,}; ask fewer attributes",
+            where="attributes",
+            value=cells,
+        )
+    return positions
+
+
+def sample_rows(distribution: Floats, rows: int, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+    """`rows` codes drawn from one distribution by inverting its cumulative sum."""
+    cumulative = np.cumsum(distribution)
+    codes: npt.NDArray[Any] = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
+    return np.minimum(codes, len(distribution) - 1).astype(np.int32)

@@ -1,0 +1,73 @@
+"""Method parameters: frozen dataclasses with typed fields, filled from `--set KEY=VALUE` or from Python."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from dither.errors import ParameterError
+
+T = TypeVar("T")
+_TRUE, _FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
+
+
+def build_parameters(cls: type[T], given: Mapping[str, Any], method: str) -> T:
+    """The parameters of a method; text is read as the field's type, and an unknown name lists the known ones."""
+    hints = get_type_hints(cls)
+    known = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
+    out: dict[str, Any] = {}
+    for key, value in given.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            choices = ", ".join(sorted(known)) or "none"
+            raise ParameterError(
+                f"method {method!r} has no parameter {key!r}; it has: {choices}", where=key, value=value
+            )
+        out[name] = _read(key, value, known[name])
+    return cls(**out)
+
+
+def describe_parameters(cls: type[Any]) -> dict[str, Any]:
+    """Names and defaults, for help and documentation."""
+    out: dict[str, Any] = {}
+    for f in fields(cls):
+        out[f.name] = f.default_factory() if f.default_factory is not MISSING else f.default
+    return out
+
+
+def plain(parameters: Any) -> dict[str, Any]:
+    """The parameters as plain values, for a manifest."""
+    return asdict(parameters)
+
+
+def _read(key: str, value: Any, hint: Any) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        options = [h for h in get_args(hint) if h is not type(None)]
+        if value is None or (isinstance(value, str) and value.lower() in ("none", "auto", "")):
+            return None
+        return _read(key, value, options[0])
+    if origin is Literal:
+        choices = get_args(hint)
+        for choice in choices:
+            if str(value) == str(choice):
+                return choice
+        raise ParameterError(f"{key}={value}: must be one of {', '.join(map(str, choices))}", where=key, value=value)
+    if hint is bool:
+        text = str(value).lower()
+        if text in _TRUE + _FALSE:
+            return text in _TRUE
+        raise ParameterError(f"{key}={value}: must be true or false", where=key, value=value)
+    try:
+        if hint is int:
+            if isinstance(value, float) and value != int(value):
+                raise ValueError
+            return int(value)
+        if hint is float:
+            return float(value)
+    except (TypeError, ValueError):
+        kind = "a whole number" if hint is int else "a number"
+        raise ParameterError(f"{key}={value}: must be {kind}", where=key, value=value) from None
+    return str(value)

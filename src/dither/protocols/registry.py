@@ -1,0 +1,99 @@
+"""The methods by name: what each asks, its parameters and its reference. Modules load when a method is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from dither.errors import ParameterError, PrivacyError
+from dither.mechanisms.probability import check_epsilon
+from dither.protocols.machine import Campaign, ProtocolMachine
+from dither.protocols.parameters import build_parameters, describe_parameters, plain
+from dither.schema import Schema
+from dither.tally.archive import unpack
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: where it lives and what a user should know before choosing it."""
+
+    name: str
+    module: str
+    machine: str
+    asks: str
+    summary: str
+    reference: str
+
+    def load(self) -> Any:
+        """The machine's class."""
+        return getattr(import_module(self.module), self.machine)
+
+    def parameters(self) -> type[Any]:
+        """The dataclass of the method's parameters."""
+        loaded: type[Any] = import_module(self.module).Parameters
+        return loaded
+
+    def defaults(self) -> dict[str, Any]:
+        """Parameter names with their defaults."""
+        return describe_parameters(self.parameters())
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method(
+            "independent",
+            "dither.protocols.independent",
+            "IndependentProtocol",
+            "one attribute a participant, full epsilon, one round",
+            "One-way marginals as well as they can be learnt, no dependence: the line every other method has to beat.",
+            "Wang, Blocki, Li, Jha, USENIX Security 2017 (mechanisms)",
+        ),
+    )
+}
+DEFAULT = "independent"
+
+
+def method(name: str) -> Method:
+    """A method by name; an error lists the ones there are."""
+    try:
+        return METHODS[name]
+    except KeyError:
+        raise ParameterError(
+            f"no method {name!r}; there are {', '.join(METHODS)}", where="method", value=name
+        ) from None
+
+
+def start(
+    name: str,
+    schema: Schema,
+    epsilon: float,
+    participants: int,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> ProtocolMachine:
+    """A method at the beginning of a campaign; its plan is checked against epsilon before anyone is asked."""
+    chosen = method(name)
+    check_epsilon(epsilon)
+    if participants < 1:
+        raise ParameterError("a campaign needs at least one participant", where="participants", value=participants)
+    built = build_parameters(chosen.parameters(), parameters or {}, name)
+    machine: ProtocolMachine = chosen.load().start(Campaign(schema, float(epsilon), participants, seed), built)
+    plan = machine.plan()
+    if plan is not None and plan.epsilon > epsilon:
+        raise PrivacyError(f"method {name!r} plans to spend epsilon {plan.epsilon}, more than the {epsilon} asked for")
+    return machine
+
+
+def restore(state: bytes) -> ProtocolMachine:
+    """Go on with a saved machine."""
+    meta, _ = unpack(state)
+    machine: ProtocolMachine = method(str(meta.get("method"))).load().restore(state)
+    return machine
+
+
+def parameters_of(machine: Any) -> dict[str, Any]:
+    """A machine's parameters as plain values."""
+    return plain(machine.parameters)

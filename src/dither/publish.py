@@ -1,0 +1,128 @@
+"""The whole road in one call: table -> codes -> simulated reports -> model -> synthetic table -> release."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.callable_module import make_callable
+from dither.errors import ParameterError
+from dither.mechanisms.probability import check_epsilon
+from dither.protocols import DEFAULT, start
+from dither.protocols import method as find_method
+from dither.protocols.registry import parameters_of
+from dither.schema import Schema
+from dither.simulate import Path, Progress, simulate
+
+if TYPE_CHECKING:
+    from dither.release import Release
+
+Codes = npt.NDArray[np.int32]
+
+
+def publish(
+    table: Any,
+    *,
+    epsilon: float,
+    method: str | None = None,
+    schema: Schema | str | FilePath | None = None,
+    population: int | None = None,
+    rows: int | None = None,
+    seed: int | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    path: Path = "counts",
+    unknown: Literal["error", "other"] = "error",
+    progress: Progress | None = None,
+) -> Release:
+    """Publish a table with each row as one simulated participant, and give the release.
+
+    `table` is a pandas, polars or PyArrow table, a CSV or Parquet file, or a bundled dataset's name. Guarantee: everything
+    one participant sends is epsilon-locally differentially private for the whole record; the release uses nothing else
+    of the table but what a simulation shows beside it (marked as such). The same seed gives the same release.
+
+    >>> import dither
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000, seed=7)
+    >>> release.synthetic.num_rows
+    1000
+    """
+    from dither.datasets import open_table
+    from dither.release import Release
+    from dither.release.asked import asked_in
+    from dither.release.truth import truth_from_codes
+    from dither.schema.table import decode, encode
+
+    check_epsilon(epsilon)
+    name = method or DEFAULT
+    chosen = find_method(name)
+    _check_count("population", population)
+    _check_count("rows", rows)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
+    if unknown not in ("error", "other"):
+        raise ParameterError(f"unknown must be error or other, not {unknown!r}", where="unknown", value=unknown)
+    seed = secrets.randbelow(2**32) if seed is None else seed
+    people, noise, model_rows, values = (np.random.default_rng([seed, i]) for i in range(4))
+    seconds: dict[str, float] = {}
+
+    with _timed(seconds, "read"):
+        native, domain, warnings = open_table(table, schema)
+        encoded = encode(native, domain, unknown=unknown)
+        codes = encoded.codes
+        if population is not None:
+            codes = np.asfortranarray(codes[people.integers(0, len(codes), population)])
+    with _timed(seconds, "simulate"):
+        machine = start(name, domain, epsilon, len(codes), parameters, seed)
+        plans = simulate(machine, codes, noise, path=path, progress=progress)
+    with _timed(seconds, "fit"):
+        model = machine.model()
+    with _timed(seconds, "sample"):
+        synthetic = decode(
+            model.sample(rows if rows is not None else len(encoded.codes), model_rows), domain, encoded.layout, values
+        )
+    return Release(
+        method=name,
+        parameters=parameters_of(machine),
+        schema=domain,
+        model=model,
+        synthetic=synthetic,
+        measured=tuple(machine.measured()),
+        epsilon_asked=float(epsilon),
+        epsilon_achieved=max(plan.epsilon for plan in plans),
+        participants=len(codes),
+        rounds=len(plans),
+        asked=asked_in(plans),
+        seed=seed,
+        rows=rows if rows is not None else len(encoded.codes),
+        seconds=seconds,
+        simulated=True,
+        notes={**machine.notes(), **({"clipped": dict(encoded.clipped)} if encoded.clipped else {})},
+        warnings=list(warnings),
+        description=chosen.summary,
+        reference=chosen.reference,
+        source=str(table) if isinstance(table, (str, FilePath)) else None,
+        population=population,
+        schema_file=str(schema) if isinstance(schema, (str, FilePath)) else None,
+        truth=truth_from_codes(domain, codes),
+    )
+
+
+def _check_count(name: str, value: int | None) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ParameterError(f"{name} must be a whole number of at least 1, not {value!r}", where=name, value=value)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    seconds[stage] = round(time.perf_counter() - begin, 4)
+
+
+make_callable(__name__)

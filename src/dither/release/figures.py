@@ -1,0 +1,265 @@
+"""The numbers behind a report's charts: ordered bars of one attribute, strong pairs, grouped heat maps, quality."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.estimate.intervals import normal_interval
+from dither.release.marginal import measured_errors
+from dither.release.release import Release
+from dither.schema import Attribute
+
+Floats = npt.NDArray[np.float64]
+
+MOST_PAIRS = 300  # all pairs of 25 attributes; beyond that only pairs that were measured are looked at
+PAIR_CELLS = 1_000_000
+MOST_BARS = 20
+HEAT_SIDE = 16
+WEAKEST_BITS = 1e-3  # a dependence below this cannot be seen in a picture
+MOST_EDGES = 40
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One value, or a group of values, of an attribute."""
+
+    label: str
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+    truth: float | None = None
+
+
+@dataclass(frozen=True)
+class AttributeFigure:
+    """One attribute's distribution: `bars` to draw, `table` with every value, and a remark on what was grouped."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    table: tuple[Bar, ...]
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two attributes and their mutual information in the model, in bits."""
+
+    first: str
+    second: str
+    bits: float
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A joint distribution on grouped axes; `beside` is the truth, or half the width of the 95 % interval, or None."""
+
+    pair: Pair
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    estimate: Floats
+    beside: Floats | None
+    beside_title: str
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How far the model is from the truth of a simulation."""
+
+    one_way: dict[str, float]
+    two_way_mean: float | None
+    two_way_worst: tuple[tuple[str, str], float] | None
+    pairs: int
+    covered: float | None
+    intervals: int
+
+
+def attribute_figure(release: Release, name: str) -> AttributeFigure:
+    """The bars of one attribute: in order if its values have one, else by falling frequency."""
+    attribute = release.schema[name]
+    values = _bars(release, attribute)
+    if attribute.ordered:
+        groups = _neighbours(attribute, MOST_BARS)
+        size = max(len(group) for group in groups)
+        remark = f"Drawn in groups of up to {size} neighbouring values." if size > 1 else ""
+        labels = short_labels(attribute, groups)
+        bars = tuple(_merge(values, group, label) for group, label in zip(groups, labels, strict=True))
+        return AttributeFigure(name, bars, values, remark)
+    values = tuple(sorted(values, key=lambda bar: -bar.estimate))
+    if len(values) <= MOST_BARS:
+        return AttributeFigure(name, values, values)
+    rest = len(values) - MOST_BARS
+    return AttributeFigure(
+        name, values[:MOST_BARS], values, f"The {MOST_BARS} most frequent; {rest} more are in the table."
+    )
+
+
+def strong_pairs(release: Release) -> tuple[Pair, ...]:
+    """The attribute pairs of the model by falling mutual information; pairs too weak to see are left out."""
+    found = []
+    for first, second in _candidates(release):
+        bits = mutual_information(release.model.marginal([first, second]))
+        if bits >= WEAKEST_BITS:
+            found.append(Pair(first, second, bits))
+    return tuple(sorted(found, key=lambda pair: -pair.bits))
+
+
+def mutual_information(joint: Floats) -> float:
+    """Mutual information of a two-way distribution in bits."""
+    outer = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    seen = joint > 0
+    return max(0.0, float((joint[seen] * np.log2(joint[seen] / outer[seen])).sum()))
+
+
+def heat_map(release: Release, pair: Pair) -> HeatMap:
+    """The joint distribution of a pair with at most 16 groups an axis, the attribute with more groups down the side."""
+    names = [pair.first, pair.second]
+    joint = release.model.marginal(names)
+    grouped = [_groups(release.schema[name], joint.sum(axis=1 - i)) for i, name in enumerate(names)]
+    beside, title = None, ""
+    if release.truth is not None:
+        beside, title = release.truth.marginal(names), "truth"
+    else:
+        errors = measured_errors(release.measured, names, release.participants)
+        if errors is not None:
+            beside, title = errors, "95 % interval, ±"
+    squared = title.startswith("95")  # standard errors of a group's members add up in squares
+    if len(grouped[0]) < len(grouped[1]):
+        pair = Pair(pair.second, pair.first, pair.bits)
+        grouped, joint, beside = grouped[::-1], joint.T, None if beside is None else beside.T
+    if beside is not None:
+        beside = _fold(np.square(beside) if squared else beside, grouped)
+        beside = normal_interval(np.zeros_like(beside), np.sqrt(beside))[1] if squared else beside
+    labels = [tuple(label for label, _ in side) for side in grouped]
+    return HeatMap(pair, labels[0], labels[1], _fold(joint, grouped), beside, title)
+
+
+def quality(release: Release) -> Quality | None:
+    """The model's distance from the truth, and how many true figures their intervals cover; None without a truth."""
+    truth = release.truth
+    if truth is None:
+        return None
+    one_way, covered, intervals = {}, 0, 0
+    for name in release.schema.names:
+        bars = _bars(release, release.schema[name])
+        one_way[name] = 0.5 * math.fsum(abs(bar.estimate - (bar.truth or 0.0)) for bar in bars)
+        for bar in bars:
+            if bar.low is not None and bar.high is not None and bar.truth is not None:
+                intervals += 1
+                covered += bar.low - 1e-12 <= bar.truth <= bar.high + 1e-12
+    pairs = _candidates(release)
+    two_way = [0.5 * float(np.abs(release.model.marginal(p) - truth.marginal(p)).sum()) for p in pairs]
+    worst = int(np.argmax(two_way)) if two_way else -1
+    return Quality(
+        one_way=one_way,
+        two_way_mean=float(np.mean(two_way)) if two_way else None,
+        two_way_worst=(pairs[worst], two_way[worst]) if two_way else None,
+        pairs=len(pairs),
+        covered=covered / intervals if intervals else None,
+        intervals=intervals,
+    )
+
+
+def _candidates(release: Release) -> list[tuple[str, str]]:
+    names = release.schema.names
+    pairs: Sequence[tuple[str, str]]
+    if math.comb(len(names), 2) <= MOST_PAIRS:
+        pairs = list(combinations(names, 2))
+    else:
+        pairs = [(m.attributes[0], m.attributes[1]) for m in release.measured if len(m.attributes) == 2][:MOST_PAIRS]
+    return [pair for pair in pairs if release.schema.cells(pair) <= PAIR_CELLS]
+
+
+def _bars(release: Release, attribute: Attribute) -> tuple[Bar, ...]:
+    marginal = release.marginal([attribute.name])
+    truth = None if release.truth is None else release.truth.marginal([attribute.name])
+    low = high = None
+    if marginal.standard_errors is not None:
+        low, high = normal_interval(marginal.frequencies, marginal.standard_errors)
+        low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    return tuple(
+        Bar(
+            label,
+            float(marginal.frequencies[i]),
+            None if low is None else float(low[i]),
+            None if high is None else float(high[i]),
+            None if truth is None else float(truth[i]),
+        )
+        for i, label in enumerate(attribute.labels)
+    )
+
+
+def _neighbours(attribute: Attribute, most: int) -> list[list[int]]:
+    """Codes in order, cut into at most `most` runs of nearly equal length; a missing code stays alone."""
+    answers = list(range(attribute.answers))
+    room = most - int(attribute.missing)
+    size = math.ceil(len(answers) / room)
+    groups = [answers[i : i + size] for i in range(0, len(answers), size)]
+    return [*groups, [attribute.answers]] if attribute.missing else groups
+
+
+def _merge(bars: Sequence[Bar], group: Sequence[int], label: str) -> Bar:
+    """The sum of neighbouring bars; their intervals' half-widths add up in squares."""
+    members = [bars[i] for i in group]
+    if len(members) == 1:
+        return replace(members[0], label=label)
+    estimate = math.fsum(bar.estimate for bar in members)
+    low = high = None
+    reach = [bar.high - bar.estimate for bar in members if bar.high is not None]
+    if len(reach) == len(members):
+        half = math.sqrt(math.fsum(r * r for r in reach))
+        low, high = max(0.0, estimate - half), min(1.0, estimate + half)
+    truth = None if members[0].truth is None else math.fsum(bar.truth or 0.0 for bar in members)
+    return Bar(label, estimate, low, high, truth)
+
+
+def short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list[str]:
+    """Labels that fit beside a chart, one a group of codes: bins by outer edges in few digits, others by their ends."""
+    full = attribute.labels
+    edges = _compact(attribute.edges)
+    out = []
+    for group in groups:
+        first, last = group[0], group[-1]
+        if attribute.kind == "numeric" and last < attribute.answers:
+            out.append(f"{edges[first]} to {edges[last + 1]}")
+        else:
+            out.append(full[first] if first == last else f"{full[first]} to {full[last]}")
+    return out
+
+
+def _compact(edges: Sequence[float]) -> list[str]:
+    """Numbers in as few digits as keep them apart, large ones in thousands (k) and millions (M)."""
+    top = max((abs(edge) for edge in edges), default=0.0)
+    scale, unit = (1e6, "M") if 1e7 <= top < 1e12 else (1e3, "k") if 1e4 <= top < 1e7 else (1.0, "")
+    shown: list[str] = []
+    for digits in range(3, 13):
+        shown = [
+            np.format_float_positional(edge / scale, precision=digits, fractional=False, trim="-") for edge in edges
+        ]
+        if len(set(shown)) == len(edges):
+            break
+    return [f"{text}{unit}" if float(text) else "0" for text in shown]
+
+
+def _groups(attribute: Attribute, frequencies: Floats) -> list[tuple[str, list[int]]]:
+    """An axis of a heat map: runs of neighbours if ordered, else the most frequent values and all others."""
+    labels = attribute.labels
+    if attribute.ordered:
+        runs = _neighbours(attribute, HEAT_SIDE)
+        return list(zip(short_labels(attribute, runs), runs, strict=True))
+    if attribute.cardinality <= HEAT_SIDE:
+        return [(label, [i]) for i, label in enumerate(labels)]
+    order = [int(i) for i in np.argsort(-frequencies, kind="stable")]
+    kept = order[: HEAT_SIDE - 1]
+    rest = order[HEAT_SIDE - 1 :]
+    return [*((labels[i], [i]) for i in kept), (f"{len(rest)} others", rest)]
+
+
+def _fold(joint: Floats, grouped: Sequence[Sequence[tuple[str, list[int]]]]) -> Floats:
+    rows = np.stack([joint[members].sum(axis=0) for _, members in grouped[0]])
+    return np.stack([rows[:, members].sum(axis=1) for _, members in grouped[1]], axis=1)

@@ -1,0 +1,36 @@
+"""The privacy guarantee in plain words, rounded so that no figure promises more than is kept."""
+
+from __future__ import annotations
+
+import math
+
+
+def likelihood_factor(epsilon: float) -> str:
+    """e^epsilon to three significant digits, rounded up."""
+    if epsilon > 600:
+        return f"e^{epsilon:g}"
+    value = math.exp(epsilon)
+    digits = max(0, 2 - math.floor(math.log10(value)))
+    scale = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / scale) * scale:,.{digits}f}"
+
+
+def certainty(epsilon: float) -> str:
+    """How sure anyone can be of one of two records equally likely before: e^eps / (1 + e^eps), rounded up."""
+    share = 1 / (1 + math.exp(-epsilon))
+    for digits in range(1, 9):
+        scale = 10**digits
+        shown = math.ceil(share * 100 * scale) / scale
+        if shown < 100:
+            return f"{shown:.{digits}f} %"
+    return "100 %"
+
+
+def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
+    """One sentence: per record, over the whole campaign, for the epsilon achieved."""
+    start = "In a collection run with this plan, whatever" if simulated else "Whatever"
+    return (
+        f"{start} one person's record says, the chance of any report or set of reports that this person sends in the "
+        f"whole campaign changes by at most a factor of {likelihood_factor(epsilon)} "
+        f"(epsilon {epsilon:.6g}, local differential privacy for the whole record)."
+    )

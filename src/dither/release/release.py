@@ -1,0 +1,184 @@
+"""What is published: the model, a synthetic table, the guarantee, the uncertainty and where it came from."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError, PrivacyError
+from dither.models import Model
+from dither.protocols.machine import Measured
+from dither.release.asked import AskedRound
+from dither.release.guarantee import guarantee_sentence
+from dither.release.marginal import Marginal, measured_errors
+from dither.release.truth import Truth
+from dither.schema import Schema
+
+Floats = npt.NDArray[np.float64]
+FORMAT = "dither-release-1"
+
+
+def _version() -> str:
+    from dither import __version__
+
+    return __version__
+
+
+@dataclass(frozen=True)
+class Release:
+    """The outcome of a campaign.
+
+    `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
+    `truth` exists in simulations only; it is shown in the report and written nowhere else.
+    """
+
+    method: str
+    schema: Schema
+    model: Model
+    synthetic: Any
+    epsilon_asked: float
+    epsilon_achieved: float
+    participants: int
+    rounds: int
+    rows: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    measured: Sequence[Measured] = ()
+    asked: Sequence[AskedRound] = ()
+    seed: int | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    simulated: bool = False
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    truth: Truth | None = field(default=None, repr=False, compare=False)
+    source: str | None = None
+    population: int | None = None
+    schema_file: str | None = None
+    description: str = ""
+    reference: str = ""
+    dither_version: str = field(default_factory=_version)
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon_asked", "epsilon_achieved"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise PrivacyError(
+                    f"{name} must be a finite number that is not negative, not {value!r}", where=name, value=value
+                )
+        if self.epsilon_achieved > self.epsilon_asked:
+            raise PrivacyError(
+                f"the campaign spent epsilon {self.epsilon_achieved!r}, more than the {self.epsilon_asked!r} asked for",
+                where="epsilon_achieved",
+                value=self.epsilon_achieved,
+            )
+        if self.model.schema.fingerprint != self.schema.fingerprint:
+            raise ParameterError("the model was fitted to another schema than the release's", where="schema")
+        if self.truth is not None and not self.simulated:
+            raise ParameterError("a release that was not simulated cannot know the truth", where="truth")
+
+    @property
+    def schema_fingerprint(self) -> str:
+        """SHA-256 of the schema: releases with the same fingerprint use the same codes."""
+        return self.schema.fingerprint
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised to each participant, in one sentence."""
+        return guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
+
+    def marginal(self, attributes: Sequence[str] | str) -> Marginal:
+        """The model's distribution of some attributes, with standard errors if just these were measured together."""
+        names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        frequencies = self.model.marginal(names)
+        labels = tuple(self.schema[name].labels for name in names)
+        return Marginal(names, labels, frequencies, measured_errors(self.measured, names, self.participants))
+
+    def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
+        """Write the release's folder in one step and give its path.
+
+        It holds synthetic.parquet, release.json, report.html, schema.json, model.bin and measured.bin. Either all of it
+        appears or nothing changes. An earlier release is replaced; any other folder with something in it is refused.
+        """
+        from dither.release.folder import save_release
+
+        return save_release(self, directory, clock)
+
+    def report(self) -> str:
+        """The report, one HTML page without any outside resource."""
+        from dither.release.report import render_report
+
+        return render_report(self)
+
+    def with_seconds(self, stage: str, seconds: float) -> Release:
+        """The same release with the time of one more stage."""
+        return replace(self, seconds={**self.seconds, stage: seconds})
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest, plain JSON values only."""
+        return {
+            "format": FORMAT,
+            "dither_version": self.dither_version,
+            "method": self.method,
+            "parameters": plain(self.parameters),
+            "epsilon_asked": float(self.epsilon_asked),
+            "epsilon_achieved": float(self.epsilon_achieved),
+            "guarantee": self.guarantee,
+            "participants": int(self.participants),
+            "rounds": int(self.rounds),
+            "rows": int(self.rows),
+            "seed": None if self.seed is None else int(self.seed),
+            "seconds": {stage: float(value) for stage, value in self.seconds.items()},
+            "simulated": bool(self.simulated),
+            "source": self.source,
+            "population": None if self.population is None else int(self.population),
+            "schema_file": self.schema_file,
+            "schema_fingerprint": self.schema_fingerprint,
+            "model": self.model.kind,
+            "description": self.description,
+            "reference": self.reference,
+            "asked": [entry.to_json() for entry in self.asked],
+            "notes": plain(self.notes),
+            "warnings": [str(warning) for warning in self.warnings],
+            "estimates": [self._estimate(name) for name in self.schema.names],
+        }
+
+    def _estimate(self, name: str) -> dict[str, Any]:
+        marginal = self.marginal([name])
+        return {
+            "attribute": name,
+            "labels": list(marginal.labels[0]),
+            "frequencies": marginal.frequencies.tolist(),
+            "standard_errors": None if marginal.standard_errors is None else plain(marginal.standard_errors),
+        }
+
+    def __repr__(self) -> str:
+        kind = "simulated " if self.simulated else ""
+        return (
+            f"Release({kind}{self.method}, {len(self.schema)} attributes, {self.participants:,} participants, "
+            f"epsilon {self.epsilon_achieved:.6g}, {self.rows:,} synthetic rows)"
+        )
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: NumPy scalars and arrays, tuples and sets become plain numbers and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=str)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no infinity
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return str(value)

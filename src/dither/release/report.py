@@ -1,0 +1,213 @@
+"""The report of a release: one HTML page that anybody can open, with no script and nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from string import Template
+
+from dither.release.figures import Quality, quality
+from dither.release.guarantee import certainty, likelihood_factor
+from dither.release.markup import bullets, paragraph, percent, section, table, text
+from dither.release.pictures import attribute_section, pair_section
+from dither.release.release import Release
+from dither.release.rerun import citation, rerun_command, rerun_python
+from dither.release.warn import find_warnings
+
+_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "clipped")
+
+
+def render_report(release: Release) -> str:
+    """The whole page. Everything that names come from, such as attributes and labels, is escaped."""
+    found = quality(release)
+    parts: list[tuple[str, str, Callable[[], str]]] = [
+        ("summary", "In short", lambda: _summary(release, found)),
+        ("guarantee", "What is promised", lambda: _guarantee(release)),
+    ]
+    if found is not None:
+        parts.append(("quality", "How good it is", lambda: _quality(release, found)))
+    parts += [
+        ("attributes", "Each attribute", lambda: attribute_section(release)),
+        ("dependence", "What depends on what", lambda: pair_section(release)),
+        ("asked", "What was asked", lambda: _asked(release)),
+        ("method", "The method", lambda: _method(release)),
+        ("run", "The run", lambda: _run(release)),
+        ("again", "Cite and rerun", lambda: _again(release)),
+    ]
+    page = Template(files("dither.release").joinpath("report_template.html").read_text(encoding="utf-8"))
+    source = "" if release.source is None else f" · {release.source}"
+    return page.substitute(
+        version=text(release.dither_version),
+        title=text(f"Dither release: {release.method}, epsilon {release.epsilon_achieved:.4g}{source}"),
+        heading=text("Simulated release" if release.simulated else "Release"),
+        subtitle=text(f"Local differential privacy · method {release.method}{source}"),
+        facts=_facts(release),
+        contents="".join(f'<li><a href="#{anchor}">{text(heading)}</a></li>' for anchor, heading, _ in parts),
+        sections="\n".join(section(anchor, heading, make()) for anchor, heading, make in parts),
+    )
+
+
+def _facts(release: Release) -> str:
+    shown = (
+        ("Participants", f"{release.participants:,}"),
+        ("Epsilon per record", f"{release.epsilon_achieved:.4g}"),
+        ("Attributes", f"{len(release.schema)}"),
+        ("Synthetic rows", f"{release.rows:,}"),
+        ("Rounds", f"{release.rounds}"),
+    )
+    cells = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in shown)
+    return f'<dl class="facts">{cells}</dl>'
+
+
+def _summary(release: Release, found: Quality | None) -> str:
+    collected = (
+        f"{release.participants:,} participants each answered with noise added on their own device; nobody collected a "
+        f"true record. From these answers, with the method {release.method} and epsilon {release.epsilon_achieved:.4g} "
+        f"for each person's whole record, Dither estimated how {len(release.schema)} attributes are distributed and "
+        f"drew a synthetic table of {release.rows:,} rows from these estimates."
+    )
+    out = [paragraph(collected)]
+    if release.simulated:
+        out.append(
+            '<div class="note">'
+            + paragraph(
+                "This is a simulation: the rows of a table played the participants. That is the only reason why this "
+                "page can show the truth beside the estimates; a real collection never has it. If that table is "
+                "confidential, so is this page."
+            )
+            + "</div>"
+        )
+    if found is not None:
+        mean = sum(found.one_way.values()) / len(found.one_way)
+        words = f"On average a single attribute's distribution is {percent(mean)} away from the truth"
+        if found.two_way_mean is not None:
+            words += f", a pair's {percent(found.two_way_mean)}"
+        out.append(paragraph(f"{words} (total variation distance: the share of people who would have to be moved)."))
+    warnings = find_warnings(release)
+    if warnings:
+        out.append(f'<div class="warnings" role="note"><h2>Read with care</h2>{bullets(warnings)}</div>')
+    return "".join(out)
+
+
+def _guarantee(release: Release) -> str:
+    epsilon = release.epsilon_achieved
+    same = f"{release.epsilon_asked:.4g}" == f"{epsilon:.4g}"
+    asked = "" if same else f" ({release.epsilon_asked:.4g} was asked for)"
+    promised = (
+        f"The factor is e to the power of epsilon, and epsilon is {epsilon:.4g} here{asked}: it covers the whole "
+        "record, all attributes together, and everything one participant sends in all rounds of this campaign.",
+        f"Put differently: somebody who holds two records equally likely before can be at most {certainty(epsilon)} "
+        "sure of one of them after seeing everything that this person sent. Without any privacy it would be 100 %.",
+        "It holds whatever else an observer knows, whoever runs the server, and even if all that is stored is stolen.",
+    )
+    not_promised = (
+        "It does not hide what is true of people in general: if a trend is learnt, it can be used to guess about "
+        "anyone, participant or not.",
+        "It covers this campaign only. Who also takes part in others gives away more; the epsilons add up.",
+        "It says nothing about what surrounds a report, such as network addresses, times or the fact of taking part.",
+        f"It is a limit, not a hiding place: a factor of {likelihood_factor(epsilon)} "
+        + (
+            "leaves a guess about one person close to open."
+            if epsilon <= 1
+            else "still lets a report tell a good deal."
+        ),
+    )
+    return (
+        f'<div class="card">{paragraph(release.guarantee)}{bullets(promised)}</div>'
+        f"<p><strong>What it does not promise</strong></p>{bullets(not_promised)}"
+    )
+
+
+def _quality(release: Release, found: Quality) -> str:
+    rows: list[tuple[object, ...]] = []
+    mean = sum(found.one_way.values()) / len(found.one_way)
+    worst = max(found.one_way, key=lambda name: found.one_way[name])
+    rows.append(("One-way distributions, mean", percent(mean), f"{len(found.one_way)} attributes"))
+    rows.append(("One-way distributions, worst", percent(found.one_way[worst]), worst))
+    if found.two_way_mean is not None and found.two_way_worst is not None:
+        rows.append(("Two-way distributions, mean", percent(found.two_way_mean), f"{found.pairs} pairs"))
+        pair, distance = found.two_way_worst
+        rows.append(("Two-way distributions, worst", percent(distance), " and ".join(pair)))
+    if found.covered is not None:
+        rows.append(("True figures inside their 95 % interval", percent(found.covered), f"{found.intervals} intervals"))
+    words = (
+        "Total variation distance between the model and the simulated participants: 0 % is a perfect match, 100 % "
+        "means nothing in common."
+    )
+    return f'{paragraph(words)}<div class="card">{table(("Measure", "Value", "Of"), rows, css="text narrow")}</div>'
+
+
+def _asked(release: Release) -> str:
+    if not release.asked:
+        return paragraph(f"{release.participants:,} participants in {_count(release.rounds, 'round')}.")
+    rows = []
+    for entry in release.asked:
+        sizes = ", ".join(
+            f"{count:,} about {_count(size, 'attribute')}" + (" together" if size > 1 else "")
+            for size, count in entry.sizes.items()
+        )
+        mechanisms = ", ".join(
+            f"{name} ({count:,})" if len(entry.mechanisms) > 1 else name for name, count in entry.mechanisms.items()
+        )
+        answered = "every question" if entry.split else "one question"
+        rows.append(
+            (
+                entry.round + 1,
+                sizes,
+                answered,
+                mechanisms,
+                f"{entry.epsilon:.4g}",
+                _count(entry.report_bytes, "byte"),
+                percent(entry.population),
+            )
+        )
+    head = ("Round", "Questions", "Each answers", "Mechanism", "Epsilon", "Longest report", "Of all people")
+    words = (
+        "Different people take part in each round: one person's epsilon is the largest of the rounds', not their sum."
+    )
+    table_html = (
+        f'<div class="card scroll" tabindex="0" role="region" aria-label="Rounds">{table(head, rows, css="text")}</div>'
+    )
+    return table_html + (paragraph(words, "caption") if len(rows) > 1 else "")
+
+
+def _method(release: Release) -> str:
+    out = paragraph(release.description or f"Method {release.method}.")
+    if release.reference:
+        out += paragraph(f"Reference: {release.reference}", "soft")
+    if release.parameters:
+        rows = [(name, "none" if value is None else value) for name, value in release.parameters.items()]
+        out += f'<div class="card">{table(("Parameter", "Value"), rows, css="text narrow")}</div>'
+    return out
+
+
+def _run(release: Release) -> str:
+    rows = [(stage, f"{seconds:,.3f} s") for stage, seconds in release.seconds.items()]
+    if rows:
+        rows.append(("total", f"{sum(release.seconds.values()):,.3f} s"))
+    cards = [f'<div class="card"><h3>Timings</h3>{table(("Stage", "Time"), rows)}</div>'] if rows else []
+    facts: list[tuple[str, object]] = [
+        (name, _note(value)) for name, value in release.notes.items() if name not in _HIDDEN_NOTES
+    ]
+    facts += [("seed", "none" if release.seed is None else release.seed), ("schema", release.schema_fingerprint[:16])]
+    facts += [("epsilon asked", release.epsilon_asked), ("epsilon achieved", release.epsilon_achieved)]
+    facts += [("model", release.model.kind), ("dither", release.dither_version)]
+    cards.append(f'<div class="card"><h3>Facts of the run</h3>{table(("Name", "Value"), facts, css="text")}</div>')
+    return f'<div class="grid">{"".join(cards)}</div>'
+
+
+def _again(release: Release) -> str:
+    return (
+        f"{paragraph(citation(release))}"
+        f"<p>From the command line:</p><pre><code>{text(rerun_command(release))}</code></pre>"
+        f"<p>In Python:</p><pre><code>{text(rerun_python(release))}</code></pre>"
+    )
+
+
+def _note(value: object) -> str:
+    shown = ", ".join(str(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
+    return shown if len(shown) <= 400 else f"{shown[:399]}…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

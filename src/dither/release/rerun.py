@@ -1,0 +1,65 @@
+"""How to cite a release and make it again."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from dither.release.release import Release
+
+
+def rerun_command(release: Release) -> str:
+    """The command line that makes the same release from the same table."""
+    words = ["dither", "publish", release.source or "TABLE", "--epsilon", f"{release.epsilon_asked:.17g}"]
+    words += ["--method", release.method]
+    for option, value in (
+        ("--schema", release.schema_file),
+        ("--population", release.population),
+        ("--rows", release.rows),
+        ("--seed", release.seed),
+    ):
+        if value is not None:
+            words += [option, str(value)]
+    for key, value in release.parameters.items():
+        if value is not None:
+            words += ["--set", f"{key}={_setting(value)}"]
+    return shlex.join([*words, "-o", "out"])
+
+
+def rerun_python(release: Release) -> str:
+    """The same in Python."""
+    arguments = [
+        repr(release.source or "TABLE"),
+        f"epsilon={float(release.epsilon_asked)!r}",
+        f"method={release.method!r}",
+    ]
+    if release.schema_file is not None:
+        arguments.append(f"schema={release.schema_file!r}")
+    if release.population is not None:
+        arguments.append(f"population={release.population}")
+    arguments.append(f"rows={release.rows}")
+    if release.seed is not None:
+        arguments.append(f"seed={release.seed}")
+    if release.parameters:
+        arguments.append(f"parameters={dict(release.parameters)!r}")
+    inside = ",\n    ".join(arguments)
+    return f'import dither\n\nrelease = dither.publish(\n    {inside},\n)\nrelease.save("out")'
+
+
+def citation(release: Release) -> str:
+    """One sentence that names what a reader needs to tell this release from others."""
+    kind = "simulated release" if release.simulated else "release"
+    seed = "" if release.seed is None else f", seed {release.seed}"
+    return (
+        f"Dither {release.dither_version}, {kind} by local differential privacy: method {release.method}, epsilon "
+        f"{release.epsilon_achieved:.6g} per record, {release.participants:,} participants{seed}, "
+        f"schema {release.schema_fingerprint[:12]}."
+    )
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(item) for item in value)
+    return str(value)

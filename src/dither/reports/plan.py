@@ -1,0 +1,122 @@
+"""What a server asks and a device answers: questions, and the plan of a round. Standard library only.
+
+A plan says which questions a round has and who gets which: either each participant answers one question, drawn with the
+shares, or (`split`) each answers all of them. Its epsilon is what one participant gives away by answering it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from dither.errors import ParameterError, ReportError
+from dither.mechanisms import Mechanism, mechanism_from_json
+from dither.schema import Schema
+
+TallyKind = Literal["counts", "gram", "patterns"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Some attributes asked together, and the mechanism over the cells of their product domain (last attribute fastest)."""
+
+    attributes: tuple[str, ...]
+    mechanism: Mechanism
+
+    def cell(self, schema: Schema, codes: Sequence[int]) -> int:
+        """The cell of one record, given the codes of all attributes of the schema."""
+        cell = 0
+        for name in self.attributes:
+            position = schema.index(name)
+            cell = cell * schema.cardinalities[position] + int(codes[position])
+        return cell
+
+    def to_json(self) -> dict[str, Any]:
+        return {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json()}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One round: its questions, the share of the round's participants each gets, and how the answers are tallied.
+
+    `population` is the share of all the campaign's participants that this round may use; the rounds of a campaign use
+    different people, so a participant's epsilon is the largest of the rounds', never their sum.
+    """
+
+    round: int
+    questions: tuple[Question, ...]
+    shares: tuple[float, ...] = ()
+    split: bool = False
+    population: float = 1.0
+    tally: TallyKind = "counts"
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise ParameterError("a plan needs at least one question")
+        if self.split == bool(self.shares):
+            raise ParameterError("a plan has either shares, one a question, or split")
+        if self.shares and (
+            len(self.shares) != len(self.questions)
+            or any(not math.isfinite(s) or s < 0 for s in self.shares)
+            or abs(sum(self.shares) - 1) > 1e-9
+        ):
+            raise ParameterError(
+                "a plan's shares must be one for each question, not negative, and add up to 1", value=self.shares
+            )
+        if not self.split and self.tally != "counts":
+            raise ParameterError("only a split plan has bits of several questions in one report")
+        if not 0 < self.population <= 1:
+            raise ParameterError("a round's share of the population must lie in (0, 1]", value=self.population)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """What answering this plan gives away about one record: the sum if split, else the largest question's."""
+        parts = [q.mechanism.epsilon for q in self.questions]
+        if not self.split:
+            return max(parts)
+        total = math.fsum(parts)
+        return math.nextafter(total, math.inf) if len(parts) > 1 else total
+
+    @cached_property
+    def report_offsets(self) -> tuple[int, ...]:
+        """For split plans: where each question's bytes start in a report, with the total length last."""
+        offsets = [0]
+        for question in self.questions:
+            offsets.append(offsets[-1] + question.mechanism.report_bytes)
+        return tuple(offsets)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "questions": [q.to_json() for q in self.questions],
+            "shares": list(self.shares),
+            "split": self.split,
+            "population": self.population,
+            "tally": self.tally,
+        }
+
+
+def plan_from_json(data: object) -> Plan:
+    """Rebuild a plan; every mechanism's epsilon is computed anew from its integers."""
+    try:
+        assert isinstance(data, dict)
+        questions = tuple(
+            Question(tuple(str(a) for a in q["attributes"]), mechanism_from_json(q["mechanism"]))
+            for q in data["questions"]
+        )
+        shares = tuple(float(s) for s in data["shares"])
+        return Plan(
+            int(data["round"]), questions, shares, bool(data["split"]), float(data["population"]), data["tally"]
+        )
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise ReportError(f"not a plan this version can read: {error!r}", value=data) from None
+
+
+def question(schema: Schema, attributes: Sequence[str], epsilon: float, mechanism_name: str = "best") -> Question:
+    """A question over the product domain of some attributes at an epsilon."""
+    from dither.mechanisms import mechanism
+
+    return Question(tuple(attributes), mechanism(mechanism_name, schema.cells(attributes), epsilon))

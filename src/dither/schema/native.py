@@ -1,0 +1,172 @@
+"""pandas, polars and PyArrow tables as Arrow columns, and Arrow columns as a table of the same kind again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import narwhals as nw
+import pyarrow as pa
+
+from dither.errors import TableError
+
+TableKind = Literal["pandas", "polars", "pyarrow"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a table holds one column: its name, its Arrow type, and its type in the table's own library.
+
+    `style` remembers how a text column writes values that are not text in the schema: "true", "True" or "1".
+    """
+
+    name: str
+    arrow: Any
+    native: Any = None
+    style: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is needed to give back a table like the one that came in: its kind, its columns' order and their types."""
+
+    kind: TableKind
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names in the table's order."""
+        return tuple(column.name for column in self.columns)
+
+
+def table_kind(table: object) -> TableKind:
+    """Which library a table belongs to; anything else is an error that says what would do."""
+    if nw.dependencies.is_pandas_dataframe(table):
+        return "pandas"
+    if nw.dependencies.is_polars_dataframe(table):
+        return "polars"
+    if nw.dependencies.is_pyarrow_table(table):
+        return "pyarrow"
+    if nw.dependencies.is_polars_lazyframe(table):
+        raise TableError("a polars LazyFrame holds no rows yet; call collect() on it first")
+    name = f"{type(table).__module__}.{type(table).__name__}".removeprefix("builtins.")
+    raise TableError(f"expected a pandas, polars or PyArrow table, not {name}", value=type(table))
+
+
+def check_names(names: Sequence[object], place: str = "the table") -> None:
+    """Column names must be distinct, non-empty text."""
+    seen: set[object] = set()
+    if not names:
+        raise TableError(f"{place} has no columns")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TableError(f"{place} has a column named {name!r}; a column's name must be non-empty text", value=name)
+        if name in seen:
+            raise TableError(f"{place} has two columns named {name!r}; rename or drop one", where=name)
+        seen.add(name)
+
+
+def read_columns(table: Any) -> tuple[Layout, list[Any]]:
+    """A table's layout and its columns as Arrow chunked arrays, in the table's order.
+
+    Guarantees distinct text names and at least one row; a pandas index is not a column.
+    """
+    kind = table_kind(table)
+    names = list(table.column_names if kind == "pyarrow" else table.columns)
+    check_names(names)
+    if len(table) == 0:
+        raise TableError("the table has no rows")
+    frame = nw.from_native(table, eager_only=True)
+    columns, arrays = [], []
+    for name in names:
+        try:
+            array = frame.get_column(name).to_arrow()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise TableError(
+                f"column {name!r} cannot be read as values of one type: {_first_line(error)}", where=name
+            ) from None
+        if not isinstance(array, pa.ChunkedArray):
+            array = pa.chunked_array([array])
+        native = table.schema.field(name).type if kind == "pyarrow" else table[name].dtype
+        columns.append(Column(name, array.type, native))
+        arrays.append(array)
+    return Layout(kind, tuple(columns)), arrays
+
+
+def build_table(layout: Layout, arrays: Sequence[Any]) -> Any:
+    """A table of the layout's kind from Arrow arrays in its order.
+
+    An array whose values do not fit the column's own type (a domain wider than the type) keeps the type it has;
+    categories that the column's type lacks are added where rows hold them.
+    """
+    if layout.kind == "pyarrow":
+        return pa.table(dict(zip(layout.names, arrays, strict=True)))
+    pairs = list(zip(layout.columns, arrays, strict=True))
+    if layout.kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame([_polars_series(column, array) for column, array in pairs])
+    import pandas as pd
+
+    return pd.DataFrame({column.name: _pandas_array(column.native, array) for column, array in pairs})
+
+
+def to_arrow(table: Any) -> Any:
+    """Any of the three kinds as a PyArrow table, without a pandas index."""
+    layout, arrays = read_columns(table)
+    return table if layout.kind == "pyarrow" else pa.table(dict(zip(layout.names, arrays, strict=True)))
+
+
+def _polars_series(column: Column, array: Any) -> Any:
+    import polars as pl
+
+    series = pl.Series(column.name, pl.from_arrow(array))
+    dtype = column.native
+    if isinstance(dtype, pl.Enum):
+        series = series.cast(pl.String)
+        known = dtype.categories.to_list()
+        extra = [label for label in series.unique(maintain_order=True).drop_nulls() if label not in known]
+        dtype = pl.Enum([*known, *extra]) if extra else dtype
+    return series if dtype is None or series.dtype == dtype else series.cast(dtype)
+
+
+def _pandas_array(dtype: Any, array: Any) -> Any:
+    """A pandas array of `dtype`; NumPy integers and booleans take their nullable twin where values are missing."""
+    import pandas as pd
+
+    if dtype is None:
+        return array.to_pandas(integer_object_nulls=False)
+    if isinstance(dtype, pd.CategoricalDtype):
+        if not pa.types.is_dictionary(array.type):  # numbers drawn from a bin are no categories
+            return array.to_pandas()
+        return _pandas_categories(dtype, array)
+    if isinstance(dtype, pd.ArrowDtype):
+        return pd.arrays.ArrowExtensionArray(pa.chunked_array([array.cast(dtype.pyarrow_dtype)]))
+    if pd.api.types.is_object_dtype(dtype):
+        return pd.Series(array.to_pylist(), dtype=object) if array.null_count else array.to_pandas().astype(object)
+    if isinstance(dtype, pd.api.extensions.ExtensionDtype) and hasattr(dtype, "__from_arrow__"):
+        return dtype.__from_arrow__(pa.chunked_array([array]))
+    if array.null_count and dtype.kind in "iub":
+        nullable = "boolean" if dtype.kind == "b" else {"i": "Int", "u": "UInt"}[dtype.kind] + str(dtype.itemsize * 8)
+        return pd.array(array.to_pylist(), dtype=nullable)
+    return array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+
+
+def _pandas_categories(dtype: Any, array: Any) -> Any:
+    import numpy as np
+    import pandas as pd
+
+    labels = array.dictionary.to_pylist()
+    codes = array.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
+    used = np.bincount(codes, minlength=len(labels)) > 0
+    known = list(dtype.categories)
+    extra = [label for label, seen in zip(labels, used, strict=False) if seen and label not in known]
+    if extra:
+        dtype = pd.CategoricalDtype([*known, *extra], ordered=dtype.ordered)
+    places = np.append(dtype.categories.get_indexer(labels), -1)
+    return pd.Categorical.from_codes(places[codes], dtype=dtype)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]

@@ -1,0 +1,126 @@
+"""A schema: the attributes that are asked, in order, and its file form. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dither.errors import SchemaError
+from dither.schema.attribute import Attribute, attribute_from_json
+
+FORMAT = "dither-schema-1"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The public domain of a record: attributes with distinct names, in a fixed order."""
+
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        if not self.attributes:
+            raise SchemaError("a schema needs at least one attribute")
+        seen: set[str] = set()
+        for attribute in self.attributes:
+            if attribute.name in seen:
+                raise SchemaError(f"the schema names attribute {attribute.name!r} twice", where=attribute.name)
+            seen.add(attribute.name)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __getitem__(self, name: str) -> Attribute:
+        return self.attributes[self.index(name)]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The attributes' names in order."""
+        return tuple(a.name for a in self.attributes)
+
+    @cached_property
+    def cardinalities(self) -> tuple[int, ...]:
+        """The number of codes of each attribute in order."""
+        return tuple(a.cardinality for a in self.attributes)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    def index(self, name: str) -> int:
+        """The position of an attribute; an error names the ones there are."""
+        try:
+            return self._positions[name]
+        except KeyError:
+            raise SchemaError(
+                f"no attribute {name!r} in the schema; it has {', '.join(self.names)}", where=name
+            ) from None
+
+    def cells(self, names: Sequence[str]) -> int:
+        """The size of the product domain of some attributes."""
+        return math.prod(self.cardinalities[self.index(n)] for n in names)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form a schema file holds."""
+        return {"format": FORMAT, "attributes": [a.to_json() for a in self.attributes]}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical form: two parties with the same fingerprint mean the same codes."""
+        canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def schema_from_json(data: object) -> Schema:
+    """Read a schema from its file form, or from the plain form {name: {kind: ..}, ..}."""
+    if not isinstance(data, Mapping):
+        raise SchemaError("a schema must be a JSON object", value=data)
+    if "attributes" in data and isinstance(data["attributes"], list):
+        if data.get("format", FORMAT) != FORMAT:
+            raise SchemaError(
+                f"schema format {data['format']!r} is not known; this version reads {FORMAT}", where="format"
+            )
+        entries = []
+        for position, entry in enumerate(data["attributes"]):
+            if not isinstance(entry, Mapping) or "name" not in entry:
+                raise SchemaError(f"attribute number {position + 1} of the schema has no name", value=entry)
+            entries.append((entry["name"], entry))
+    else:
+        entries = list(data.items())
+    return Schema(tuple(attribute_from_json(name, entry) for name, entry in entries))
+
+
+def load_schema(path: str | Path) -> Schema:
+    """Read a schema file; an error names the file."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(f"cannot read schema file {path}: {_reason(error)}", where=str(path)) from None
+    try:
+        return schema_from_json(json.loads(text, object_pairs_hook=_no_duplicates))
+    except json.JSONDecodeError as error:
+        raise SchemaError(f"{path} is not JSON: {error.msg} in line {error.lineno}", where=str(path)) from None
+    except SchemaError as error:
+        raise SchemaError(f"{path}: {error}", where=error.where, value=error.value) from None
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8 text"
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in out:
+            raise SchemaError(f"the key {key!r} appears twice", where=key)
+        out[key] = value
+    return out

@@ -1,0 +1,144 @@
+"""Drives a protocol over a table of codes, one row a participant.
+
+Two paths that agree in distribution: `counts` draws each round's tally directly from the true counts, in time that does not
+grow with participants times cells; `reports` makes every participant's report, packed as on the wire, and tallies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError, PrivacyError
+from dither.mechanisms import PackedReports
+from dither.mechanisms.fleet.stream import RandomStream
+from dither.protocols import ProtocolMachine
+from dither.reports import Plan, Question
+from dither.schema import Schema
+from dither.tally import CountTally, RoundTally, zero
+
+Codes = npt.NDArray[np.integer[Any]]
+Path = Literal["counts", "reports"]
+PATHS: tuple[Path, ...] = ("counts", "reports")
+Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+
+_BLOCK = 1 << 16
+
+
+def cells_of(schema: Schema, question: Question, codes: Codes) -> npt.NDArray[np.int64]:
+    """Each person's cell of a question, last attribute fastest."""
+    cells = np.zeros(len(codes), np.int64)
+    for name in question.attributes:
+        position = schema.index(name)
+        cells *= schema.cardinalities[position]
+        cells += codes[:, position]
+    return cells
+
+
+def apportion(people: int, shares: Sequence[float]) -> npt.NDArray[np.int64]:
+    """Whole numbers nearest to the shares that add up to `people` (largest remainders)."""
+    ideal = np.asarray(shares, dtype=np.float64) * people
+    whole = np.floor(ideal).astype(np.int64)
+    short = people - int(whole.sum())
+    whole[np.argsort(-(ideal - whole), kind="stable")[:short]] += 1
+    return whole
+
+
+def simulate(
+    machine: ProtocolMachine,
+    codes: Codes,
+    rng: np.random.Generator,
+    *,
+    path: Path = "counts",
+    progress: Progress | None = None,
+) -> list[Plan]:
+    """Put every round's plan to people who have not been asked before, until the machine has finished; give the plans.
+
+    Guarantee: each row answers at most once, and no plan is put that exceeds the campaign's epsilon.
+    """
+    if path not in PATHS:
+        raise ParameterError(f"the path must be one of {', '.join(PATHS)}, not {path!r}", where="path", value=path)
+    campaign = machine.campaign
+    order = rng.permutation(len(codes))
+    asked = 0
+    plans: list[Plan] = []
+    while (plan := machine.plan()) is not None:
+        if plan.epsilon > campaign.epsilon:
+            raise PrivacyError(f"round {plan.round} would spend epsilon {plan.epsilon}, more than {campaign.epsilon}")
+        # Rounding may leave one person too few for the last round, never one twice.
+        take = min(round(plan.population * len(codes)), len(codes) - asked)
+        people = order[asked : asked + take]
+        asked += take
+        if take == 0:
+            raise ParameterError(
+                f"round {plan.round} has nobody left to ask: {len(codes):,} participants are too few for this method",
+                where="participants",
+                value=len(codes),
+            )
+        tally = zero(plan)
+        if plan.split:
+            _ask_everything(campaign.schema, plan, codes, people, rng, path, tally, progress)
+        else:
+            _ask_one_each(campaign.schema, plan, codes, people, rng, path, tally, progress)
+        machine.close(tally)
+        plans.append(plan)
+    return plans
+
+
+def _ask_one_each(
+    schema: Schema,
+    plan: Plan,
+    codes: Codes,
+    people: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    path: Path,
+    tally: RoundTally,
+    progress: Progress | None,
+) -> None:
+    assert isinstance(tally, CountTally)
+    ends = np.cumsum(apportion(len(people), plan.shares))
+    start = 0
+    for i, (question, end) in enumerate(zip(plan.questions, ends, strict=True)):
+        group = people[start:end]
+        start = int(end)
+        if len(group):
+            cells = cells_of(schema, question, codes[group])
+            if path == "counts":
+                truth = np.bincount(cells, minlength=question.mechanism.cells)
+                tally.add_counts(i, question.mechanism.simulate(truth, rng), len(group))
+            else:
+                stream = RandomStream.from_generator(rng)
+                for block in range(0, len(cells), _BLOCK):
+                    tally.add(i, question.mechanism.randomise_many(cells[block : block + _BLOCK], stream))
+        if progress:
+            progress(f"round {plan.round + 1}: questions answered", i + 1, len(plan.questions))
+
+
+def _ask_everything(
+    schema: Schema,
+    plan: Plan,
+    codes: Codes,
+    people: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    path: Path,
+    tally: RoundTally,
+    progress: Progress | None,
+) -> None:
+    if isinstance(tally, CountTally) and path == "counts":
+        for i, question in enumerate(plan.questions):
+            truth = np.bincount(cells_of(schema, question, codes[people]), minlength=question.mechanism.cells)
+            tally.add_counts(i, question.mechanism.simulate(truth, rng), len(people))
+        return
+    # Co-occurrences and patterns exist only in whole reports, so both paths make them.
+    stream = RandomStream.from_generator(rng)
+    parts: list[npt.NDArray[np.uint8]] = []
+    for block in range(0, len(people), _BLOCK):
+        rows = codes[people[block : block + _BLOCK]]
+        answers = [q.mechanism.randomise_many(cells_of(schema, q, rows), stream).rows for q in plan.questions]
+        parts.append(np.concatenate(answers, axis=1))
+        if progress:
+            progress(f"round {plan.round + 1}: reports made", min(block + _BLOCK, len(people)), len(people))
+    tally.add(-1, PackedReports(np.concatenate(parts)))

@@ -1,0 +1,218 @@
+"""Integer sufficient statistics of a round: zero, add, merge. Merging in any order gives identical integers.
+
+`CountTally` counts supports for each question. `GramTally` counts co-occurring bits of split reports, for all pairs of
+attributes in one pass. `PatternTally` keeps the multiset of whole split reports, which is what EM over several attributes reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError, ReportError
+from dither.mechanisms import PackedReports
+from dither.reports import Plan, plan_from_json
+from dither.tally.archive import pack, unpack
+
+Counts = npt.NDArray[np.int64]
+_BLOCK = 1 << 15
+
+
+def _check_same(a: Plan, b: Plan) -> None:
+    if a.to_json() != b.to_json():
+        raise ParameterError("tallies of different plans cannot be merged")
+
+
+def _check_rows(reports: PackedReports, width: int) -> None:
+    if reports.rows.ndim != 2 or reports.rows.shape[1] != width or reports.rows.dtype != np.uint8:
+        raise ReportError(f"reports of {width} bytes each were expected, not {reports.rows.shape}")
+
+
+@dataclass
+class CountTally:
+    """For each question: how many answered (`n`) and how many of them support each cell."""
+
+    plan: Plan
+    n: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
+    counts: list[Counts] = field(default_factory=list)
+    kind = "counts"
+
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.n = np.zeros(len(self.plan.questions), np.int64)
+            self.counts = [np.zeros(q.mechanism.counters, np.int64) for q in self.plan.questions]
+
+    def add(self, question: int, reports: PackedReports) -> None:
+        """Add reports of one question (for split plans: whole reports, with question -1)."""
+        if question == -1 and self.plan.split:
+            offsets = self.plan.report_offsets
+            _check_rows(reports, offsets[-1])
+            for i in range(len(self.plan.questions)):
+                part = PackedReports(np.ascontiguousarray(reports.rows[:, offsets[i] : offsets[i + 1]]))
+                self.add_counts(i, self.plan.questions[i].mechanism.support(part), len(reports))
+            return
+        mechanism = self.plan.questions[question].mechanism
+        _check_rows(reports, mechanism.report_bytes)
+        self.add_counts(question, mechanism.support(reports), len(reports))
+
+    def add_counts(self, question: int, support: Counts, n: int) -> None:
+        """Add support counts of n people that were counted, or drawn, elsewhere."""
+        if support.shape != self.counts[question].shape or n < 0 or (support < 0).any() or (support > n).any():
+            raise ReportError(f"impossible counts for question {question} of {n} reports")
+        self.counts[question] += support
+        self.n[question] += n
+
+    def merge(self, other: CountTally) -> CountTally:
+        """The tally of both sets of reports."""
+        _check_same(self.plan, other.plan)
+        merged = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        return CountTally(self.plan, self.n + other.n, merged)
+
+    def to_bytes(self) -> bytes:
+        arrays = {"n": self.n, **{str(i): c for i, c in enumerate(self.counts)}}
+        return pack({"kind": self.kind, "plan": self.plan.to_json()}, arrays)
+
+    @property
+    def participants(self) -> int:
+        """How many people reported."""
+        return int(self.n.max()) if self.plan.split else int(self.n.sum())
+
+
+@dataclass
+class GramTally:
+    """For a split plan: how often each two bits of the reports are set together; the diagonal holds single bits."""
+
+    plan: Plan
+    n: int = 0
+    gram: Counts = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    kind = "gram"
+
+    def __post_init__(self) -> None:
+        _check_split(self.plan)
+        if self.gram.size == 0:
+            total = sum(self.widths)
+            self.gram = np.zeros((total, total), np.int64)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The number of bits of each question, side by side in the Gram matrix."""
+        return tuple(q.mechanism.counters for q in self.plan.questions)
+
+    def add(self, question: int, reports: PackedReports) -> None:
+        """Add whole split reports (question is -1)."""
+        _check_rows(reports, self.plan.report_offsets[-1])
+        for start in range(0, len(reports), _BLOCK):
+            bits = report_bits(self.plan, reports.rows[start : start + _BLOCK])
+            dense = bits.astype(np.float32)  # exact: sums stay far below 2^24 in a block
+            self.gram += np.rint(dense.T @ dense).astype(np.int64)
+        self.n += len(reports)
+
+    def merge(self, other: GramTally) -> GramTally:
+        """The tally of both sets of reports."""
+        _check_same(self.plan, other.plan)
+        return GramTally(self.plan, self.n + other.n, self.gram + other.gram)
+
+    def to_bytes(self) -> bytes:
+        return pack({"kind": self.kind, "plan": self.plan.to_json(), "n": self.n}, {"gram": self.gram})
+
+    @property
+    def participants(self) -> int:
+        """How many people reported."""
+        return self.n
+
+
+@dataclass
+class PatternTally:
+    """For a split plan: the distinct reports, in byte order, and how often each came."""
+
+    plan: Plan
+    patterns: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
+    counts: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
+    kind = "patterns"
+
+    def __post_init__(self) -> None:
+        _check_split(self.plan)
+        if self.patterns.size == 0:
+            self.patterns = np.zeros((0, self.plan.report_offsets[-1]), np.uint8)
+
+    def add(self, question: int, reports: PackedReports) -> None:
+        """Add whole split reports (question is -1)."""
+        _check_rows(reports, self.plan.report_offsets[-1])
+        self.patterns, self.counts = _multiset(
+            np.concatenate([self.patterns, reports.rows]),
+            np.concatenate([self.counts, np.ones(len(reports), np.int64)]),
+        )
+
+    def merge(self, other: PatternTally) -> PatternTally:
+        """The tally of both sets of reports."""
+        _check_same(self.plan, other.plan)
+        patterns, counts = _multiset(
+            np.concatenate([self.patterns, other.patterns]), np.concatenate([self.counts, other.counts])
+        )
+        return PatternTally(self.plan, patterns, counts)
+
+    def to_bytes(self) -> bytes:
+        meta = {"kind": self.kind, "plan": self.plan.to_json()}
+        return pack(meta, {"patterns": self.patterns, "counts": self.counts})
+
+    @property
+    def participants(self) -> int:
+        """How many people reported."""
+        return int(self.counts.sum())
+
+
+RoundTally = CountTally | GramTally | PatternTally
+_KINDS: dict[str, type[Any]] = {"counts": CountTally, "gram": GramTally, "patterns": PatternTally}
+
+
+def zero(plan: Plan) -> RoundTally:
+    """The empty tally of the kind that the plan asks for."""
+    empty: RoundTally = _KINDS[plan.tally](plan)
+    return empty
+
+
+def tally_from_bytes(data: bytes) -> RoundTally:
+    """Load a saved tally."""
+    meta, arrays = unpack(data)
+    plan = plan_from_json(meta["plan"])
+    if meta["kind"] == "counts":
+        return CountTally(plan, arrays["n"], [arrays[str(i)] for i in range(len(plan.questions))])
+    if meta["kind"] == "gram":
+        return GramTally(plan, int(meta["n"]), arrays["gram"])
+    return PatternTally(plan, arrays["patterns"], arrays["counts"])
+
+
+def report_bits(plan: Plan, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """The bits of split unary or Bloom reports, one column a counter, questions side by side."""
+    parts = []
+    for i, question in enumerate(plan.questions):
+        if question.mechanism.name not in ("sue", "oue", "bloom"):
+            raise ParameterError(
+                f"reports of {question.mechanism.name} are not bit vectors; use a unary or Bloom mechanism"
+            )
+        part = rows[:, plan.report_offsets[i] : plan.report_offsets[i + 1]]
+        parts.append(np.unpackbits(part, axis=1, bitorder="little", count=question.mechanism.counters))
+    return np.concatenate(parts, axis=1)
+
+
+def _check_split(plan: Plan) -> None:
+    if not plan.split:
+        raise ParameterError(
+            "co-occurrences and patterns need a split plan: one report with an answer to every question"
+        )
+
+
+def _multiset(rows: npt.NDArray[np.uint8], counts: Counts) -> tuple[npt.NDArray[np.uint8], Counts]:
+    """Distinct rows in byte order with their counts added up."""
+    if len(rows) == 0:
+        return rows, counts
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel()
+    # Void scalars sort as raw bytes, so the order does not depend on the order of arrival.
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    starts = np.flatnonzero(first)
+    return rows[order[starts]], np.add.reduceat(counts[order], starts)

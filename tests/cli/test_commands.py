@@ -1,0 +1,131 @@
+"""The command line as a user meets it: exit status, one clear line, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dither.cli import VERBS, run
+from dither.datasets.generated import generate_network
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    network = generate_network([3, 4, 2], seed=1)
+    pq.write_table(network.table(400, np.random.default_rng(0)), tmp_path / "people.parquet")
+    (tmp_path / "schema.json").write_text(json.dumps(network.schema.to_json()))
+    return tmp_path / "people.parquet"
+
+
+def test_publish_then_evaluate(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    status = run(
+        [
+            "publish",
+            str(table),
+            "--epsilon",
+            "4",
+            "--schema",
+            str(tmp_path / "schema.json"),
+            "--method",
+            "independent",
+            "--population",
+            "3000",
+            "--rows",
+            "500",
+            "--seed",
+            "3",
+            "--set",
+            "shares=uniform",
+            "-o",
+            str(out),
+        ]
+    )
+    assert status == 0
+    assert "report.html" in capsys.readouterr().out
+    manifest = json.loads((out / "release.json").read_text())
+    assert manifest["participants"] == 3000
+    assert manifest["rows"] == 500
+    assert manifest["parameters"]["shares"] == "uniform"
+    assert manifest["seed"] == 3
+    assert pq.read_table(out / "synthetic.parquet").num_rows == 500
+    status = run(
+        ["evaluate", str(table), str(out / "synthetic.parquet"), "--schema", str(tmp_path / "schema.json"), "--json"]
+    )
+    assert status == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert set(printed["tvd"]) == {"1", "2", "3"}
+    assert all(0 <= v <= 1 for v in printed["tvd"].values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["publish", "TABLE", "-o", "OUT"], "--epsilon"),
+        (["publish", "TABLE", "--epsilon", "x", "-o", "OUT"], "--epsilon"),
+        (["publish", "TABLE", "--epsilon", "0", "-o", "OUT"], "epsilon"),
+        (["publish", "missing.csv", "--epsilon", "1", "-o", "OUT"], "missing.csv"),
+        (["publish", "TABLE", "--epsilon", "1", "--method", "magic", "-o", "OUT"], "magic"),
+        (["publish", "TABLE", "--epsilon", "1", "--set", "oops", "-o", "OUT"], "KEY=VALUE"),
+        (["publish", "TABLE", "--epsilon", "1", "--set", "oops=1", "-o", "OUT"], "oops"),
+        (["publish", "TABLE", "--epsilon", "1", "--rows", "-5", "-o", "OUT"], "rows"),
+        (["publish", "TABLE", "--epsilon", "1", "--schema", "none.json", "-o", "OUT"], "none.json"),
+        (["publish", "TABLE", "--epsilon", "1", "-o", "FOREIGN"], "not an earlier release"),
+        (["evaluate", "TABLE", "missing.parquet"], "missing.parquet"),
+        (["audit", "--mechanism", "magic", "--cells", "4", "--epsilon", "1"], "magic"),
+        (["audit", "--mechanism", "oue", "--cells", "1", "--epsilon", "1"], "cells"),
+        (["audit", "--mechanism", "oue", "--cells", "4", "--epsilon", "1", "--trials", "3"], "trials"),
+        (["schema", "infer", "missing.csv"], "missing.csv"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_bad_input_is_one_line_with_status_2(
+    arguments: list[str], words: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "precious.txt").write_text("keep")
+    places = {"TABLE": str(table), "OUT": str(tmp_path / "out"), "FOREIGN": str(tmp_path / "foreign")}
+    assert run([places.get(a, a) for a in arguments]) == 2
+    printed = capsys.readouterr()
+    lines = [line for line in printed.err.splitlines() if not line.startswith("dither: warning")]
+    assert len(lines) == 1
+    assert words in lines[0]
+    assert "Traceback" not in printed.err
+    assert not (tmp_path / "out").exists()
+    assert [p.name for p in (tmp_path / "foreign").iterdir()] == ["precious.txt"]
+    assert not [p for p in tmp_path.iterdir() if ".tmp" in p.name]
+
+
+def test_audit_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "--mechanism", "grr", "--cells", "5", "--epsilon", "1.5", "--trials", "4000", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["epsilon_asked"] == 1.5
+    assert printed["passed"] is True
+    assert printed["epsilon_empirical_lower"] <= printed["epsilon_exact"] <= 1.5
+
+
+def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    from dither.protocols import METHODS
+
+    assert run(["methods"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in METHODS)
+    assert run(["methods", "--json"]) == 0
+    assert {m["name"] for m in json.loads(capsys.readouterr().out)} == set(METHODS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, "--help"]) == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    import dither
+
+    assert run(["--version"]) == 0
+    assert dither.__version__ in capsys.readouterr().out

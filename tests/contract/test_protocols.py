@@ -1,0 +1,144 @@
+"""One contract for all methods: pure machines that keep epsilon, never ask anyone twice, and can stop and go on anywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dither.errors import DitherError, InputError, ParameterError, StateError
+from dither.models import Model
+from dither.protocols import METHODS, ProtocolMachine, restore, start
+from dither.schema import Attribute, Schema
+from dither.simulate import apportion, cells_of, simulate
+from dither.tally import zero
+
+SCHEMA = Schema(
+    (
+        Attribute("a", "categorical", ("x", "y", "z")),
+        Attribute("b", "boolean", (False, True), missing=True),
+        Attribute("c", "ordinal", (1, 2, 3, 4)),
+        Attribute("d", "numeric", edges=(0.0, 1.0, 5.0)),
+    )
+)
+EPSILON = 2.0
+N = 20_000
+# Methods that need a switch or parameters of their own to run on a small table.
+SETTINGS: dict[str, dict[str, object]] = {}
+
+
+def people(n: int = N, seed: int = 0) -> np.ndarray:
+    """Rows in which b, c and d depend on a."""
+    rng = np.random.default_rng(seed)
+    a = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    b = (a + rng.choice(3, n, p=[0.8, 0.1, 0.1])) % 3
+    c = (a + rng.choice(4, n, p=[0.7, 0.1, 0.1, 0.1])) % 4
+    d = (rng.random(n) < 0.2 + 0.3 * a).astype(int)
+    return np.asfortranarray(np.column_stack([a, b, c, d]).astype(np.int32))
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def begin(method: str, **more: object) -> ProtocolMachine:
+    return start(method, SCHEMA, EPSILON, N, {**SETTINGS.get(method, {}), **more}, seed=3)
+
+
+def test_a_whole_campaign_keeps_epsilon_and_gives_a_model(method: str) -> None:
+    machine = begin(method)
+    assert isinstance(machine, ProtocolMachine)
+    plans = simulate(machine, people(), np.random.default_rng(1))
+    assert all(p.epsilon <= EPSILON for p in plans)
+    assert sum(p.population for p in plans) <= 1 + 1e-9, "rounds must share the people out"
+    assert [p.round for p in plans] == list(range(len(plans)))
+    assert machine.plan() is None
+    model = machine.model()
+    assert isinstance(model, Model)
+    truth = np.bincount(people()[:, 0], minlength=3) / N
+    assert np.abs(model.marginal(["a"]) - truth).sum() / 2 < 0.1
+    for measured in machine.measured():
+        assert measured.frequencies.shape == tuple(SCHEMA[a].cardinality for a in measured.attributes)
+        assert measured.frequencies.shape == measured.standard_errors.shape
+        assert (measured.standard_errors > 0).all()
+    assert {m.attributes for m in machine.measured()} >= {(n,) for n in SCHEMA.names}
+
+
+def test_the_machine_is_pure_and_can_stop_and_go_on_anywhere(method: str) -> None:
+    straight, stopped = begin(method), begin(method)
+    rng = np.random.default_rng(2)
+    codes = people()
+    while (plan := straight.plan()) is not None:
+        assert straight.plan() == plan
+        assert stopped.plan() is not None
+        assert stopped.plan().to_json() == plan.to_json()
+        tally = zero(plan)
+        if plan.split:
+            from dither.mechanisms import PackedReports
+            from dither.mechanisms.fleet.stream import RandomStream
+
+            stream = RandomStream.from_generator(rng)
+            rows = [q.mechanism.randomise_many(cells_of(SCHEMA, q, codes), stream).rows for q in plan.questions]
+            tally.add(-1, PackedReports(np.concatenate(rows, axis=1)))
+        else:
+            for i, (q, n) in enumerate(zip(plan.questions, apportion(5_000, plan.shares), strict=True)):
+                counts = np.bincount(cells_of(SCHEMA, q, codes[:n]), minlength=q.mechanism.cells)
+                tally.add_counts(i, q.mechanism.simulate(counts, rng), int(n))
+        straight.close(tally)
+        stopped.close(tally)
+        stopped = restore(stopped.state())
+        assert stopped.state() == straight.state()
+    assert stopped.model().to_bytes() == straight.model().to_bytes()
+
+
+def test_calls_out_of_order_are_refused(method: str) -> None:
+    machine = begin(method)
+    plan = machine.plan()
+    assert plan is not None
+    with pytest.raises(StateError):
+        machine.model()
+    with pytest.raises(DitherError, match="without a single report"):
+        machine.close(zero(plan))
+    other = start(method, SCHEMA, EPSILON / 2, N, SETTINGS.get(method, {})).plan()
+    assert other is not None
+    with pytest.raises(StateError, match="another plan"):
+        machine.close(zero(other))
+    simulate(machine, people(), np.random.default_rng(1))
+    with pytest.raises(StateError, match="finished"):
+        machine.close(zero(plan))
+
+
+def test_bad_parameters_are_named(method: str) -> None:
+    with pytest.raises(ParameterError, match="nonsense"):
+        begin(method, nonsense=1)
+    with pytest.raises(InputError, match="epsilon"):
+        start(method, SCHEMA, 0.0, N, SETTINGS.get(method, {}))
+    with pytest.raises(ParameterError, match="participant"):
+        start(method, SCHEMA, 1.0, 0, SETTINGS.get(method, {}))
+
+
+def test_unknown_method_lists_the_known() -> None:
+    with pytest.raises(ParameterError, match="independent"):
+        start("guess", SCHEMA, 1.0, 10)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_both_paths_agree_in_distribution(method: str, seed: int) -> None:
+    """The same estimates up to noise whether tallies are drawn or every report is made."""
+    codes = people()
+    frequencies, errors = [], []
+    for path in ("counts", "reports"):
+        machine = begin(method)
+        simulate(machine, codes, np.random.default_rng(seed), path=path)
+        single = {m.attributes: m for m in machine.measured() if len(m.attributes) == 1}
+        frequencies.append(np.concatenate([single[(n,)].frequencies for n in SCHEMA.names]))
+        errors.append(np.concatenate([single[(n,)].standard_errors for n in SCHEMA.names]))
+    # Different people answer in the two runs, so sampling adds to the noise: f(1-f)/n with n a quarter of all at least.
+    spread = np.sqrt(errors[0] ** 2 + errors[1] ** 2 + 2 * 0.25 / (N / 8))
+    assert np.abs((frequencies[0] - frequencies[1]) / spread).max() < 4.5
+
+
+def test_apportion_adds_up() -> None:
+    assert apportion(10, [0.25, 0.25, 0.5]).tolist() in ([3, 2, 5], [2, 3, 5])
+    assert apportion(7, [1 / 3] * 3).sum() == 7
+    assert apportion(0, [0.5, 0.5]).tolist() == [0, 0]

@@ -1,0 +1,228 @@
+"""The report: self-contained, accessible, escaped, and right in its figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from dither.models import Independent
+from dither.protocols.machine import Measured
+from dither.release import Release, figures, pictures, truth_from_codes
+from dither.release.rerun import rerun_command, rerun_python
+from dither.schema import Attribute, Schema
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Page(HTMLParser):
+    """Collects tags and checks that they nest."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture
+def page(simulated: Release) -> Page:
+    return Page(simulated.report())
+
+
+def test_a_simulated_report_says_what_matters(page: Page, simulated: Release) -> None:
+    for words in ("12,345 participants", "epsilon 2", "7.39", "independent", "This is a simulation", "Somebody 2020"):
+        assert words in page.text
+    assert "Dependency graph" in page.text
+    assert "What it does not promise" in page.text
+    assert "dither publish people.csv --epsilon 2 --method independent --rows 2 --seed 7" in page.text
+    headings = [tag for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
+    assert headings.count("h1") == 1
+    assert all(int(b[1]) - int(a[1]) <= 1 for a, b in pairwise(headings))
+
+
+def test_nothing_is_loaded_from_elsewhere(page: Page, simulated: Release) -> None:
+    html = simulated.report()
+    assert "http" not in html
+    assert "//" not in re.sub(r"<(style|code)[^>]*>.*?</\1>", "", html, flags=re.DOTALL)
+    for tag, attributes in page.tags:
+        assert tag not in ("script", "link", "iframe", "img", "object", "embed")
+        assert "src" not in attributes
+        for name in ("href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#")
+    assert "@import" not in html
+    assert all(reference.startswith("#") for reference in re.findall(r"url\(([^)]*)\)", html))
+
+
+def test_every_chart_has_a_text_alternative_and_ids_are_unique(page: Page) -> None:
+    svgs = [attributes for tag, attributes in page.tags if tag == "svg"]
+    charts = [a for a in svgs if a.get("role") == "img"]
+    # three attributes, the graph, three pairs with the truth beside the estimate
+    assert len(charts) == 3 + 1 + 6
+    assert all(len(a["aria-label"] or "") > 30 and a.get("viewbox") for a in charts)
+    assert all(a.get("aria-hidden") == "true" for a in svgs if a not in charts)
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    anchors = {(a["href"] or "")[1:] for tag, a in page.tags if tag == "a"}
+    assert anchors <= set(ids)
+    assert len([tag for tag, _ in page.tags if tag == "details"]) >= 6
+
+
+def test_names_and_labels_are_escaped(page: Page, simulated: Release) -> None:
+    html = simulated.report()
+    assert "<b>" not in html
+    assert "green <&>" not in html
+    assert "&lt;b&gt;x&lt;/b&gt;" in html
+    assert "<b>x</b>" in page.text
+    assert "green <&>" in page.text
+
+
+def test_a_real_release_shows_no_truth(make_release: Callable[..., Release]) -> None:
+    shown = Page(make_release().report())
+    assert "This is a simulation" not in shown.text
+    assert not re.search(r"\btruth\b", shown.text)
+    assert "How good it is" not in shown.text
+    assert "no pair has a dependence" in shown.text
+    assert "Whatever one person's record says" in shown.text
+
+
+def test_without_a_truth_pairs_stand_beside_their_intervals(
+    simulated: Release, make_release: Callable[..., Release]
+) -> None:
+    model = simulated.model
+    pairs = list(combinations(simulated.schema.names, 2))
+    measured = [Measured(p, model.marginal(p), np.full(model.marginal(p).shape, 0.02), 12345) for p in pairs]
+    release = make_release(model=model, measured=measured)
+    pair = figures.strong_pairs(release)[0]
+    heat = figures.heat_map(release, pair)
+    assert heat.beside is not None
+    assert heat.beside == pytest.approx(np.full(heat.beside.shape, 1.959964 * 0.02), rel=1e-6)
+    assert "95 % interval" in Page(release.report()).text
+
+
+def test_pairs_are_ranked_by_mutual_information(simulated: Release) -> None:
+    found = figures.strong_pairs(simulated)
+    assert len(found) == 3
+    assert [p.bits for p in found] == sorted((p.bits for p in found), reverse=True)
+    joint = simulated.model.marginal([found[0].first, found[0].second])
+    slow = sum(
+        joint[i, j] * np.log2(joint[i, j] / (joint[i].sum() * joint[:, j].sum()))
+        for i in range(joint.shape[0])
+        for j in range(joint.shape[1])
+        if joint[i, j] > 0
+    )
+    assert found[0].bits == pytest.approx(slow)
+    assert figures.mutual_information(np.eye(4) / 4) == pytest.approx(2.0)
+    assert figures.mutual_information(np.full((3, 5), 1 / 15)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_quality_is_measured_against_the_truth(simulated: Release) -> None:
+    found = figures.quality(simulated)
+    assert found is not None
+    assert simulated.truth is not None
+    for name, distance in found.one_way.items():
+        assert distance == pytest.approx(
+            0.5 * np.abs(simulated.model.marginal([name]) - simulated.truth.marginal([name])).sum()
+        )
+    pairs = [
+        0.5 * np.abs(simulated.model.marginal(p) - simulated.truth.marginal(p)).sum()
+        for p in combinations(simulated.schema.names, 2)
+    ]
+    assert found.two_way_mean == pytest.approx(np.mean(pairs))
+    assert found.two_way_worst is not None
+    assert found.two_way_worst[1] == pytest.approx(max(pairs))
+    assert found.intervals == 9
+
+
+def big_release(make_release: Callable[..., Release]) -> Release:
+    values = tuple(f"value {i}" for i in range(120))
+    schema = Schema(
+        (
+            Attribute("many", "categorical", values=values),
+            Attribute("steps", "ordinal", values=values, missing=True),
+            Attribute("pay", "numeric", edges=tuple(25_000.0 * i for i in range(51))),
+        )
+    )
+    rng = np.random.default_rng(1)
+    marginals = tuple(rng.dirichlet(np.ones(k)) for k in schema.cardinalities)
+    measured = [Measured((a.name,), m, np.full(m.shape, 0.001), 12345) for a, m in zip(schema, marginals, strict=True)]
+    codes = np.stack([rng.integers(0, k, 500) for k in schema.cardinalities], axis=1)
+    return make_release(
+        schema=schema,
+        model=Independent(schema, marginals),
+        measured=measured,
+        simulated=True,
+        truth=truth_from_codes(schema, codes),
+    )
+
+
+def test_large_domains_are_drawn_in_few_bars_that_lose_nothing(make_release: Callable[..., Release]) -> None:
+    release = big_release(make_release)
+    many = figures.attribute_figure(release, "many")
+    assert len(many.bars) == 20
+    assert [bar.estimate for bar in many.bars] == sorted((bar.estimate for bar in many.table), reverse=True)[:20]
+    assert "100 more" in many.remark
+    for name, most in (("steps", 20), ("pay", 20)):
+        figure = figures.attribute_figure(release, name)
+        assert len(figure.bars) <= most
+        assert sum(bar.estimate for bar in figure.bars) == pytest.approx(1)
+        assert sum(bar.truth or 0 for bar in figure.bars) == pytest.approx(1)
+        assert len(figure.table) == release.schema[name].cardinality
+    steps = figures.attribute_figure(release, "steps")
+    assert steps.bars[-1].label == "(missing)"
+    first = steps.bars[0]
+    size = 7  # 120 values in at most 19 groups
+    assert first.label == f"value 0 to value {size - 1}"
+    assert first.high is not None
+    assert first.high - first.estimate == pytest.approx(1.959964 * 0.001 * size**0.5, rel=1e-6)
+    assert figures.attribute_figure(release, "pay").bars[0].label == "0 to 75k"
+    heat = figures.heat_map(release, figures.Pair("many", "steps", 1.0))
+    assert heat.estimate.shape == (16, 16)
+    assert heat.estimate.sum() == pytest.approx(1)
+    assert "105 others" in heat.rows + heat.columns
+
+
+def test_only_so_many_charts_are_drawn_but_every_attribute_is_listed(
+    make_release: Callable[..., Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_CHARTS", 1)
+    shown = Page(make_release().report())
+    assert len([a for tag, a in shown.tags if tag == "svg" and a.get("role") == "img"]) == 1
+    assert all(name in shown.text for name in ("colour", "<b>x</b>", "age"))
+
+
+def test_the_command_to_rerun_is_quoted_and_python_compiles(make_release: Callable[..., Release]) -> None:
+    release = make_release(
+        source="my people.csv", schema_file="a'b.json", population=50, parameters={"deep": True, "k": None}
+    )
+    command = rerun_command(release)
+    assert command.startswith("dither publish 'my people.csv' --epsilon 2 --method independent --schema ")
+    assert "--population 50" in command
+    assert command.endswith("--set deep=true -o out")
+    compile(rerun_python(release), "rerun", "exec")
+    assert "parameters={'deep': True, 'k': None}" in rerun_python(release)

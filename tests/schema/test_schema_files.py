@@ -1,0 +1,98 @@
+"""Attributes and schema files."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dither.errors import SchemaError
+from dither.schema import Attribute, Schema, load_schema, numeric, schema_from_json
+
+
+def test_importing_the_schema_package_needs_only_the_standard_library():
+    program = (
+        "import sys, dither.schema\n"
+        "heavy = {'numpy', 'narwhals', 'pyarrow', 'pandas', 'polars'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_exported_name_loads():
+    import dither.schema
+
+    for name in dither.schema.__all__:
+        assert getattr(dither.schema, name) is not None
+    with pytest.raises(AttributeError, match="nothing_such"):
+        _ = dither.schema.nothing_such
+
+
+def test_equal_width_bins_end_at_the_bounds():
+    attribute = numeric("age", low=17, high=90)
+    assert attribute.edges[0] == 17
+    assert attribute.edges[-1] == 90
+    assert attribute.cardinality == 16
+
+
+def test_few_integers_get_a_bin_each_and_stay_inside_the_bounds():
+    attribute = numeric("grade", low=1, high=4)
+    assert attribute.edges == (1.0, 1.5, 2.5, 3.5, 4.0)
+    assert numeric("g", low=1.0, high=4.0).cardinality == 16
+
+
+def test_schema_file_round_trip_in_both_forms(tmp_path):
+    schema = Schema(
+        (
+            Attribute("b", "boolean", values=(False, True)),
+            Attribute("c", "categorical", values=("x", "y"), missing=True),
+            Attribute("o", "ordinal", values=(1, 2.5, 3)),
+            numeric("n", low=0, high=1e6, missing=True),
+        )
+    )
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(schema.to_json()))
+    assert load_schema(path) == schema
+    assert load_schema(path).fingerprint == schema.fingerprint
+    plain = {"n": {"kind": "numeric", "min": 0, "max": 10.5}, "c": {"kind": "categorical", "values": ["x", "y"]}}
+    assert schema_from_json(plain)["n"].edges[-1] == 10.5
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        ({"kind": "categorical", "values": ["x"]}, "one possible value"),
+        ({"kind": "categorical", "values": ["x", "x"]}, "twice"),
+        ({"kind": "ordinal", "values": [1, 1.0]}, "twice"),
+        ({"kind": "categorical", "values": [None, "x"]}, "None"),
+        ({"kind": "categorical"}, "values must be a list"),
+        ({"kind": "numeric", "min": 3}, "min and max"),
+        ({"kind": "numeric", "min": 3, "max": 3}, "below"),
+        ({"kind": "numeric", "min": 3, "max": 4, "bins": 0}, "bins"),
+        ({"kind": "numeric", "edges": [1, 1]}, "strictly increasing"),
+        ({"kind": "colour"}, "colour"),
+        ({"kind": "boolean", "mising": True}, "mising"),
+        ({"kind": "boolean", "missing": 1}, "missing must be"),
+        ("text", "'text'"),
+    ],
+)
+def test_wrong_attributes_are_named(entry, part):
+    with pytest.raises(SchemaError) as caught:
+        schema_from_json({"colname": entry})
+    assert "'colname'" in str(caught.value)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_files_are_named(tmp_path):
+    path = tmp_path / "s.json"
+    with pytest.raises(SchemaError, match=r"s\.json"):
+        load_schema(path)
+    for text in ("{", "[]", "{}", '{"a": {"kind": "boolean"}, "a": {"kind": "boolean"}}', '{"attributes": [{}]}'):
+        path.write_text(text)
+        with pytest.raises(SchemaError, match=r"s\.json"):
+            load_schema(path)
+    path.write_text('{"format": "dither-schema-9", "attributes": []}')
+    with pytest.raises(SchemaError, match="dither-schema-9"):
+        load_schema(path)
