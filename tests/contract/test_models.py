@@ -9,6 +9,7 @@ import pytest
 
 from dither.errors import ParameterError, SchemaError
 from dither.models import Independent, Model, model_from_bytes
+from dither.models.mixture import Mixture
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -26,7 +27,13 @@ def independent() -> Model:
     return Independent(SCHEMA, tuple(rng.dirichlet(np.ones(k)) for k in SCHEMA.cardinalities))
 
 
-BUILDERS = {"independent": independent}
+def mixture() -> Model:
+    rng = np.random.default_rng(1)
+    tables = tuple(rng.dirichlet(np.ones(k) / 2, size=5) for k in SCHEMA.cardinalities)
+    return Mixture(SCHEMA, rng.dirichlet(np.ones(5)), tables)
+
+
+BUILDERS = {"independent": independent, "mixture": mixture}
 
 
 @pytest.fixture(params=BUILDERS)

@@ -14,6 +14,8 @@ VERBS: dict[str, str] = {
     "methods": "methods:methods",
     "audit": "audit:audit",
     "schema": "schema:app",
+    "central": "central:central",
+    "bench": "bench:bench",
 }
 
 

@@ -10,7 +10,11 @@ from dither.models.model import Model
 from dither.tally.archive import unpack
 
 # A model's kind -> module in this package and class in it; a module is imported when its kind is read.
-KINDS: dict[str, str] = {"independent": "independent:Independent"}
+KINDS: dict[str, str] = {
+    "independent": "independent:Independent",
+    "junction_tree": "junction_tree:JunctionTree",
+    "mixture": "mixture:Mixture",
+}
 
 __all__ = ["KINDS", "Independent", "Model", "model_from_bytes"]
 

@@ -44,6 +44,15 @@ METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method(
+            "mixture",
+            "dither.protocols.mixture",
+            "MixtureProtocol",
+            "one pair (or a larger set, or one attribute) a participant, full epsilon",
+            "The house method: one mixture of products fitted to all noisy pair marginals at once, stopped where its "
+            "estimated risk is least.",
+            "Dither, docs/explanation/mixture.md",
+        ),
+        Method(
             "independent",
             "dither.protocols.independent",
             "IndependentProtocol",
@@ -53,7 +62,7 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
-DEFAULT = "independent"
+DEFAULT = "mixture"
 
 
 def method(name: str) -> Method:

@@ -1,0 +1,128 @@
+"""FM: the low Fourier coefficients of a histogram, their number chosen by the exponential mechanism.
+
+Trust model: central. Guarantee: pure epsilon, half for the choice of how many frequencies are kept, half for the
+noise on them. Cosine and sine rows are rounded to a grid of 1/4096, and from then on are an integer matrix with exact
+sensitivity. At most `MOST_FREQUENCIES` frequencies (fewer on large domains) are candidates.
+
+References: Rastogi, Nath, "Differentially private aggregation of distributed time-series with transformation and
+encryption", SIGMOD 2010; the choice of the number of coefficients: Acs, Castelluccia, Chen, "Differentially private
+histogram publishing through lossy compression", ICDM 2012 (EFPA).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.central.exponential import choose
+from dither.central.measure import exact_product
+from dither.central.noise import ByteSource, Integers
+from dither.central.sensitivity import matrix_sensitivity
+from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_counts, check_neighbours, observe
+from dither.errors import ParameterError
+from dither.mechanisms.probability import check_epsilon
+
+GRID = 4096
+MOST_FREQUENCIES = 256
+_ENTRIES = 2**24
+SCORE_GRID = 256
+
+
+@dataclass(frozen=True)
+class LowFrequencies:
+    """The constant and the cosine and sine rows of frequencies 1..frequencies-1, on a grid."""
+
+    cells: int
+    frequencies: int
+
+    @cached_property
+    def matrix(self) -> npt.NDArray[np.int32]:
+        """Integer rows, each of squared norm about GRID^2 cells."""
+        angles = 2 * np.pi * np.outer(np.arange(1, self.frequencies), np.arange(self.cells) / self.cells)
+        cosines, sines = math.sqrt(2) * np.cos(angles), math.sqrt(2) * np.sin(angles)
+        rows = np.concatenate([np.ones((1, self.cells)), np.stack([cosines, sines], axis=1).reshape(-1, self.cells)])
+        if self.cells % 2 == 0 and self.frequencies - 1 == self.cells // 2:
+            rows = rows[:-1]  # the sine of the highest frequency is zero in every cell, its cosine alternates
+            rows[-1] /= math.sqrt(2)
+        return np.rint(GRID * rows).astype(np.int32)
+
+    def measure(self, counts: Integers) -> Integers:
+        filled = np.flatnonzero(counts)
+        return exact_product(self.matrix[:, filled], counts[filled])
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        """Exact for an added record; twice that, an upper bound, for a replaced one on more than 2,048 cells."""
+        if neighbours == "replace" and self.cells <= 2048:
+            return matrix_sensitivity(self.matrix, "replace")
+        return matrix_sensitivity(self.matrix, "add-remove") * (1 if neighbours == "add-remove" else 2)
+
+    def decode(self, noisy: Integers, variance: float) -> Floats:
+        """The transpose, each row by its own squared norm: the rows are orthogonal up to the grid."""
+        rows = self.matrix.astype(np.float64)
+        return np.asarray((noisy / (rows**2).sum(axis=1)) @ rows)
+
+
+def candidate_frequencies(cells: int) -> Integers:
+    """How many frequencies may be kept: every number up to 16, then about ten more for each doubling."""
+    most = min(cells // 2 + 1, MOST_FREQUENCIES, max(2, _ENTRIES // (2 * cells)))
+    spread = np.rint(2.0 ** np.arange(0, 12, 0.1)).astype(np.int64)
+    return np.unique(np.concatenate([np.arange(1, 17), spread, [most]]).clip(1, most))
+
+
+def frequency_scores(
+    counts: Integers, candidates: Integers, epsilon: float, neighbours: Neighbours
+) -> tuple[Integers, int]:
+    """Integer scores (expected error: energy left out plus noise) and their sensitivity.
+
+    The transform is orthonormal, so one record moves the norm of what is left out by at most 1 (added) or sqrt(2)
+    (replaced). Rounding to the grid can add one step, floating-point error is given another.
+    """
+    cells = counts.size
+    powers = np.abs(np.fft.rfft(counts.astype(np.float64))) ** 2 / cells
+    powers[1 : (cells + 1) // 2] *= 2  # a real signal's frequencies come in equal pairs
+    below = np.concatenate([np.cumsum(powers[::-1])[::-1], [0.0]])
+    rows = np.minimum(2 * candidates - 1, cells)
+    # Column norm of the kept rows over the norm of a row, about 0.9 rows / sqrt(cells): public, for the score only.
+    spread = (1 if neighbours == "add-remove" else 2) * 0.9 * rows / math.sqrt(cells)
+    error = np.sqrt(below[candidates].clip(0)) + np.sqrt(2 * rows) * spread / epsilon
+    moved = 1.0 if neighbours == "add-remove" else math.sqrt(2)
+    return np.rint(SCORE_GRID * error).astype(np.int64), math.ceil(SCORE_GRID * moved) + 2
+
+
+def release(
+    counts: npt.ArrayLike,
+    epsilon: float,
+    source: ByteSource,
+    *,
+    rng: np.random.Generator | None = None,
+    neighbours: str = "add-remove",
+    shape: tuple[int, ...] | None = None,
+    frequencies: int | None = None,
+) -> HistogramRelease:
+    """Release a histogram through its low frequencies; a fixed number of them leaves all of epsilon for noise."""
+    histogram = check_counts(counts)
+    notion = check_neighbours(neighbours)
+    check_epsilon(epsilon)
+    chosen, share, choosing = frequencies, epsilon, 0.0
+    if chosen is None:
+        share = choosing = epsilon / 2
+        candidates = candidate_frequencies(histogram.size)
+        scores, moved = frequency_scores(histogram, candidates, share, notion)
+        chosen = int(candidates[choose(scores, moved, choosing, source)])
+    most = int(candidate_frequencies(histogram.size)[-1])
+    if not 1 <= chosen <= most:
+        raise ParameterError(f"frequencies must be from 1 to {most} for {histogram.size:,} cells", where="frequencies")
+    strategy = LowFrequencies(histogram.size, chosen)
+    seen = observe(strategy, histogram, share, source, notion)
+    details = {
+        "frequencies": chosen,
+        "epsilon_choice": choosing,
+        "epsilon_noise": seen.epsilon,
+        "noise_scale": float(seen.scale),
+    }
+    details |= {"sensitivity": seen.sensitivity, "measurements": seen.values.size}
+    return HistogramRelease(strategy.decode(seen.values, seen.variance), choosing + seen.epsilon, details)

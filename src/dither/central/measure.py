@@ -1,0 +1,228 @@
+"""Integer measurement matrices for compressed sensing: Gaussian, Bernoulli, subsampled Hadamard.
+
+Guarantee: `apply` is exact integer arithmetic and `sensitivity` is the exact L1 sensitivity of the integers that are
+measured. A Gaussian matrix is drawn once, rounded to a grid of 1/256 and from then on is an integer matrix: rounding
+changes which matrix is used, never the guarantee. Matrices are drawn from public randomness and are no secret.
+
+References: Candes, Tao, "Near-optimal signal recovery from random projections", 2006; Zheng et al. 2020, section III-C.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.central.noise import Integers
+from dither.central.sensitivity import matrix_sensitivity
+from dither.central.strategy import Floats, Neighbours
+from dither.errors import ParameterError
+
+MEASUREMENTS = ("hadamard", "gaussian", "bernoulli")
+GRID = 256
+DENSE_ENTRIES = 2**25
+LARGEST_EXACT = 2**53
+
+T = TypeVar("T", np.int64, np.float64)
+
+
+class Sensing(Protocol):
+    """A measurement matrix of `rows` by `size`; `unit` is the root mean square of its entries.
+
+    With `total` the first row is `unit` in every cell, so it measures the number of records.
+    """
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def unit(self) -> float: ...
+    @property
+    def total(self) -> bool: ...
+
+    def apply(self, counts: Integers) -> Integers:
+        """The measurement of a histogram, exactly."""
+
+    def forward(self, vector: Floats) -> Floats:
+        """The measurement of any vector, in floating point (for decoding only)."""
+
+    def correlate(self, residual: Floats) -> Floats:
+        """The transpose applied to a residual (for decoding only)."""
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        """The exact L1 sensitivity."""
+
+
+@dataclass(frozen=True)
+class DenseSensing:
+    """A matrix that is held in full, as small integers."""
+
+    matrix: npt.NDArray[np.int16]
+    unit: float
+    total: bool = False
+
+    @property
+    def rows(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def size(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def floating(self) -> npt.NDArray[np.float32]:
+        """The same entries for fast products; integers below 2**24 are exact in 32-bit floats."""
+        return self.matrix.astype(np.float32)
+
+    def apply(self, counts: Integers) -> Integers:
+        """Whole-number products; only cells that are not empty cost anything."""
+        filled = np.flatnonzero(counts)
+        return exact_product(self.matrix[:, filled], counts[filled])
+
+    def forward(self, vector: Floats) -> Floats:
+        return np.asarray(self.floating @ vector.astype(np.float32), dtype=np.float64)
+
+    def correlate(self, residual: Floats) -> Floats:
+        return np.asarray(residual.astype(np.float32) @ self.floating, dtype=np.float64)
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        return matrix_sensitivity(self.matrix, neighbours)
+
+
+@dataclass(frozen=True)
+class HadamardSensing:
+    """Some rows of H diag(signs), H the Hadamard matrix of a power-of-two order; cells beyond `size` are always empty.
+
+    Random signs keep the rows from looking like cosines or wavelets, which are near rows of a plain Hadamard matrix.
+    Reference: Ailon, Chazelle, "The fast Johnson-Lindenstrauss transform", 2009.
+    """
+
+    chosen: npt.NDArray[np.int64]
+    signs: npt.NDArray[np.int64]
+    order: int
+    total: bool = False
+    unit: float = 1.0
+
+    @property
+    def rows(self) -> int:
+        return int(self.chosen.size) + int(self.total)
+
+    @property
+    def size(self) -> int:
+        return int(self.signs.size)
+
+    def apply(self, counts: Integers) -> Integers:
+        return self._measured(counts)
+
+    def forward(self, vector: Floats) -> Floats:
+        return self._measured(vector)
+
+    def _measured(self, vector: npt.NDArray[T]) -> npt.NDArray[T]:
+        mixed = walsh_hadamard(_padded(vector * self.signs, self.order))[self.chosen]
+        return np.concatenate([[vector.sum()], mixed]) if self.total else mixed
+
+    def correlate(self, residual: Floats) -> Floats:
+        spread = np.zeros(self.order)
+        spread[self.chosen] = residual[int(self.total) :]
+        mixed = walsh_hadamard(spread)[: self.size] * self.signs
+        return mixed + residual[0] if self.total else mixed
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        """`rows` for an added record, since every entry is 1 or -1; exact over all pairs of cells for a replaced one.
+
+        Columns i and j lie rows - s_i s_j <h_i, h_j> apart, and <h_i, h_j> depends on i xor j only. One transform
+        gives that product for every xor; the xor autocorrelation of the signs tells which of the two sign products
+        occur for it. The row that measures the total does not move.
+        """
+        if neighbours == "add-remove":
+            return self.rows
+        mixing = int(self.chosen.size)
+        marks = np.zeros(self.order, dtype=np.int64)
+        marks[self.chosen] = 1
+        inner = walsh_hadamard(marks)[1:]
+        pairs = _xor_correlation(_padded(np.ones(self.size, dtype=np.int64), self.order))[1:]
+        products = _xor_correlation(_padded(self.signs, self.order))[1:]
+        equal = np.where(pairs + products > 0, mixing - inner, 0)
+        opposite = np.where(pairs - products > 0, mixing + inner, 0)
+        return int(np.maximum(equal, opposite).max())
+
+
+def _xor_correlation(vector: Integers) -> Integers:
+    """sum_i v_i v_(i xor d) for every d, in whole numbers: the convolution theorem of the Hadamard transform."""
+    return walsh_hadamard(walsh_hadamard(vector) ** 2) // vector.size
+
+
+def sensing(
+    kind: str, rows: int, size: int, rng: np.random.Generator, *, total: bool = False
+) -> DenseSensing | HadamardSensing:
+    """Draw a measurement matrix from public randomness; with `total` one of its rows measures the number of records."""
+    if not 1 <= rows <= size:
+        raise ParameterError(
+            f"{rows} measurements of {size} cells are not between 1 and the number of cells", where="tau"
+        )
+    if kind == "hadamard":
+        order = 1 << (size - 1).bit_length()
+        chosen = np.sort(rng.permutation(order)[: rows - int(total)]).astype(np.int64)
+        return HadamardSensing(chosen, rng.integers(0, 2, size, dtype=np.int64) * 2 - 1, order, total)
+    if kind not in MEASUREMENTS:
+        raise ParameterError(
+            f"measurement {kind!r} is not known; use one of {', '.join(MEASUREMENTS)}", where="measurement", value=kind
+        )
+    if rows * size > DENSE_ENTRIES:
+        raise ParameterError(
+            f"a {kind} matrix of {rows:,} by {size:,} does not fit (limit {DENSE_ENTRIES:,} entries); "
+            "use the hadamard measurement, a smaller tau or fewer columns",
+            where="measurement",
+            value=rows * size,
+        )
+    if kind == "bernoulli":
+        matrix, unit = rng.integers(0, 2, size=(rows, size), dtype=np.int16) * np.int16(2) - np.int16(1), 1
+    else:
+        drawn = rng.standard_normal((rows, size), dtype=np.float32)
+        drawn *= GRID
+        matrix, unit = np.rint(drawn, out=drawn).astype(np.int16), GRID
+    if total:
+        matrix[0] = unit
+    return DenseSensing(matrix, float(unit), total)
+
+
+def exact_product(matrix: npt.NDArray[np.integer[Any]], counts: Integers) -> Integers:
+    """matrix @ counts in whole numbers, through floating point only where that is exact."""
+    if counts.size == 0:
+        return np.zeros(matrix.shape[0], dtype=np.int64)
+    largest = max(int(matrix.max()), -int(matrix.min())) * int(counts.sum())
+    if largest >= LARGEST_EXACT:
+        raise ParameterError("the table has too many records for an exact measurement", where="counts", value=largest)
+    # Every partial sum is a whole number below 2**53, so 64-bit floats hold it exactly in any order of summation.
+    return np.rint(matrix.astype(np.float64) @ counts.astype(np.float64)).astype(np.int64)
+
+
+def walsh_hadamard(vector: npt.NDArray[T]) -> npt.NDArray[T]:
+    """The Walsh-Hadamard transform in natural order, unnormalised; exact for integers."""
+    out = vector.copy()
+    half = 1
+    while half < out.size:
+        pairs = out.reshape(-1, 2, half)
+        upper = pairs[:, 0, :] + pairs[:, 1, :]
+        pairs[:, 1, :] = pairs[:, 0, :] - pairs[:, 1, :]
+        pairs[:, 0, :] = upper
+        half *= 2
+    return out
+
+
+def _padded(vector: npt.NDArray[T], order: int) -> npt.NDArray[T]:
+    out = np.zeros(order, dtype=vector.dtype)
+    out[: vector.size] = vector
+    return out
+
+
+def rows_for(tau: float, size: int) -> int:
+    """The number of measurements of a compression ratio tau in (0, 1]."""
+    if not (isinstance(tau, (int, float)) and math.isfinite(tau) and 0 < tau <= 1):
+        raise ParameterError(f"tau must be above 0 and at most 1, not {tau!r}", where="tau", value=tau)
+    return max(1, math.ceil(tau * size))

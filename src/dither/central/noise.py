@@ -1,0 +1,156 @@
+"""Exact integer noise: the two-sided geometric ("discrete Laplace") law, sampled without a floating-point draw.
+
+Guarantee: `discrete_laplace` returns integers with P(z) proportional to exp(-|z| / scale) exactly, for a rational
+scale, from a stream of independent fair bytes. Only integer arithmetic decides an outcome, so the attack on
+floating-point Laplace samplers (Mironov, "On significance of the least significant bits", CCS 2012) does not apply.
+Running time depends on the bytes drawn; it is not constant.
+
+Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, algorithms 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import PrivacyError
+
+ByteSource = Callable[[int], bytes]
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+# A numerator below 2**45 leaves room in 64 bits for the factor K of algorithm 1 and for the geometric part: either
+# would have to exceed 2**15 to overflow, which has probability below exp(-2**15).
+_NUMERATOR_BITS = 44
+_DENOMINATOR_BITS = 24
+
+
+def seeded_source(seed: int) -> ByteSource:
+    """A reproducible byte stream, for simulation and benchmarks only: who knows the seed can subtract the noise."""
+    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0x6E6F697365])))
+    return stream.bytes
+
+
+def uniform_below(bounds: Words, source: ByteSource) -> Words:
+    """Independent integers, each uniform on 0..bound-1, by rejection from 64-bit words."""
+    bounds = np.asarray(bounds, dtype=np.uint64)
+    out = np.empty(bounds.shape, dtype=np.uint64)
+    # 2**64 mod bound words at the bottom are refused, so that what is left is a whole number of periods.
+    refuse = (np.uint64(2**64 - 1) - bounds + np.uint64(1)) % bounds
+    waiting = np.arange(bounds.size)
+    while waiting.size:
+        drawn = np.frombuffer(source(8 * waiting.size), dtype="<u8")
+        good = drawn >= refuse[waiting]
+        out[waiting[good]] = drawn[good] % bounds[waiting[good]]
+        waiting = waiting[~good]
+    return out
+
+
+def bernoulli_exp(numerators: Words, denominator: int, source: ByteSource) -> npt.NDArray[np.bool_]:
+    """Independent coins, each true with probability exp(-numerator / denominator) exactly."""
+    numerators = np.asarray(numerators, dtype=np.uint64)
+    whole, rest = np.divmod(numerators, np.uint64(denominator))
+    result = _bernoulli_exp_unit(rest, denominator, source)
+    # exp(-(w + r)) = exp(-1)**w exp(-r); once one factor came up false the others do not matter.
+    waiting = np.flatnonzero(result & (whole > 0))
+    left = whole[waiting]
+    while waiting.size:
+        ones = np.ones(waiting.size, dtype=np.uint64)
+        heads = _bernoulli_exp_unit(ones, 1, source)
+        result[waiting[~heads]] = False
+        left = left[heads] - np.uint64(1)
+        waiting = waiting[heads]
+        waiting, left = waiting[left > 0], left[left > 0]
+    return result
+
+
+def _bernoulli_exp_unit(numerators: Words, denominator: int, source: ByteSource) -> npt.NDArray[np.bool_]:
+    """Algorithm 1 of the reference for exponents in [0, 1]: the alternating series of exp, drawn term by term."""
+    result = np.zeros(numerators.shape, dtype=np.bool_)
+    waiting = np.arange(numerators.size)
+    k = 1
+    while waiting.size:
+        bounds = np.full(waiting.size, denominator * k, dtype=np.uint64)
+        again = uniform_below(bounds, source) < numerators[waiting]
+        result[waiting[~again]] = k % 2 == 1
+        waiting = waiting[again]
+        k += 1
+    return result
+
+
+def discrete_laplace(scale: Fraction, size: int, source: ByteSource) -> Integers:
+    """Independent integers with P(z) proportional to exp(-|z| / scale) (algorithm 2 of the reference)."""
+    num, den = scale.numerator, scale.denominator
+    if num <= 0 or num >= 2 ** (_NUMERATOR_BITS + 1):
+        raise PrivacyError(
+            f"a noise scale of {float(scale):.3g} cannot be sampled exactly", where="epsilon", value=scale
+        )
+    out = np.empty(size, dtype=np.int64)
+    waiting = np.arange(size)
+    while waiting.size:
+        remainder = uniform_below(np.full(waiting.size, num, dtype=np.uint64), source)
+        keep = bernoulli_exp(remainder, num, source)
+        magnitude = remainder[keep].astype(np.int64) + num * _geometric(int(keep.sum()), source)
+        magnitude //= den
+        negative = np.frombuffer(source(magnitude.size), dtype=np.uint8) & 1 == 1
+        # zero has one sign only, or it would be drawn twice as often as its share.
+        good = ~(negative & (magnitude == 0))
+        placed = waiting[np.flatnonzero(keep)[good]]
+        out[placed] = np.where(negative, -magnitude, magnitude)[good]
+        settled = np.zeros(size, dtype=np.bool_)
+        settled[placed] = True
+        waiting = waiting[~settled[waiting]]
+    return out
+
+
+def _geometric(size: int, source: ByteSource) -> Integers:
+    """How many coins of probability exp(-1) come up true before the first that does not."""
+    out = np.zeros(size, dtype=np.int64)
+    waiting = np.arange(size)
+    while waiting.size:
+        heads = _bernoulli_exp_unit(np.ones(waiting.size, dtype=np.uint64), 1, source)
+        waiting = waiting[heads]
+        out[waiting] += 1
+    return out
+
+
+def calibrate(sensitivity: int, epsilon: float) -> Fraction:
+    """The smallest sampleable scale that is at least sensitivity / epsilon: rounded towards privacy."""
+    if sensitivity < 1:
+        raise PrivacyError("the sensitivity of a measurement must be at least 1", value=sensitivity)
+    target = Fraction(sensitivity) / Fraction(epsilon)
+    bits = min(_DENOMINATOR_BITS, _NUMERATOR_BITS - max(0, math.ceil(target)).bit_length())
+    if bits < 0:
+        raise PrivacyError(
+            f"epsilon {epsilon} is too small for a sensitivity of {sensitivity}: ask for a larger epsilon",
+            where="epsilon",
+            value=epsilon,
+        )
+    return Fraction(math.ceil(target * 2**bits), 2**bits)
+
+
+def achieved_epsilon(sensitivity: int, scale: Fraction) -> float:
+    """sensitivity / scale as a float, rounded up."""
+    exact = Fraction(sensitivity) / scale
+    value = float(exact)
+    return value if Fraction(value) >= exact else math.nextafter(value, math.inf)
+
+
+def noise_variance(scale: Fraction) -> float:
+    """The variance of one draw, 2 p / (1 - p)^2 with p = exp(-1 / scale)."""
+    inverse = 1.0 / float(scale)
+    return 2.0 * math.exp(-inverse) / math.expm1(-inverse) ** 2
+
+
+def noise_log_mgf(theta: npt.NDArray[np.float64], scale: Fraction) -> npt.NDArray[np.float64]:
+    """log E exp(theta Z) for |theta| < 1 / scale; infinite outside."""
+    inverse = 1.0 / float(scale)
+    theta = np.abs(np.asarray(theta, dtype=np.float64))
+    inside = theta < inverse
+    safe = np.where(inside, theta, 0.0)
+    value = 2 * np.log(-np.expm1(-inverse)) - np.log(-np.expm1(safe - inverse)) - np.log(-np.expm1(-safe - inverse))
+    return np.where(inside, value, np.inf)

@@ -1,0 +1,164 @@
+"""All noisy marginals of a campaign as one matrix of pair marginals with known noise: what the mixture is fitted to.
+
+The domains of all attributes are laid side by side in D columns, so that every pair marginal is a block of one D x D matrix.
+Answers about larger sets enter through their pair marginals; several answers about a pair are averaged with weights inverse to
+their variance. The variance of a cell of frequency f is c0 + c1 f - c2 f^2: the mechanism's, which is linear in f, plus
+f(1-f)/n because only n of the participants were asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError
+from dither.estimate.pool import Answered, read_marginal
+from dither.estimate.project import norm_sub
+from dither.schema import Schema
+
+Floats = npt.NDArray[np.float64]
+Noise = tuple[Floats, Floats, Floats]
+
+
+class Columns:
+    """The attributes' domains side by side."""
+
+    def __init__(self, cardinalities: Sequence[int]) -> None:
+        self.cardinalities = np.asarray(cardinalities, dtype=np.intp)
+        self.stops = np.cumsum(self.cardinalities)
+        self.starts = self.stops - self.cardinalities
+        self.width = int(self.stops[-1])
+
+    def of(self, attribute: int) -> slice:
+        """The columns of one attribute."""
+        return slice(int(self.starts[attribute]), int(self.stops[attribute]))
+
+    def spread(self, values: Floats) -> Floats:
+        """One value an attribute, repeated over its columns (last axis)."""
+        return np.asarray(np.repeat(values, self.cardinalities, axis=-1))
+
+    def spread_pairs(self, values: Floats) -> Floats:
+        """One value a pair of attributes, repeated over its block."""
+        return self.spread(np.repeat(values, self.cardinalities, axis=0))
+
+    def sums(self, values: Floats) -> Floats:
+        """Sums over each attribute's columns (last axis)."""
+        return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
+
+    def softmax(self, logits: Floats) -> Floats:
+        """A distribution for each attribute from logits."""
+        raised = np.exp(logits - self.spread(np.maximum.reduceat(logits, self.starts, axis=-1)))
+        return np.asarray(raised / self.spread(self.sums(raised)))
+
+
+@dataclass(frozen=True)
+class PairTargets:
+    """Pooled pair and single estimates; noise coefficients are zero where nothing was asked.
+
+    `singles` pools questions about one attribute alone (those about pairs are in `pairs` already); `one` pools everything
+    that was asked about an attribute and is projected to a distribution, `one_variance` is its variance.
+    """
+
+    columns: Columns
+    pairs: Floats
+    pair_noise: Noise
+    singles: Floats
+    single_noise: Noise
+    one: Floats
+    one_variance: Floats
+    cells: float
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether anybody was asked about two attributes together."""
+        return bool((self.pair_noise[1] > 0).any())
+
+
+class _Average:
+    """A precision-weighted average of frequencies with the noise coefficients it ends up with."""
+
+    def __init__(self, values: tuple[int, ...], groups: tuple[int, ...]) -> None:
+        self.weighted = np.zeros(values)
+        self.precision = np.zeros(groups)
+        self.noise = np.zeros((3, *groups))
+
+    def finished(self, spread: Floats) -> Floats:
+        return np.asarray(self.weighted / spread)
+
+    @property
+    def safe(self) -> Floats:
+        return np.where(self.precision > 0, self.precision, 1.0)
+
+    @property
+    def coefficients(self) -> Noise:
+        c0, c1, c2 = self.noise / self.safe**2
+        return c0, c1, c2
+
+
+def _noise(answer: Answered, group: int, cells: int) -> tuple[float, Floats]:
+    """The precision at frequency 1/cells, and the coefficients of a cell that sums `group` cells of the question."""
+    mechanism = answer.question.mechanism
+    low, high = mechanism.group_variance(group, 0.0, 1), mechanism.group_variance(group, 1.0, 1)
+    c = np.array([low, high - low + 1.0, 1.0]) / answer.n
+    f = 1.0 / cells
+    return 1.0 / float(c[0] + c[1] * f - c[2] * f * f), c
+
+
+def pair_targets(schema: Schema, answers: Sequence[Answered]) -> PairTargets:
+    """Pool all answers into pair and single targets; every attribute must have been asked about."""
+    columns = Columns(schema.cardinalities)
+    d = len(schema)
+    pairs = _Average((columns.width, columns.width), (d, d))
+    singles, one = _Average((columns.width,), (d,)), _Average((columns.width,), (d,))
+    for answer in answers:
+        names = answer.question.attributes
+        for name in names:
+            marginal, group = read_marginal(schema, answer, [name])
+            i = schema.index(name)
+            for average in (one, singles) if len(names) == 1 else (one,):
+                precision, c = _noise(answer, group, marginal.size)
+                average.weighted[columns.of(i)] += precision * marginal
+                average.precision[i] += precision
+                average.noise[:, i] += precision**2 * c
+        for first, second in combinations(names, 2):
+            marginal, group = read_marginal(schema, answer, [first, second])
+            i, j = schema.index(first), schema.index(second)
+            precision, c = _noise(answer, group, marginal.size)
+            for a, b, table in ((i, j, marginal), (j, i, marginal.T)):
+                pairs.weighted[columns.of(a), columns.of(b)] += precision * table
+                pairs.precision[a, b] += precision
+                pairs.noise[:, a, b] += precision**2 * c
+    if (one.precision == 0).any():
+        silent = [n for n, p in zip(schema.names, one.precision, strict=True) if p == 0]
+        raise ParameterError(f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent)
+    raw = one.finished(columns.spread(one.precision))
+    projected = np.concatenate([norm_sub(raw[columns.of(i)]) for i in range(d)])
+    k = columns.cardinalities.astype(np.float64)
+    cells = float((np.outer(k, k) * (pairs.precision > 0)).sum() / 2 + (k * (singles.precision > 0)).sum())
+    return PairTargets(
+        columns,
+        pairs.finished(columns.spread_pairs(pairs.safe)),
+        pairs.coefficients,
+        singles.finished(columns.spread(singles.safe)),
+        singles.coefficients,
+        projected,
+        columns.spread(1.0 / one.precision),
+        cells,
+    )
+
+
+def inverse_variances(targets: PairTargets, pair: Floats, one: Floats) -> tuple[Floats, Floats]:
+    """Weights of all pair cells and single cells at given frequencies; zero where nothing was asked."""
+    c0, c1, c2 = (targets.columns.spread_pairs(c) for c in targets.pair_noise)
+    s0, s1, s2 = (targets.columns.spread(c) for c in targets.single_noise)
+    return _inverse(c0 + pair * (c1 - c2 * pair), c1 > 0, c2), _inverse(s0 + one * (s1 - s2 * one), s1 > 0, s2)
+
+
+def _inverse(variance: Floats, asked: npt.NDArray[np.bool_], sampling: Floats) -> Floats:
+    # At a frequency of exactly 0 or 1 and a large epsilon the variance vanishes; a floor keeps one cell from ruling the fit.
+    floored = np.maximum(variance, 1e-3 * sampling)
+    return np.where(asked, 1.0 / np.where(asked, floored, 1.0), 0.0)

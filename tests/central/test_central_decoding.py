@@ -1,0 +1,293 @@
+"""Decoders and fast transforms against slow, obvious references."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+from dither.central import csm, dppro, fourier, hierarchical, privbayes, privelet, records
+from dither.central.dictionary import dictionary
+from dither.central.measure import DenseSensing, HadamardSensing, exact_product, rows_for, sensing, walsh_hadamard
+from dither.central.noise import seeded_source
+from dither.central.recover import MOST_ATOMS, matching_pursuit, most_atoms
+from dither.central.sensitivity import matrix_sensitivity
+from dither.errors import ParameterError
+
+
+def test_walsh_hadamard_is_the_matrix() -> None:
+    x = np.random.default_rng(0).integers(-9, 9, 32)
+    assert np.array_equal(walsh_hadamard(x), hadamard(32) @ x)
+
+
+@pytest.mark.parametrize("size", [8, 11, 16])
+@pytest.mark.parametrize("total", [True, False])
+def test_hadamard_sensing_is_its_matrix(size: int, total: bool) -> None:
+    for seed in range(4):
+        drawn = sensing("hadamard", 6, size, np.random.default_rng(seed), total=total)
+        assert isinstance(drawn, HadamardSensing)
+        full = hadamard(16 if size > 8 else 8)[:, :size] * drawn.signs
+        matrix = (
+            np.concatenate([np.ones((1, size), dtype=np.int64), full[drawn.chosen]]) if total else full[drawn.chosen]
+        )
+        assert drawn.rows == 6 == matrix.shape[0]
+        x = np.random.default_rng(1).integers(0, 50, size)
+        assert np.array_equal(drawn.apply(x), matrix @ x)
+        r = np.random.default_rng(2).normal(size=6)
+        assert np.allclose(drawn.correlate(r), matrix.T @ r)
+        assert np.allclose(drawn.forward(x / 3), matrix @ (x / 3))
+        for notion in ("add-remove", "replace"):
+            assert drawn.sensitivity(notion) == matrix_sensitivity(matrix.astype(np.int64), notion)
+
+
+def test_column_distance_is_brute_force() -> None:
+    matrix = np.random.default_rng(3).integers(-300, 300, size=(5, 20))
+    pairs = itertools.combinations(range(20), 2)
+    assert matrix_sensitivity(matrix, "replace") == max(
+        int(np.abs(matrix[:, i] - matrix[:, j]).sum()) for i, j in pairs
+    )
+    with pytest.raises(TypeError, match="integer matrices only"):
+        matrix_sensitivity(matrix / 2, "add-remove")  # type: ignore[arg-type]
+
+
+def test_dense_sensing_is_exact_and_bounded() -> None:
+    drawn = sensing("gaussian", 20, 50, np.random.default_rng(0), total=True)
+    assert isinstance(drawn, DenseSensing)
+    assert (drawn.matrix[0] == 256).all()
+    assert 230 < drawn.matrix[1:].std() < 280
+    x = np.random.default_rng(1).integers(0, 10**9, 50)
+    assert drawn.apply(x).tolist() == [
+        sum(int(a) * int(b) for a, b in zip(row, x, strict=True)) for row in drawn.matrix
+    ]
+    with pytest.raises(ParameterError, match="too many records"):
+        exact_product(drawn.matrix, np.full(50, 2**45))
+    with pytest.raises(ParameterError, match="use the hadamard measurement"):
+        sensing("gaussian", 2**13, 2**13, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="not known"):
+        sensing("fourier", 2, 4, np.random.default_rng(0))
+    for tau in (0, 1.5, math.nan):
+        with pytest.raises(ParameterError, match="tau"):
+            rows_for(tau, 8)
+
+
+@pytest.mark.parametrize("name", ["dct", "haar", "identity"])
+def test_dictionaries_are_orthonormal(name: str) -> None:
+    basis = dictionary(name)
+    phi = np.stack([basis.synthesise(row) for row in np.eye(16)], axis=1)
+    assert np.allclose(phi.T @ phi, np.eye(16))
+    x = np.random.default_rng(0).normal(size=16)
+    assert np.allclose(basis.analyse(x), phi.T @ x)
+    batch = np.random.default_rng(1).normal(size=(3, 16))
+    assert np.allclose(basis.analyse(batch), batch @ phi)
+
+
+def test_unknown_dictionary_and_odd_haar() -> None:
+    with pytest.raises(ParameterError, match="dct, haar, identity"):
+        dictionary("wavelet")
+    with pytest.raises(ParameterError, match="power of two"):
+        dictionary("haar").analyse(np.ones(6))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_matching_pursuit_agrees_with_scikit_learn(seed: int) -> None:
+    from sklearn.linear_model import orthogonal_mp
+
+    rng = np.random.default_rng(seed)
+    atoms = rng.normal(size=(40, 100))
+    atoms /= np.linalg.norm(atoms, axis=0)
+    observed = atoms[:, rng.choice(100, 8, replace=False)] @ rng.normal(size=8) + 0.05 * rng.normal(size=40)
+    picked, values = matching_pursuit(observed, lambda j: atoms[:, j], lambda r: atoms.T @ r, atoms=10)
+    mine = np.zeros(100)
+    mine[picked] = values
+    assert np.allclose(mine, orthogonal_mp(atoms, observed, n_nonzero_coefs=10), atol=1e-10)
+
+
+def test_matching_pursuit_stops() -> None:
+    atoms = np.eye(4)[:, [0, 1, 1]]  # a repeated atom adds nothing
+    picked, values = matching_pursuit(np.array([3.0, 2, 0, 0]), lambda j: atoms[:, j], lambda r: atoms.T @ r, atoms=3)
+    assert picked.tolist() == [0, 1]
+    assert values.tolist() == [3, 2]
+    picked, _ = matching_pursuit(
+        np.array([3.0, 2, 0, 0]), lambda j: atoms[:, j], lambda r: atoms.T @ r, atoms=3, stop=2.5
+    )
+    assert picked.tolist() == [0]
+    assert most_atoms(2) == 1
+    assert most_atoms(40) == 10
+    assert most_atoms(1024) == MOST_ATOMS
+    assert most_atoms(10**6) == 1
+
+
+@pytest.mark.parametrize("measurement", ["gaussian", "bernoulli", "hadamard"])
+@pytest.mark.parametrize("basis", ["dct", "haar"])
+def test_csm_recovers_a_sparse_histogram_when_noise_is_small(measurement: str, basis: str) -> None:
+    coefficients = np.zeros(256)
+    coefficients[[0, 1, 3, 6]] = [64000, 9000, -7000, 5000]
+    counts = np.rint(dictionary(basis).synthesise(coefficients)).astype(np.int64)
+    assert (counts >= 0).all()
+    made = csm.release(
+        counts, 20.0, seeded_source(1), rng=np.random.default_rng(4), tau=0.4, measurement=measurement, dictionary=basis
+    )
+    assert np.abs(made.estimate - counts).max() < 0.02 * counts.max()
+
+
+def test_csm_takes_no_atom_from_noise_alone() -> None:
+    """An empty table: the threshold from the noise level lets almost nothing through, whatever the draw."""
+    taken = []
+    for seed in range(30):
+        made = csm.release(
+            np.zeros(512, dtype=np.int64), 0.5, seeded_source(seed), rng=np.random.default_rng(seed), tau=0.3
+        )
+        taken.append(np.count_nonzero(made.estimate) > 0)
+    assert sum(taken) <= 12  # P(some |normal| of 512 exceeds sqrt(2 ln 512)) is about 0.18 a run
+    fixed = csm.release(
+        np.zeros(512, dtype=np.int64),
+        0.5,
+        seeded_source(1),
+        rng=np.random.default_rng(1),
+        tau=0.3,
+        sparsity=5,
+        dictionary="identity",
+    )
+    assert np.count_nonzero(fixed.estimate) == 5
+
+
+def test_automatic_tau_uses_public_figures_only() -> None:
+    assert csm.automatic_tau(8192, 0.1) < csm.automatic_tau(8192, 10.0)
+    assert csm.automatic_tau(1024, 1.0, 1000) <= csm.automatic_tau(1024, 1.0, 10**6)
+    few, many = np.zeros(1024, dtype=np.int64), np.full(1024, 500)
+    told = [csm.release(x, 0.5, seeded_source(1), rng=np.random.default_rng(1)).details["tau"] for x in (few, many)]
+    assert told[0] == told[1]
+    with pytest.raises(ParameterError, match="records"):
+        csm.automatic_tau(64, 1.0, 0)
+
+
+def test_privelet_is_weighted_haar_and_inverts() -> None:
+    x = np.random.default_rng(0).integers(0, 99, 13)
+    wave = privelet.Wavelet(13)
+    assert np.allclose(wave.decode(wave.measure(x), 1.0), x)
+    # Xiao et al.: coefficient = (mean left - mean right) / 2, weight = leaves below, base = mean with weight N
+    padded = np.append(x, [0, 0, 0])
+    y = wave.measure(x)
+    assert y[0] == 16 * padded.mean()
+    assert y[1] == 16 * (padded[:8].mean() - padded[8:].mean()) / 2
+    assert y[2] == 8 * (padded[:4].mean() - padded[4:8].mean()) / 2
+
+
+@pytest.mark.parametrize("branching", [2, 3])
+def test_consistency_is_least_squares(branching: int) -> None:
+    cells = branching**3
+    tree = hierarchical.Tree(cells, branching)
+    matrix = np.stack([tree.measure(row) for row in np.eye(cells, dtype=np.int64)], axis=1)
+    noisy = np.random.default_rng(1).integers(-50, 50, matrix.shape[0])
+    wanted = np.linalg.lstsq(matrix.astype(float), noisy.astype(float), rcond=None)[0]
+    assert np.allclose(tree.decode(noisy, 1.0), wanted)
+    with pytest.raises(ParameterError, match="branching"):
+        hierarchical.release(np.arange(4), 1.0, seeded_source(1), branching=1)
+
+
+@pytest.mark.parametrize("cells", [16, 15])
+def test_fourier_keeps_low_frequencies(cells: int) -> None:
+    everything = fourier.LowFrequencies(cells, cells // 2 + 1)
+    x = np.random.default_rng(0).integers(0, 1000, cells)
+    assert everything.matrix.shape[0] == cells
+    assert np.allclose(everything.decode(everything.measure(x), 1.0), x, atol=1.0)
+    low = fourier.LowFrequencies(cells, 3)
+    spectrum = np.fft.rfft(x)
+    spectrum[3:] = 0
+    assert np.allclose(low.decode(low.measure(x), 1.0), np.fft.irfft(spectrum, cells), atol=1.0)
+    with pytest.raises(ParameterError, match="frequencies must be"):
+        fourier.release(x, 1.0, seeded_source(1), frequencies=500)
+
+
+def test_fourier_score_is_the_energy_left_out() -> None:
+    x = np.random.default_rng(0).integers(0, 1000, 20)
+    spectrum = np.fft.fft(x) / math.sqrt(20)
+    candidates = np.array([1, 3, 11])
+    scores, _ = fourier.frequency_scores(x, candidates, 1e9, "add-remove")
+    for k, score in zip(candidates, scores, strict=True):
+        left = [abs(spectrum[f]) ** 2 for f in range(20) if min(f, 20 - f) >= k]
+        assert score == pytest.approx(fourier.SCORE_GRID * math.sqrt(sum(left)), abs=1)
+
+
+def test_dppro_decoders() -> None:
+    rng = np.random.default_rng(0)
+    matrix = sensing("gaussian", 10, 40, rng)
+    noisy = rng.integers(-10_000, 10_000, 10)
+    full = np.asarray(matrix.matrix, dtype=float)  # type: ignore[union-attr]
+    least = dppro.Projection(matrix, "least-norm").decode(noisy, 1.0)
+    assert np.allclose(least, np.linalg.pinv(full) @ noisy, rtol=1e-3, atol=1e-3)
+    plain = dppro.Projection(matrix, "transpose").decode(noisy, 1.0)
+    assert np.allclose(plain, full.T @ noisy / (256**2 * 10), rtol=1e-4)
+    x = np.random.default_rng(1).integers(0, 100, 40)
+    runs = [
+        dppro.release(x, 50.0, seeded_source(s), rng=np.random.default_rng(s), tau=0.5, decode="transpose").estimate
+        for s in range(300)
+    ]
+    # unbiased: a cell's variance over matrices is about ||x||^2 / rows
+    assert np.abs(np.mean(runs, axis=0) - x).max() < 5 * math.sqrt((x**2).sum() / 20 / 300)
+    with pytest.raises(ParameterError, match="decode"):
+        dppro.release(x, 1.0, seeded_source(1), rng=rng, decode="guess")
+
+
+def test_privbayes_marginals_joint_and_sampling_agree() -> None:
+    rng = np.random.default_rng(5)
+    sizes = (2, 3, 2)
+    a = rng.integers(0, 2, 3000)
+    codes = np.stack([a, (a + rng.integers(0, 2, 3000)) % 3, np.where(rng.random(3000) < 0.9, a, 1 - a)], axis=1)
+    counts = np.bincount(np.ravel_multi_index(tuple(codes.T), sizes), minlength=12)
+    rows, cells = privbayes.table_marginal(codes, sizes), privbayes.histogram_marginal(counts, sizes)
+    for attributes in [(0,), (2, 0), (1, 2), (2, 1, 0)]:
+        assert np.array_equal(rows(attributes), cells(attributes))
+    net = privbayes.learn(rows, sizes, 50.0, seeded_source(1), rng=rng)
+    joint = net.joint()
+    assert joint.sum() == pytest.approx(1.0)
+    assert np.abs(joint.ravel() - counts / 3000).sum() < 0.05  # degree 2 holds any law of three columns
+    drawn = net.sample(40_000, rng)
+    seen = np.bincount(np.ravel_multi_index(tuple(drawn.T), sizes), minlength=12) / 40_000
+    assert np.abs(seen - joint.ravel()).sum() < 12 * 4 * math.sqrt(0.25 / 40_000)
+    made = privbayes.release(counts, 50.0, seeded_source(1), rng=np.random.default_rng(0), shape=sizes)
+    assert np.abs(made.estimate - counts).sum() < 150
+    flat = privbayes.release(counts, 1.0, seeded_source(1), rng=rng)
+    assert flat.details["parents"] == {}
+    with pytest.raises(ParameterError, match="does not have 12 cells"):
+        privbayes.release(counts, 1.0, seeded_source(1), rng=rng, shape=(2, 2))
+
+
+def test_parent_sets_are_maximal_and_fit() -> None:
+    assert privbayes.parent_sets(3, [0, 1, 2], (2, 3, 4, 2), 2, 12) == [(0, 1), (2,)]
+    assert privbayes.parent_sets(3, [0, 1, 2], (2, 3, 4, 2), 2, 1) == [()]
+    assert privbayes.parent_sets(3, [0, 1], (2, 3, 4, 2), 3, 10**6) == [(0, 1)]
+
+
+def test_record_form_recovers_without_noise_and_stays_in_the_domain() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, size=(50, 6))
+    clear = records.release_records(codes, (2,) * 6, 10_000.0, seeded_source(1), rng=rng, tau=1.0)
+    assert clear.codes.shape == codes.shape
+    noisy = records.release_records(codes, (2,) * 6, 0.5, seeded_source(1), rng=rng, tau=0.5)
+    assert set(np.unique(noisy.codes)) <= {0, 1}
+    assert noisy.epsilon <= 0.5
+    with pytest.raises(ParameterError, match="domains"):
+        records.release_records(codes + 1, (2,) * 6, 1.0, seeded_source(1), rng=rng)
+    with pytest.raises(ParameterError, match="gaussian or bernoulli"):
+        records.release_records(codes, (2,) * 6, 1.0, seeded_source(1), rng=rng, measurement="hadamard")
+
+
+@pytest.mark.parametrize("measurement", ["gaussian", "bernoulli", "hadamard"])
+def test_csm_decoding_is_matching_pursuit_on_the_explicit_product(measurement: str) -> None:
+    """Past the number of atoms at which a dense product is formed, too."""
+    from sklearn.linear_model import orthogonal_mp
+
+    rng = np.random.default_rng(3)
+    made = csm.compressed_sensing(
+        64, tau=0.6, measurement=measurement, sparsity=csm.FORM_AFTER + 4, total=False, rng=rng
+    )
+    sensed = np.stack([made.measure(row) for row in np.eye(64, dtype=np.int64)], axis=1).astype(float)
+    phi = np.stack([made.basis.synthesise(row) for row in np.eye(64)], axis=1)
+    noisy = rng.integers(-(10**5), 10**5, sensed.shape[0])
+    with np.errstate(all="ignore"):
+        wanted = phi @ orthogonal_mp(sensed @ phi, noisy.astype(float), n_nonzero_coefs=csm.FORM_AFTER + 4)
+    assert np.allclose(made.decode(noisy, 1.0), wanted, atol=1e-3 * np.abs(wanted).max())

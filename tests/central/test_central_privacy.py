@@ -1,0 +1,265 @@
+"""The guarantee of each mechanism on small domains, exactly, over all neighbours; too little noise is rejected.
+
+Discrete Laplace noise of scale t makes log P(y | x) - log P(y | x') equal (||y - A x'||_1 - ||y - A x||_1) / t, whose
+largest value over y is ||A (x - x')||_1 / t. So the exact privacy loss is the largest L1 distance over neighbours,
+over t.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dither.central import csm, dppro, fourier, hierarchical, laplace, privbayes, privelet, records
+from dither.central.exponential import exponents
+from dither.central.measure import sensing
+from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace, seeded_source
+from dither.central.registry import CENTRAL
+from dither.central.strategy import Neighbours, Strategy, observe
+
+NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
+
+
+def strategies(cells: int) -> dict[str, Strategy]:
+    """Every linear mechanism over a small domain."""
+    rng = np.random.default_rng(11)
+    made: dict[str, Strategy] = {
+        "laplace": laplace.Cells(cells),
+        "privelet": privelet.Wavelet(cells),
+        "hierarchical": hierarchical.Tree(cells),
+        "hierarchical, 3 children": hierarchical.Tree(cells, 3),
+        "fourier": fourier.LowFrequencies(cells, max(3, cells // 4)),
+        "dppro": dppro.Projection(sensing("gaussian", max(3, cells // 3), cells, rng), "transpose"),
+    }
+    for kind in ("gaussian", "bernoulli", "hadamard"):
+        for total in (True, False):
+            made[f"csm, {kind}, total {total}"] = csm.compressed_sensing(
+                cells, tau=0.6, measurement=kind, total=total, rng=rng
+            )
+    return made
+
+
+NAMES = list(strategies(8))
+
+
+def matrix_of(strategy: Strategy, cells: int) -> np.ndarray:
+    return np.stack([strategy.measure(np.eye(cells, dtype=np.int64)[j]) for j in range(cells)], axis=1)
+
+
+def largest_distance(matrix: np.ndarray, neighbours: Neighbours) -> int:
+    """Brute force over every pair of neighbouring tables (one unit of one cell, added or moved)."""
+    cells = range(matrix.shape[1])
+    if neighbours == "add-remove":
+        return max(int(np.abs(matrix[:, i]).sum()) for i in cells)
+    return max(int(np.abs(matrix[:, i] - matrix[:, j]).sum()) for i, j in itertools.combinations(cells, 2))
+
+
+def is_private(matrix: np.ndarray, scale: Fraction, neighbours: Neighbours, epsilon: float) -> bool:
+    return Fraction(largest_distance(matrix, neighbours)) / scale <= Fraction(epsilon)
+
+
+@pytest.mark.parametrize("neighbours", NOTIONS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("cells", [8, 6])
+def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbours, cells: int) -> None:
+    strategy = strategies(cells)[name]
+    matrix = matrix_of(strategy, cells)
+    counts = np.random.default_rng(3).integers(0, 9, cells)
+    assert np.array_equal(strategy.measure(counts), matrix @ counts)
+    claimed = strategy.sensitivity(neighbours)
+    brute = largest_distance(matrix, neighbours)
+    assert claimed >= brute
+    if cells == 8:
+        assert claimed == brute
+    for epsilon in (0.1, 1.0, 3.7):
+        seen = observe(strategy, counts, epsilon, seeded_source(1), neighbours)
+        assert is_private(matrix, seen.scale, neighbours, epsilon)
+        assert seen.epsilon <= epsilon
+        # mutant: the noise of a sensitivity that is one unit, or a tenth, too small
+        assert not is_private(matrix, calibrate(brute, epsilon) * Fraction(9, 10), neighbours, epsilon)
+        if cells == 8 and brute > 1:
+            assert not is_private(matrix, Fraction(claimed - 1) / Fraction(epsilon), neighbours, epsilon)
+
+
+def test_the_paper_s_calibration_is_rejected() -> None:
+    """Noise of scale 1 / epsilon for columns of unit length (definition 5): its loss is sqrt(s) epsilon."""
+    strategy = csm.compressed_sensing(64, tau=0.5, measurement="bernoulli", total=False, rng=np.random.default_rng(0))
+    scale = Fraction(math.isqrt(32 * 10**12), 10**6)  # unit length: entries 1 / sqrt(s), noise 1
+    matrix = matrix_of(strategy, 64)
+    assert not is_private(matrix, scale, "add-remove", 1.0)
+    assert is_private(matrix, scale, "add-remove", 5.7)
+
+
+def test_output_law_by_enumeration() -> None:
+    """For two cells: the ratio of the output's exact probabilities over a box of outputs meets epsilon, and no less."""
+    for strategy in (laplace.Cells(2), privelet.Wavelet(2), hierarchical.Tree(2)):
+        matrix = matrix_of(strategy, 2)
+        scale = calibrate(strategy.sensitivity("add-remove"), 0.7)
+        here, there = matrix @ np.array([2, 1]), matrix @ np.array([2, 2])
+        box = np.array(list(itertools.product(range(-3, 8), repeat=matrix.shape[0])))
+        gaps = np.abs(box - there).sum(axis=1) - np.abs(box - here).sum(axis=1)
+        assert Fraction(int(np.abs(gaps).max())) / scale <= Fraction(0.7)
+        assert Fraction(int(np.abs(gaps).max())) / (scale * Fraction(4, 5)) > Fraction(0.7)
+
+
+def noise_is_of_scale(noise: np.ndarray, scale: Fraction) -> bool:
+    """Mean absolute value of n draws against its law, five standard errors: E|Z| = 2p/(1-p^2), E Z^2 = 2p/(1-p)^2."""
+    p = math.exp(-1 / float(scale))
+    mean, second = 2 * p / (1 - p**2), 2 * p / (1 - p) ** 2
+    return abs(np.abs(noise).mean() - mean) <= 5 * math.sqrt((second - mean**2) / noise.size)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_noise_that_is_added_has_the_scale_that_is_claimed(name: str) -> None:
+    strategy = strategies(512)[name]
+    counts = np.arange(512)
+    source = seeded_source(9)
+    seen = [observe(strategy, counts, 0.5, source) for _ in range(80)]
+    noise = np.concatenate([one.values - strategy.measure(counts) for one in seen])
+    assert noise_is_of_scale(noise, seen[0].scale)
+    smaller = discrete_laplace(seen[0].scale * Fraction(9, 10), noise.size, source)
+    assert not noise_is_of_scale(smaller, seen[0].scale)
+
+
+@pytest.mark.parametrize("name", ["csm", "laplace", "privelet", "hierarchical", "dppro"])
+@pytest.mark.parametrize("neighbours", NOTIONS)
+def test_a_release_tells_the_noise_it_used(name: str, neighbours: Neighbours) -> None:
+    counts = np.arange(16)
+    made = CENTRAL[name].release(
+        counts, 0.8, seeded_source(4), rng=np.random.default_rng(7), neighbours=neighbours, shape=(4, 4)
+    )
+    assert made.estimate.shape == (16,)
+    assert made.details["sensitivity"] / made.details["noise_scale"] <= 0.8 * (1 + 1e-12)
+    assert 0.799 < made.epsilon <= 0.8
+
+
+def small_tables(cells: int, most: int) -> list[np.ndarray]:
+    return [np.array(t, dtype=np.int64) for t in itertools.product(range(most + 1), repeat=cells) if sum(t)]
+
+
+def neighbours_of(table: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
+    out = []
+    for i in range(table.size):
+        if neighbours == "add-remove":
+            more = table.copy()
+            more[i] += 1
+            out.append(more)
+            continue
+        for j in range(table.size):
+            if i != j and table[i]:
+                moved = table.copy()
+                moved[i] -= 1
+                moved[j] += 1
+                out.append(moved)
+    return out
+
+
+def choice_loss(mine: np.ndarray, theirs: np.ndarray, moved: int, epsilon: float) -> float:
+    """The largest log-ratio of two exponential-mechanism choices, from the exact rational exponents."""
+    logs = []
+    for scores in (mine, theirs):
+        numerators, denominator = exponents(scores, moved, epsilon)
+        exact = -numerators / denominator
+        logs.append(exact - np.logaddexp.reduce(exact))
+    return float(np.abs(logs[0] - logs[1]).max())
+
+
+@pytest.mark.parametrize("neighbours", NOTIONS)
+def test_fourier_choice_keeps_its_share(neighbours: Neighbours) -> None:
+    candidates = fourier.candidate_frequencies(4)
+    losses, too_small = [], []
+    for table in small_tables(4, 2):
+        scores, moved = fourier.frequency_scores(table, candidates, 0.5, neighbours)
+        for other in neighbours_of(table, neighbours):
+            others, _ = fourier.frequency_scores(other, candidates, 0.5, neighbours)
+            assert np.abs(scores - others).max() <= moved
+            losses.append(choice_loss(scores, others, moved, 0.5))
+            too_small.append(choice_loss(scores, others, moved // 4, 0.5))
+    assert max(losses) <= 0.5 + 1e-12
+    assert max(too_small) > 0.5  # mutant: a sensitivity four times too small
+
+
+def test_fourier_spends_both_halves() -> None:
+    made = fourier.release(np.arange(64), 0.6, seeded_source(2))
+    assert made.details["epsilon_choice"] == 0.3
+    assert made.details["epsilon_noise"] <= 0.3
+    assert made.epsilon <= 0.6
+    fixed = fourier.release(np.arange(64), 0.6, seeded_source(2), frequencies=5)
+    assert fixed.details["epsilon_choice"] == 0
+    assert fixed.epsilon <= 0.6
+
+
+@pytest.mark.parametrize("neighbours", NOTIONS)
+def test_privbayes_score_sensitivity_over_all_small_tables(neighbours: Neighbours) -> None:
+    worst = 0
+    for table in small_tables(6, 2):
+        mine = privbayes.dependence_score(table.reshape(2, 3))
+        moved = privbayes.score_sensitivity(int(table.sum()), neighbours)
+        for other in neighbours_of(table, neighbours):
+            gap = abs(mine - privbayes.dependence_score(other.reshape(2, 3)))
+            assert gap <= moved
+            worst = max(worst, gap)
+    assert worst > privbayes.SCORE_GRID  # mutant: a sensitivity of one record is too small
+
+
+def test_privbayes_choices_keep_their_share() -> None:
+    """Three binary columns: the choice of (node, parents) after the first, over all neighbours of some tables."""
+    edges = [(1, (0,)), (2, (0,))]
+    moved = privbayes.score_sensitivity(0, "add-remove")
+    losses, mutants = [], []
+    for table in small_tables(8, 1):
+        for other in neighbours_of(table, "add-remove"):
+            scores = []
+            for counts in (table, other):
+                marginal = privbayes.histogram_marginal(counts, (2, 2, 2))
+                scores.append(np.array([-privbayes.dependence_score(marginal((*p, n))) for n, p in edges]))
+            losses.append(choice_loss(scores[0], scores[1], moved, 0.4))
+            mutants.append(choice_loss(scores[0], scores[1], moved // 8, 0.4))
+    assert max(losses) <= 0.4
+    assert max(mutants) > 0.4
+
+
+@pytest.mark.parametrize("neighbours", NOTIONS)
+def test_privbayes_budget_adds_up(neighbours: Neighbours) -> None:
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 3, size=(400, 4))
+    for epsilon in (0.1, 0.7, 2.3):
+        net = privbayes.learn(
+            privbayes.table_marginal(codes, (3, 3, 3, 3)),
+            (3, 3, 3, 3),
+            epsilon,
+            seeded_source(1),
+            rng=rng,
+            neighbours=neighbours,
+        )
+        budget = net.budget
+        parts = Fraction(budget.records) + Fraction(budget.choices) + Fraction(budget.tables)
+        assert Fraction(epsilon) * Fraction(99, 100) < parts <= Fraction(epsilon)
+        assert budget.total <= epsilon
+        assert (budget.records == 0) == (neighbours == "replace")
+        # four tables, each moved by one record by 1 (or 2): the noise must be that of the sum
+        sensitivity = 4 * (1 if neighbours == "add-remove" else 2)
+        assert budget.tables == achieved_epsilon(sensitivity, calibrate(sensitivity, budget.tables))
+
+
+def test_record_form_is_private_for_any_two_records() -> None:
+    rng = np.random.default_rng(1)
+    sizes = (3, 2, 4)
+    matrix = sensing("gaussian", 2, 3, rng).matrix  # type: ignore[union-attr]
+    every = np.array(list(itertools.product(*(range(k) for k in sizes))))
+    measured = every @ matrix.T.astype(np.int64)
+    brute = max(int(np.abs(a - b).sum()) for a, b in itertools.combinations(measured, 2))
+    claimed, exact = records.record_sensitivity(matrix, sizes)
+    assert exact
+    assert claimed == brute
+    assert Fraction(brute) / calibrate(claimed, 0.9) <= Fraction(0.9)
+    assert Fraction(brute) / calibrate(claimed // 2, 0.9) > Fraction(0.9)
+    wide = rng.integers(-5, 6, size=(3, 20))
+    bound, exact = records.record_sensitivity(wide, (2,) * 20)
+    assert not exact
+    corners = rng.integers(0, 2, size=(2000, 20)) * 2 - 1
+    assert bound >= int(np.abs(corners @ wide.T).sum(axis=1).max())

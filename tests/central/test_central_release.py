@@ -1,0 +1,261 @@
+"""A central release from a table to a folder, on the command line too."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dither.cli
+from dither.central.domain import cell_codes, domain_size, flat_counts
+from dither.central.folder import check_central_target, histogram_table, save_central
+from dither.central.registry import CENTRAL, central_mechanism
+from dither.central.release import CENTRAL_TRUST, SEEDED_WARNING, central_release, whole_cells
+from dither.central.strategy import check_counts, check_neighbours
+from dither.errors import InputError, ParameterError, PrivacyError, SchemaError
+from dither.schema import Schema
+from dither.schema.attribute import Attribute
+
+SCHEMA = Schema(
+    (
+        Attribute("colour", "categorical", values=("red", "green", "blue")),
+        Attribute("size", "ordinal", values=(1, 2, 3, 4)),
+        Attribute("old", "boolean", values=(False, True)),
+    )
+)
+
+
+def table(rows: int = 3000) -> pa.Table:
+    rng = np.random.default_rng(0)
+    size = rng.integers(1, 5, rows)
+    colour = np.array(["red", "green", "blue"])[np.minimum(size - 1, 2)]
+    return pa.table({"colour": colour, "size": size, "old": rng.random(rows) < 0.3})
+
+
+@pytest.mark.parametrize("mechanism", [*CENTRAL, "csm-records"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_every_mechanism_makes_a_table_like_the_input(mechanism: str, neighbours: str) -> None:
+    made = central_release(
+        table(), epsilon=2.0, mechanism=mechanism, schema=SCHEMA, neighbours=neighbours, seed=1, bootstrap=3
+    )
+    assert made.synthetic.schema.names == ["colour", "size", "old"]
+    assert [f.type for f in made.synthetic.schema] == [f.type for f in table().schema]
+    assert made.epsilon_achieved <= 2.0
+    assert made.rows == made.synthetic.num_rows
+    if neighbours == "replace":
+        assert made.rows == 3000
+    manifest = made.to_json()
+    assert manifest["trust_model"] == (CENTRAL_TRUST if mechanism != "csm-records" else made.trust_model)
+    assert ("local" in manifest["trust_model"]) == (mechanism == "csm-records")
+    json.dumps(manifest, allow_nan=False)
+
+
+def test_columns_are_chosen_and_ordered() -> None:
+    made = central_release(table(), epsilon=5.0, mechanism="laplace", columns=["old", "colour"], schema=SCHEMA, seed=3)
+    assert made.synthetic.schema.names == ["old", "colour"]
+    cells = histogram_table(made)
+    assert cells.num_rows == 6
+    truth = flat_counts(
+        np.stack(
+            [
+                table()["old"].to_numpy().astype(int),
+                [["red", "green", "blue"].index(c) for c in table()["colour"].to_pylist()],
+            ],
+            axis=1,
+        ),
+        (2, 3),
+    )
+    estimates = cells["estimate"].to_numpy()
+    errors = cells["standard_error"].to_numpy()
+    assert np.abs(estimates - truth).max() < 12  # scale 0.2
+    assert (errors < 2).all()
+    assert cells["colour"].to_pylist()[:3] == ["red", "green", "blue"]
+
+
+def test_the_same_seed_gives_the_same_release_and_says_it_is_not_private() -> None:
+    one, two, other = (
+        central_release(table(), epsilon=0.5, mechanism="csm", schema=SCHEMA, seed=s, bootstrap=0) for s in (1, 1, 2)
+    )
+    assert one.synthetic.equals(two.synthetic)
+    assert not np.array_equal(one.estimate, other.estimate)
+    assert SEEDED_WARNING in one.notes
+    assert one.to_json()["private"] is False
+
+
+def test_without_a_seed_the_noise_is_fresh() -> None:
+    one, two = (
+        central_release(table(), epsilon=0.5, mechanism="laplace", schema=SCHEMA, bootstrap=0) for _ in range(2)
+    )
+    assert not np.array_equal(one.estimate, two.estimate)
+    assert one.seed is None
+    assert one.to_json()["private"] is True
+    assert SEEDED_WARNING not in one.notes
+
+
+def test_standard_errors_cover_the_laplace_noise() -> None:
+    made = central_release(table(), epsilon=0.5, mechanism="laplace", schema=SCHEMA, seed=5, bootstrap=200)
+    assert made.standard_errors is not None
+    wanted = math.sqrt(2 * math.exp(-0.5)) / (1 - math.exp(-0.5))
+    # the mean of 24 cells x 200 draws; relative spread of a squared Laplace draw is sqrt(5)
+    assert np.sqrt((made.standard_errors**2).mean()) == pytest.approx(wanted, rel=5 * math.sqrt(5 / (24 * 200)) / 2)
+
+
+def test_whole_cells_keep_the_total() -> None:
+    rng = np.random.default_rng(0)
+    for total in (0, 1, 7, 1000):
+        made = whole_cells(rng.normal(5, 20, 40), total)
+        assert made.sum() == total
+        assert (made >= 0).all()
+    assert whole_cells(np.array([3.0, 0, 5]), 8).tolist() == [3, 0, 5]
+
+
+def test_flattening_is_c_order() -> None:
+    codes = np.array([[1, 2], [0, 0], [1, 2]])
+    counts = flat_counts(codes, (2, 3))
+    assert counts.tolist() == [1, 0, 0, 0, 0, 2]
+    assert cell_codes(np.array([5, 0]), (2, 3)).tolist() == [[1, 2], [0, 0]]
+    with pytest.raises(ParameterError, match=r"product of a, b has 4,194,304 cells.*fewer columns"):
+        domain_size((2048, 2048), ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"epsilon": 0}, PrivacyError, "epsilon"),
+        ({"mechanism": "laplas"}, ParameterError, "laplas"),
+        ({"neighbours": "all"}, ParameterError, "add-remove or replace"),
+        ({"columns": ["shape"]}, SchemaError, "shape"),
+        ({"columns": []}, ParameterError, "at least one column"),
+        ({"parameters": {"tau": 0.3}, "mechanism": "laplace"}, ParameterError, "no parameter 'tau'"),
+        ({"parameters": {"sparsity": 0}}, ParameterError, "sparsity"),
+        ({"seed": -1}, ParameterError, "seed"),
+    ],
+)
+def test_wrong_options_are_named(options: dict, error: type[InputError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        central_release(table(50), **{"epsilon": 1.0, "schema": SCHEMA, **options})
+
+
+def test_wide_tables_only_fit_privbayes() -> None:
+    names = [f"c{j}" for j in range(22)]
+    schema = Schema(tuple(Attribute(n, "categorical", values=(0, 1)) for n in names))
+    data = pa.table({n: np.random.default_rng(j).integers(0, 2, 300) for j, n in enumerate(names)})
+    with pytest.raises(ParameterError, match="4,194,304 cells"):
+        central_release(data, epsilon=1.0, mechanism="csm", schema=schema)
+    made = central_release(data, epsilon=1.0, mechanism="privbayes", schema=schema, seed=1, parameters={"degree": 1})
+    assert made.estimate is None
+    assert made.synthetic.num_columns == 22
+    with pytest.raises(ValueError, match="no histogram"):
+        histogram_table(made)
+
+
+def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
+    made = central_release(table(), epsilon=1.0, mechanism="privelet", schema=SCHEMA, seed=1, bootstrap=2)
+    out = tmp_path / "out"
+    save_central(made, out)
+    save_central(made, out)  # an earlier central release may be replaced
+    assert sorted(p.name for p in out.iterdir()) == [
+        "histogram.parquet",
+        "release.json",
+        "report.html",
+        "synthetic.parquet",
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    page = (out / "report.html").read_text()
+    assert "central: a curator holds the table" in page
+    assert "NOT private" in page
+    assert "http" not in page
+    assert pq.read_table(out / "synthetic.parquet").num_rows == made.rows
+    (out / "diary.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"diary\.txt"):
+        save_central(made, out)
+    other = tmp_path / "local"
+    other.mkdir()
+    (other / "release.json").write_text('{"format": "another"}')
+    with pytest.raises(InputError, match="another kind"):
+        check_central_target(other)
+    with pytest.raises(InputError, match="is a file"):
+        check_central_target(other / "release.json")
+
+
+def test_checks_of_arrays_and_names() -> None:
+    assert check_neighbours("replace") == "replace"
+    assert set(CENTRAL) == {"csm", "laplace", "privelet", "hierarchical", "fourier", "privbayes", "dppro"}
+    assert central_mechanism("csm").reference
+    for wrong in ([1.5, 2.0], [[1, 2]], [3], [-1, 2]):
+        with pytest.raises(ParameterError, match="histogram"):
+            check_counts(wrong)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(dither.cli.VERBS, "central", "central:central")
+    return dither.cli.run
+
+
+def test_command_line(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "t.csv"
+    data.write_text("a,b\n" + "\n".join(f"{i % 2},{'xy'[i % 2]}" for i in range(200)) + "\n")
+    schema = tmp_path / "s.json"
+    schema.write_text(
+        json.dumps({"a": {"kind": "categorical", "values": [0, 1]}, "b": {"kind": "categorical", "values": ["x", "y"]}})
+    )
+    out = tmp_path / "out"
+    given = [
+        "central",
+        str(data),
+        "--schema",
+        str(schema),
+        "--columns",
+        "a,b",
+        "--mechanism",
+        "laplace",
+        "--epsilon",
+        "1",
+    ]
+    assert run([*given, "--seed", "4", "-o", str(out), "--json"]) == 0
+    captured = capsys.readouterr()
+    manifest = json.loads(captured.out)
+    assert manifest == json.loads((out / "release.json").read_text())
+    assert manifest["trust_model"] == CENTRAL_TRUST
+    assert manifest["method"] == "laplace"
+    assert "NOT private" in captured.err
+    assert run([*given, "-o", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert "NOT private" not in captured.err
+    assert "central: a curator holds the table" in captured.out
+    assert run([*given[:-4], "--mechanism", "nonsense", "--epsilon", "1", "-o", str(out)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_column_option_is_reached(run, tmp_path: Path) -> None:
+    for extra in (
+        [
+            "--mechanism",
+            "csm",
+            "--tau",
+            "0.5",
+            "--dictionary",
+            "dct",
+            "--measurement",
+            "gaussian",
+            "--neighbours",
+            "replace",
+        ],
+        ["--mechanism", "hierarchical", "--branching", "4"],
+        ["--mechanism", "privbayes", "--degree", "1"],
+        ["--mechanism", "csm", "--records", "40000"],
+    ):
+        out = tmp_path / extra[1] / extra[2].strip("-")
+        assert (
+            run(
+                ["central", "adult", "--columns", "sex,income", "--epsilon", "1", "--seed", "1", "-o", str(out), *extra]
+            )
+            == 0
+        )
+        assert (out / "release.json").is_file()
