@@ -79,6 +79,8 @@ def publish(
             codes = np.asfortranarray(codes[people.integers(0, len(codes), population)])
     with _timed(seconds, "simulate"):
         machine = start(name, domain, epsilon, len(codes), parameters, seed)
+        if hasattr(machine, "progress"):  # methods whose fit takes long report on it
+            machine.progress = progress
         plans = simulate(machine, codes, noise, path=path, progress=progress)
     with _timed(seconds, "fit"):
         model = machine.model()

@@ -60,6 +60,14 @@ METHODS: dict[str, Method] = {
             "One-way marginals as well as they can be learnt, no dependence: the line every other method has to beat.",
             "Wang, Blocki, Li, Jha, USENIX Security 2017 (mechanisms)",
         ),
+        Method(
+            "lopub",
+            "dither.protocols.lopub",
+            "LoPub",
+            "every attribute of every participant, epsilon split over them, one round",
+            "Joint distributions by EM, Lasso or both from whole randomised records, a dependency graph and a junction tree.",
+            "Ren, Yu, Yu, Yang, Yang, McCann, Yu, IEEE TIFS 2018 (LoPub)",
+        ),
     )
 }
 DEFAULT = "mixture"

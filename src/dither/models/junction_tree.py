@@ -1,0 +1,242 @@
+"""A junction tree: distributions of overlapping cliques that agree on what they share, and the joint they define.
+
+P(x) = product of clique marginals / product of separator marginals (Lauritzen, "Graphical models", 1996, eq. 3.15).
+Any marginal comes by passing messages over the part of the tree that matters, rows by drawing each clique given its
+separator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError
+from dither.models.model import MOST_CELLS, Codes, Floats, check_marginal, sample_rows
+from dither.models.potentials import expand, sum_out
+from dither.schema import Schema, schema_from_json
+from dither.structure.triangulate import Triangulation, triangulate
+from dither.tally.archive import pack, unpack
+
+_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True)
+class JunctionTree:
+    """Clique marginals, axes in the schema's order, on a tree with the running-intersection property."""
+
+    schema: Schema
+    tree: Triangulation
+    marginals: tuple[Floats, ...]
+    kind = "junction_tree"
+
+    def __post_init__(self) -> None:
+        for clique, table in zip(self.tree.cliques, self.marginals, strict=True):
+            shape = tuple(self.schema.cardinalities[i] for i in clique)
+            if table.shape != shape or (table < 0).any() or not np.isclose(table.sum(), 1):
+                raise ValueError(f"not a distribution over clique {clique}")
+        for c, separator in enumerate(self.tree.separators):
+            if c and not np.allclose(
+                self._shared(c, separator), self._shared(self.tree.parents[c], separator), atol=1e-6
+            ):
+                raise ValueError(f"clique {self.tree.cliques[c]} and its parent disagree on {separator}")
+
+    @classmethod
+    def from_cliques(cls, schema: Schema, tree: Triangulation, tables: Sequence[npt.NDArray[Any]]) -> JunctionTree:
+        """From clique distributions that need not agree; see `reconcile`."""
+        return cls(schema, tree, reconcile(tree, [np.asarray(t, np.float64) for t in tables]))
+
+    def _shared(self, clique: int, attributes: tuple[int, ...]) -> Floats:
+        return sum_out(self.marginals[clique], self.tree.cliques[clique], attributes)
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        positions = check_marginal(self.schema, attributes)
+        wanted = set(positions)
+        for c, clique in enumerate(self.tree.cliques):
+            if wanted <= set(clique):
+                return np.ascontiguousarray(self._shared(c, positions))
+        joint = self._pass_messages(wanted)
+        scope, table = joint
+        out = np.ascontiguousarray(sum_out(table, scope, positions))
+        return out / out.sum()
+
+    def _pass_messages(self, wanted: set[int]) -> tuple[tuple[int, ...], Floats]:
+        """Leaves to root over the smallest subtree that holds all wanted attributes, keeping those in the messages."""
+        needed, root = self._subtree(wanted)
+        inbox: dict[int, list[tuple[tuple[int, ...], Floats]]] = {c: [] for c in needed}
+        for c in sorted(needed, reverse=True):
+            separator = () if c == root else self.tree.separators[c]
+            message = self._message(c, separator, inbox[c], wanted)
+            if c == root:
+                return message
+            inbox[self.tree.parents[c]].append(message)
+        raise AssertionError("a tree has a root")
+
+    def _subtree(self, wanted: set[int]) -> tuple[set[int], int]:
+        """Cut leaves, and a root with one child, that hold nothing wanted which their neighbour does not hold."""
+        needed = set(range(len(self.tree.cliques)))
+        children = {c: {i for i in needed if self.tree.parents[i] == c} for c in needed}
+        root = 0
+        changed = True
+        while changed:
+            changed = False
+            for c in sorted(needed, reverse=True):
+                parent = self.tree.parents[c]
+                if (
+                    c != root
+                    and not children[c]
+                    and wanted & set(self.tree.cliques[c]) <= set(self.tree.cliques[parent])
+                ):
+                    needed.discard(c)
+                    children[parent].discard(c)
+                    changed = True
+            while len(children[root]) == 1:
+                (child,) = children[root]
+                if not wanted & set(self.tree.cliques[root]) <= set(self.tree.cliques[child]):
+                    break
+                needed.discard(root)
+                root = child
+                changed = True
+        return needed, root
+
+    def _message(
+        self, c: int, separator: tuple[int, ...], inbox: list[tuple[tuple[int, ...], Floats]], wanted: set[int]
+    ) -> tuple[tuple[int, ...], Floats]:
+        """P(clique | separator) times the incoming messages, summed down to the separator and the wanted attributes."""
+        clique = self.tree.cliques[c]
+        table = self.marginals[c]
+        if separator:
+            table = _divide(table, expand(self._shared(c, separator), separator, clique))
+        everything = set(clique).union(*(scope for scope, _ in inbox))
+        keep = tuple(sorted(set(separator) | (everything & wanted)))
+        cells = math.prod(self.schema.cardinalities[a] for a in keep)
+        if cells > MOST_CELLS:
+            raise ParameterError(
+                f"this marginal needs a table of {cells:,} cells on its way, more than {MOST_CELLS:,}; "
+                "ask fewer attributes",
+                where="attributes",
+                value=cells,
+            )
+        # einsum knows 52 labels at most, so attributes are numbered afresh within each product.
+        label = {a: i for i, a in enumerate(sorted(everything))}
+        operands: list[Any] = [table, [label[a] for a in clique]]
+        for scope, message in inbox:
+            operands += [message, [label[a] for a in scope]]
+        result = np.einsum(*operands, [label[a] for a in keep], optimize="greedy" if len(inbox) > 0 else False)
+        return keep, np.asarray(result)
+
+    def sample(self, rows: int, rng: np.random.Generator) -> Codes:
+        codes = np.zeros((rows, len(self.schema)), dtype=np.int32, order="F")
+        for c, (clique, separator) in enumerate(zip(self.tree.cliques, self.tree.separators, strict=True)):
+            fresh = tuple(a for a in clique if a not in separator)
+            table = self._shared(c, separator + fresh)
+            shape = [self.schema.cardinalities[a] for a in fresh]
+            for start in range(0, rows, _BLOCK):
+                block = codes[start : start + _BLOCK]
+                if separator:
+                    sizes = [self.schema.cardinalities[a] for a in separator]
+                    given = np.ravel_multi_index(tuple(block[:, a] for a in separator), sizes)
+                    drawn = _sample_given(table.reshape(math.prod(sizes), -1), given, rng)
+                else:
+                    drawn = sample_rows(table.ravel(), len(block), rng).astype(np.int64)
+                for a, column in zip(fresh, np.unravel_index(drawn, shape), strict=True):
+                    block[:, a] = column
+        return codes
+
+    @cached_property
+    def cells(self) -> int:
+        """The cells of all cliques together."""
+        return sum(t.size for t in self.marginals)
+
+    def to_bytes(self) -> bytes:
+        meta = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "cliques": [list(c) for c in self.tree.cliques],
+            "parents": list(self.tree.parents),
+            "kept": [list(e) for e in self.tree.kept],
+            "fill": [list(e) for e in self.tree.fill],
+            "dropped": [list(e) for e in self.tree.dropped],
+        }
+        return pack(meta, {str(i): m for i, m in enumerate(self.marginals)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> JunctionTree:
+        meta, arrays = unpack(data)
+        kept, fill, dropped = (tuple((int(i), int(j)) for i, j in meta[name]) for name in ("kept", "fill", "dropped"))
+        tree = Triangulation(tuple(tuple(c) for c in meta["cliques"]), tuple(meta["parents"]), kept, fill, dropped)
+        return cls(schema_from_json(meta["schema"]), tree, tuple(arrays[str(i)] for i in range(len(tree.cliques))))
+
+
+def independent_tree(schema: Schema, marginals: Sequence[Floats]) -> JunctionTree:
+    """The tree without any dependence: one clique an attribute."""
+    tree = triangulate(schema.cardinalities, ())
+    return JunctionTree(schema, tree, tuple(np.asarray(marginals[c[0]], np.float64) for c in tree.cliques))
+
+
+def reconcile(
+    tree: Triangulation, tables: Sequence[Floats], rounds: int = 50, tolerance: float = 1e-9
+) -> tuple[Floats, ...]:
+    """Clique distributions that agree on every separator, close to the ones given.
+
+    The two sides of each separator are scaled to the mean of their views of it, over and over (iterative proportional
+    fitting), until nothing moves by more than the tolerance. What is left then goes by one pass from the root, which
+    keeps each clique's conditional given its separator, so that agreement is exact.
+    """
+    current = [t / t.sum() for t in tables]
+    separators = tree.separators
+    for _ in range(rounds):
+        moved = 0.0
+        for c in range(1, len(current)):
+            separator, p = separators[c], tree.parents[c]
+            if not separator:
+                continue
+            mine = sum_out(current[c], tree.cliques[c], separator)
+            theirs = sum_out(current[p], tree.cliques[p], separator)
+            target = (mine + theirs) / 2
+            moved = max(moved, float(np.abs(mine - theirs).max()))
+            current[c] = _rescale(current[c], tree.cliques[c], separator, mine, target)
+            current[p] = _rescale(current[p], tree.cliques[p], separator, theirs, target)
+        if moved <= tolerance:
+            break
+    for c in range(1, len(current)):
+        separator, p = separators[c], tree.parents[c]
+        mine = sum_out(current[c], tree.cliques[c], separator)
+        theirs = sum_out(current[p], tree.cliques[p], separator)
+        current[c] = _rescale(current[c], tree.cliques[c], separator, mine, theirs)
+    return tuple(current)
+
+
+def _rescale(table: Floats, clique: tuple[int, ...], separator: tuple[int, ...], now: Floats, target: Floats) -> Floats:
+    """Give a table a new marginal; where it had none, the target is spread evenly."""
+    rest = table.size // max(now.size, 1)
+    empty = now <= 0
+    out = table * expand(_divide(target, now), separator, clique)
+    if (empty & (target > 0)).any():
+        out = out + expand(np.where(empty, target / rest, 0.0), separator, clique)
+    return out
+
+
+def _divide(a: Floats, b: Floats) -> Floats:
+    """a / b with 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b > 0)
+
+
+def _sample_given(joint: Floats, given: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """A column for each row number in `given`, drawn from that row of the joint; rows that never occur give column 0.
+
+    All rows share one cumulative sum: row s occupies the stretch from its start to the next one's, and a uniform draw
+    within the stretch finds the column by one binary search.
+    """
+    width = joint.shape[1]
+    cumulative = np.cumsum(joint.ravel())
+    ends = cumulative[width - 1 :: width]
+    starts = np.concatenate([[0.0], ends[:-1]])
+    draws = starts[given] + rng.random(len(given)) * (ends - starts)[given]
+    cells = np.searchsorted(cumulative, draws, side="right")
+    return np.clip(cells - given * width, 0, width - 1)

@@ -1,0 +1,144 @@
+"""What LoPub asks: its parameters, and the one round in which every participant reports every attribute.
+
+Reference: Ren et al., "LoPub", IEEE TIFS 2018, section 5.2 (local transformation, eq. 5 to 8).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dither.errors import ParameterError, PrivacyError
+from dither.mechanisms import BloomRappor, Mechanism, bloom_size, sue, sue_from_flip
+from dither.reports import Plan, Question
+from dither.schema import Schema
+
+FALSE_POSITIVE = 0.05  # four hashes, as in the paper's experiments
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What LoPub leaves open.
+
+    `flip` is the paper's f; without it f follows from the record's epsilon. `bits` and `hashes` of a Bloom filter
+    follow from `false_positive` unless given. `threshold=noise` keeps a pair that stands out from noise by
+    `significance` standard deviations and, with `phi`, reaches the paper's threshold too; `threshold=paper` uses
+    mutual information and phi (0.2) alone. `pruning=paper` starts full for binary schemas and empty for others.
+    `fit=pairs` fits the tree to all pairs at once, `fit=cliques` estimates each clique by itself with the `estimator`,
+    as the paper does.
+    """
+
+    estimator: Literal["em", "lasso", "hybrid"] = "em"
+    lasso_features: Literal["cooccurrence", "paper"] = "cooccurrence"
+    encoding: Literal["unary", "bloom"] = "unary"
+    flip: float | None = None
+    bits: int | None = None
+    hashes: int | None = None
+    false_positive: float | None = None
+    threshold: Literal["noise", "paper"] = "noise"
+    phi: float | None = None
+    significance: float = 3.0
+    pruning: Literal["none", "paper", "empty", "full"] = "none"
+    max_clique_cells: int = 2_000
+    fit: Literal["cliques", "pairs"] = "cliques"
+    tolerance: float = 1e-5
+    steps: int = 2_000
+
+    def __post_init__(self) -> None:
+        _choice("estimator", self.estimator, ("em", "lasso", "hybrid"))
+        _choice("lasso_features", self.lasso_features, ("cooccurrence", "paper"))
+        _choice("encoding", self.encoding, ("unary", "bloom"))
+        _choice("threshold", self.threshold, ("noise", "paper"))
+        _choice("pruning", self.pruning, ("none", "paper", "empty", "full"))
+        _choice("fit", self.fit, ("cliques", "pairs"))
+        for name in ("flip", "false_positive"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise ParameterError(
+                    f"{name} must lie strictly between 0 and 1, not {value!r}", where=name, value=value
+                )
+        if self.phi is not None and not 0 <= self.phi <= 1:
+            raise ParameterError(f"phi must lie between 0 and 1, not {self.phi!r}", where="phi", value=self.phi)
+        for name in ("bits", "hashes", "max_clique_cells", "steps"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ParameterError(
+                    f"{name} must be a whole number of at least 1, not {value!r}", where=name, value=value
+                )
+        if not self.tolerance > 0 or not math.isfinite(self.significance):
+            raise ParameterError("tolerance must be above 0 and significance a finite number", where="tolerance")
+        given = [n for n in ("bits", "hashes", "false_positive") if getattr(self, n) is not None]
+        if self.encoding == "unary" and given:
+            raise ParameterError(
+                f"{given[0]} belongs to Bloom filters; add encoding=bloom or leave it out", where=given[0]
+            )
+        if self.bits is not None and self.hashes is not None and self.false_positive is not None:
+            raise ParameterError(
+                "give bits and hashes, or a false_positive rate, not all three", where="false_positive"
+            )
+
+    @property
+    def degree(self) -> float:
+        """phi with its default: 0.2 for the paper's rule, none beside the noise test."""
+        return self.phi if self.phi is not None else (0.2 if self.threshold == "paper" else 0.0)
+
+    def filter_size(self, cells: int) -> tuple[int, int]:
+        """Bits and hashes of a Bloom filter over some cells (eq. 6 and 7)."""
+        if self.bits is not None:
+            return self.bits, self.hashes or max(1, round(self.bits / cells * math.log(2)))
+        if self.hashes is not None:
+            return max(self.hashes + 1, math.ceil(self.hashes * cells / math.log(2))), self.hashes
+        return bloom_size(cells, self.false_positive if self.false_positive is not None else FALSE_POSITIVE)
+
+
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ParameterError(f"{name}={value}: must be one of {', '.join(choices)}", where=name, value=value)
+
+
+def lopub_plan(schema: Schema, epsilon: float, parameters: Parameters) -> Plan:
+    """The one round: all attributes, one flip probability, at most epsilon for the whole record."""
+    mechanisms = [_mechanism(cells, 0.5, parameters) for cells in schema.cardinalities]
+    if parameters.flip is not None:
+        mechanisms = [_mechanism(cells, parameters.flip, parameters) for cells in schema.cardinalities]
+    else:
+        mechanisms = _for_epsilon(mechanisms, epsilon)
+    questions = tuple(Question((a.name,), m) for a, m in zip(schema, mechanisms, strict=True))
+    plan = Plan(0, questions, split=True, tally="patterns")
+    if plan.epsilon > epsilon:
+        raise PrivacyError(
+            f"flip={parameters.flip} gives a whole record epsilon {plan.epsilon:.6g}, more than the {epsilon:g} asked "
+            "for; raise epsilon or flip, or leave flip out",
+            where="flip",
+            value=parameters.flip,
+        )
+    return plan
+
+
+def _mechanism(cells: int, flip: float, parameters: Parameters) -> Mechanism:
+    if parameters.encoding == "unary":
+        return sue_from_flip(cells, flip)
+    return BloomRappor.for_flip(cells, flip, *parameters.filter_size(cells))
+
+
+def _for_epsilon(mechanisms: list[Mechanism], epsilon: float) -> list[Mechanism]:
+    """The same bits, with the flip probability that the record's epsilon allows, equal for all attributes."""
+    distances = [m.distance if isinstance(m, BloomRappor) else 2 for m in mechanisms]
+    # A hair below the share, so that rounding each attribute's epsilon up cannot carry the sum past the whole.
+    share = epsilon * (1 - 1e-12) / sum(distances)
+    out: list[Mechanism] = []
+    for m, distance in zip(mechanisms, distances, strict=True):
+        try:
+            if isinstance(m, BloomRappor):
+                out.append(BloomRappor.for_epsilon(m.cells, share * distance, m.bits, m.hashes, m.seed))
+            else:
+                out.append(sue(m.cells, share * distance))
+        except PrivacyError:
+            raise PrivacyError(
+                f"epsilon {epsilon:g} split over {len(mechanisms)} attributes is so small that the flip probability "
+                "rounds to 1 and reports say nothing; raise epsilon or ask fewer attributes",
+                where="epsilon",
+                value=epsilon,
+            ) from None
+    return out

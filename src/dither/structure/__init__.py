@@ -1,0 +1,29 @@
+"""8. Which attributes depend on which: dependence tests, pruning, and the junction tree of a dependence graph."""
+
+from dither.structure.dependence import (
+    Dependence,
+    dependence,
+    entropy,
+    mutual_information,
+    mutual_information_threshold,
+)
+from dither.structure.pruning import Pruned, prune_by_entropy, relative_entropy
+from dither.structure.triangulate import (
+    Triangulation,
+    triangulate,
+    triangulate_capped,
+)
+
+__all__ = [
+    "Dependence",
+    "Pruned",
+    "Triangulation",
+    "dependence",
+    "entropy",
+    "mutual_information",
+    "mutual_information_threshold",
+    "prune_by_entropy",
+    "relative_entropy",
+    "triangulate",
+    "triangulate_capped",
+]
