@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dither import histogram as histogram
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluate import evaluate as evaluate
@@ -32,17 +33,20 @@ _HOMES = {
     "DitherError": "dither.errors",
     "Release": "dither.release",
     "Schema": "dither.schema",
-    "evaluate": "dither.evaluate",
     "infer_schema": "dither.schema.infer",
     "load_dataset": "dither.datasets",
     "load_schema": "dither.schema",
-    "publish": "dither.publish",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 (names are strings, gathered from the table above)
+# Packages that are called like functions: dither.histogram(values, ...), and dither.histogram.Consumer.
+_CALLABLE = ("evaluate", "histogram", "publish")
+
+__all__ = ["__version__", *sorted({*_HOMES, *_CALLABLE})]  # noqa: PLE0604 (names are strings, gathered from the table above)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _CALLABLE:
+        return import_module(f"dither.{name}")
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value

@@ -14,6 +14,7 @@ VERBS: dict[str, str] = {
     "methods": "methods:methods",
     "audit": "audit:audit",
     "schema": "schema:app",
+    "histogram": "histogram:histogram",
     "central": "central:central",
     "bench": "bench:bench",
 }

@@ -27,7 +27,9 @@ def bench(
     name: Annotated[str, typer.Argument(help="which one; 'dither bench list' names them")],
     quick: Annotated[bool, typer.Option("--quick", help="a small size, about a minute")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="folder [default: bench-out/NAME]")] = None,
-    data: Annotated[Path | None, typer.Option(help="folder of the benchmark tables [default: beside the clone]")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="folder of the benchmark tables [default: beside the clone]")
+    ] = None,
 ) -> None:
     """Rerun a benchmark and write its figures as JSON (and a page with charts where it has one).
 

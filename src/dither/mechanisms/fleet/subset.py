@@ -6,9 +6,13 @@ partial shuffle, which is the same law as the scalar mechanism's arc on a random
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from dither.mechanisms.fleet.bits import count_bits
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from dither.mechanisms.subset import SubsetSelection
 
 _BLOCK = 1 << 16
+_MOST_DRAWS = 1 << 20  # cells times sets, above which drawing sets costs more than drawing people
 
 
 @njit(cache=True)
@@ -57,7 +62,13 @@ def randomise(mechanism: SubsetSelection, values: Codes, stream: RandomStream) -
 
 
 def simulate(mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Generator) -> Counts:
-    """Person by person in blocks, since a set's cells are not independent; no report outlives its block."""
+    """The exact law: sets drawn by multinomials where there are few of them, else person by person in blocks.
+
+    A set's cells are not independent, so there is no binomial a cell; no report outlives its block.
+    """
+    sets = math.comb(mechanism.cells, mechanism.size)
+    if mechanism.cells * sets <= min(_MOST_DRAWS, int(true_counts.sum())):
+        return _simulate_sets(mechanism, true_counts, rng)
     stream = RandomStream.from_generator(rng)
     values = np.repeat(np.arange(mechanism.cells, dtype=np.int64), true_counts)
     counts = np.zeros(mechanism.cells, np.int64)
@@ -65,3 +76,24 @@ def simulate(mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Gen
         part = randomise(mechanism, values[start : start + _BLOCK], stream)
         counts += count_bits(part.rows, mechanism.cells)
     return counts
+
+
+@lru_cache(maxsize=64)
+def _membership(cells: int, size: int) -> npt.NDArray[np.int64]:
+    """One row a set of `size` cells, 1 where it holds a cell."""
+    chosen = np.array(list(combinations(range(cells), size)))
+    out = np.zeros((len(chosen), cells), np.int64)
+    np.put_along_axis(out, chosen, 1, axis=1)
+    return out
+
+
+def _simulate_sets(mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Generator) -> Counts:
+    """How often each set is reported: for each true cell uniform over the sets that hold it, or over those that do not."""
+    membership = _membership(mechanism.cells, mechanism.size)
+    reported = np.zeros(len(membership), np.int64)
+    for cell, people in enumerate(true_counts):
+        hits = rng.binomial(people, float(mechanism.p))
+        for holds, count in ((1, hits), (0, people - hits)):
+            sets = np.flatnonzero(membership[:, cell] == holds)
+            reported[sets] += rng.multinomial(count, np.full(len(sets), 1 / len(sets)))
+    return reported @ membership

@@ -1,0 +1,155 @@
+"""`dither histogram`: the contract of its JSON, its files, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dither.cli
+
+
+@pytest.fixture(autouse=True)
+def _verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(dither.cli.VERBS, "histogram", "histogram:histogram")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "pay.parquet"
+    pay = np.round(rng.lognormal(10.5, 0.5, 2000).clip(1_800, 250_000), 2)
+    pq.write_table(pa.table({"pay": pay, "city": ["a", "b"] * 1000}), path)
+    return path
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "public.json"
+    path.write_text(json.dumps({"pay": {"kind": "numeric", "min": 1800, "max": 250000}}))
+    return path
+
+
+def run(*arguments: object) -> int:
+    return dither.cli.run(["histogram", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("mechanism", ["chp", "split", "sampled", "smart"])
+def test_json_has_the_contract(table: Path, schema: Path, mechanism: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--column", "pay", "--bins", "3,5,7", "--epsilon", 3, "--schema", schema, "--seed", 7, "--json")
+    assert run(table, *given, "--mechanism", mechanism) == 0
+    first = capsys.readouterr()
+    assert first.err == ""
+    document = json.loads(first.out)
+    assert [c["name"] for c in document["consumers"]] == ["3 bins", "5 bins", "7 bins"]
+    for consumer, bins in zip(document["consumers"], (3, 5, 7), strict=True):
+        assert len(consumer["edges"]) == bins + 1
+        assert len(consumer["estimates"]) == len(consumer["standard_errors"]) == bins
+        assert consumer["edges"][0] == 1800
+        assert consumer["edges"][-1] == 250000
+        assert abs(sum(consumer["estimates"]) - 2000) < 1500
+    assert 2.9 < document["epsilon_achieved"] <= 3
+    assert document["bits_per_report"] > 0
+    run(table, *given, "--mechanism", mechanism)
+    assert capsys.readouterr().out == first.out
+
+
+def test_the_paper_s_mechanism_sends_one_bit_a_cell(
+    table: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ("--column", "pay", "--bins", "3,5,7", "--epsilon", 15, "--schema", schema, "--json")
+    assert run(table, *given, "--frequency-mechanism", "sue") == 0
+    assert json.loads(capsys.readouterr().out)["bits_per_report"] == 13
+
+
+def test_files_are_whole_and_need_nothing_else(
+    table: Path, schema: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deep" / "out"
+    given = ("--column", "pay", "--bins", "3", "--edges", "1800,20000,250000", "--epsilon", 1, "--schema", schema)
+    assert run(table, *given, "-o", out, "--consistent", "--path", "reports") == 0
+    assert "histogram.html" in capsys.readouterr().out
+    assert sorted(p.name for p in out.iterdir()) == ["histogram.html", "histogram.json"]
+    document = json.loads((out / "histogram.json").read_text())
+    assert document["consistent"] is True
+    page = (out / "histogram.html").read_text()
+    assert len(re.findall(r'<svg role="img" aria-label="Histogram for', page)) == 2
+    assert not re.search(r"<script|https?://|src=", page)
+
+
+def test_a_range_from_the_data_is_warned_of(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(table, "--column", "pay", "--bins", "3", "--epsilon", 1) == 0
+    assert "reveals" in capsys.readouterr().err
+
+
+def test_a_schema_beside_the_table_is_used(table: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table.with_name("pay.domain.json").write_text(schema.read_text())
+    assert run(table, "--column", "pay", "--bins", "3", "--epsilon", 1, "--json") == 0
+    shown = capsys.readouterr()
+    assert "beside" in shown.err
+    assert json.loads(shown.out)["range"] == [1800, 250000]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--column", "nope", "--bins", "3", "--epsilon", "1"), "no column 'nope'"),
+        (("--column", "city", "--bins", "3", "--epsilon", "1"), "not numbers"),
+        (("--column", "pay", "--bins", "0", "--epsilon", "1"), "--bins 0"),
+        (("--column", "pay", "--bins", "3,x", "--epsilon", "1"), "'x'"),
+        (("--column", "pay", "--bins", "-3", "--epsilon", "1"), "'-3'"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "0"), "epsilon"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "nan"), "epsilon"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "x"), "epsilon"),
+        (("--column", "pay", "--epsilon", "1"), "--bins or --edges"),
+        (("--column", "pay", "--edges", "1,b", "--epsilon", "1"), "--edges"),
+        (("--column", "pay", "--bins", "3,5", "--epsilon", "1", "--mechanism", "shp"), "one consumer"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--mechanism", "lap"), "no mechanism"),
+        (("--bins", "3", "--epsilon", "1"), "--column"),
+    ],
+)
+def test_mistakes_are_one_line_and_status_two(
+    table: Path, options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(table, *options) == 2
+    shown = capsys.readouterr()
+    assert words in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_values_outside_the_range(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    narrow = tmp_path / "narrow.json"
+    narrow.write_text(json.dumps({"pay": {"kind": "numeric", "min": 1800, "max": 40000}}))
+    given = ("--column", "pay", "--bins", "3", "--epsilon", 1, "--schema", narrow)
+    assert run(table, *given) == 2
+    assert "outside [1800, 40000]" in capsys.readouterr().err
+    for policy in ("clip", "drop"):
+        assert run(table, *given, "--out-of-range", policy) == 0
+        assert "warning" in capsys.readouterr().err
+
+
+def test_bench_runs_on_a_generated_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import chp
+
+    monkeypatch.setattr(chp, "scale", lambda quick: {"values": 0})
+    monkeypatch.setattr(chp, "SMALL_EPSILONS", (1.0,))
+    monkeypatch.setattr(chp, "PAPER_EPSILONS", (3.0, 15.0))
+    monkeypatch.setattr(chp, "GROUPS", ((10,), (3, 5, 7)))
+    monkeypatch.setattr(chp, "summary", lambda errors, real=chp.summary: real(errors[:5]))
+    monkeypatch.setattr(chp, "coverage", lambda tables, runs, real=chp.coverage: real(tables, 20))
+    results = chp.run(quick=True, out=tmp_path, data_dir=tmp_path / "none")
+    (name,) = results["tables"]
+    assert "GENERATED" in name
+    for epsilon in ("3.0", "15.0"):
+        errors = {m: v[epsilon]["mse"] for m, v in results["figure_4"][name].items()}
+        assert errors["chp, sue"] < errors["split, sue"]
+        assert errors["smart"] <= errors["chp, best"]
+    assert results["figure_6"]["3"] | {"chp, sue": 13, "union_cells": 13} == results["figure_6"]["3"]
+    assert json.loads((tmp_path / "chp.json").read_text())["runs"] == 20
+    assert "http" not in re.sub(r"</?svg[^>]*>", "", (tmp_path / "chp.html").read_text())

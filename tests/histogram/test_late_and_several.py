@@ -1,0 +1,126 @@
+"""Consumers who come late, and participants with several values."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dither.errors import ParameterError, TableError
+from dither.histogram.api import histogram
+from dither.histogram.several import fill, several_epsilon, several_values, sum_vectors
+from dither.mechanisms import Unary, sue
+from dither.mechanisms.fleet.stream import RandomStream
+
+VALUES = np.random.default_rng(2).beta(2, 4, 20_000)
+
+
+@pytest.mark.parametrize("way", ["chp", "smart", "sampled"])
+def test_late_bins_that_fit_are_the_bins_themselves(way: str) -> None:
+    release = histogram(VALUES, consumers=[6, 4], epsilon=2.0, low=0, high=1, mechanism=way, seed=1)
+    late = release.late(6)
+    assert late.estimates == pytest.approx(release.consumers[0].estimates)
+    assert late.interpolation_bounds.tolist() == [0] * 6
+    assert late.standard_errors == pytest.approx(release.consumers[0].standard_errors, rel=0.02)
+
+
+@pytest.mark.parametrize("way", ["chp", "smart"])
+def test_late_intervals_hold_whatever_the_values(way: str) -> None:
+    """Values heaped at one end of a cell: interpolation is as wrong as it can be, and the bound still holds."""
+    heaped = np.repeat([0.01, 0.26, 0.51], [5_000, 3_000, 2_000])
+    held = []
+    for seed in range(60):
+        late = histogram(heaped, consumers=[4], epsilon=2.0, low=0, high=1, mechanism=way, seed=seed).late(
+            [0, 0.1, 0.3, 1]
+        )
+        truth = np.histogram(heaped, [0, 0.1, 0.3, 1])[0]
+        low, high = late.interval()
+        held.append((low <= truth) & (truth <= high))
+        assert (
+            np.abs(late.estimates[0] - truth[0]) > 3 * late.standard_errors[0]
+        )  # noise alone would be a false promise
+    assert np.mean(held) >= 0.95
+    assert "evenly" in late.to_json()["interpolation"]
+
+
+def test_split_has_no_partition_for_late_queries() -> None:
+    release = histogram(VALUES, consumers=[3, 4], epsilon=2.0, low=0, high=1, mechanism="split", seed=1)
+    with pytest.raises(ParameterError, match="chp"):
+        release.late(5)
+
+
+def all_ratios(mechanism: Unary, most: int) -> Fraction:
+    """The worst likelihood ratio of a summed vector, over all pairs of participants and all vectors, by brute force."""
+    p, q, k = mechanism.p, mechanism.q, mechanism.cells
+
+    def law(true: int) -> list[Fraction]:
+        out = [Fraction(1)]
+        for i in range(most):
+            chance = p if i < true else q
+            out = [
+                (out[y] * (1 - chance) if y < len(out) else 0) + (out[y - 1] * chance if y else 0)
+                for y in range(len(out) + 1)
+            ]
+        return out
+
+    laws = [law(t) for t in range(most + 1)]
+    people = [c for c in itertools.product(range(most + 1), repeat=k) if sum(c) == most]
+    worst = Fraction(1)
+    for a, b in itertools.permutations(people, 2):
+        ratio = Fraction(1)
+        for t, u in zip(a, b, strict=True):
+            ratio *= max(laws[t][y] / laws[u][y] for y in range(most + 1))
+        worst = max(worst, ratio)
+    return worst
+
+
+@pytest.mark.parametrize(("cells", "most"), [(2, 1), (3, 2), (2, 3)])
+def test_summed_vectors_cost_exactly_the_sum(cells: int, most: int) -> None:
+    mechanism = sue(cells, 0.7, threshold_bits=16)
+    exact = math.log(all_ratios(mechanism, most))
+    assert several_epsilon(mechanism, most) == pytest.approx(exact, abs=1e-12)
+    assert several_epsilon(mechanism, most) >= exact
+    assert several_epsilon(mechanism, most) == pytest.approx(most * mechanism.epsilon)
+
+
+@pytest.mark.parametrize("strategy", ["independent", "summed"])
+@pytest.mark.parametrize("path", ["counts", "reports"])
+def test_several_values_are_unbiased(strategy: str, path: str) -> None:
+    people = [[0.1, 0.4], [0.9], [], [0.2, 0.2, 0.6]] * 150
+    truth = np.histogram(np.concatenate([p for p in people if p]), [0, 1 / 3, 2 / 3, 1])[0]
+    found, stated = [], []
+    for seed in range(80):
+        release = several_values(
+            people, consumers=[3], epsilon=6.0, low=0, high=1, most=3, strategy=strategy, path=path, seed=seed  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert release.epsilon_achieved <= 6.0
+        found.append(release.consumers[0].estimates)
+        stated.append(release.consumers[0].standard_errors)
+    spread = np.std(found, axis=0, ddof=1)
+    assert np.all(np.abs(np.mean(found, axis=0) - truth) < 4.5 * spread / math.sqrt(80))
+    assert np.all(np.abs(spread / np.mean(stated, axis=0) - 1) < 4.5 / math.sqrt(160))
+    assert release.bits_per_report == (12 if strategy == "independent" else 8)
+
+
+def test_one_participant_s_sum_is_the_sum_of_its_reports() -> None:
+    mechanism = sue(4, 2.0)
+    total = sum_vectors(mechanism, np.array([1, 1, 3]), RandomStream.from_seed(6))
+    source = RandomStream.from_seed(6)
+    bits = [int.from_bytes(mechanism.randomise(c, source), "little") for c in (1, 1, 3)]
+    assert total == [sum(b >> place & 1 for b in bits) for place in range(4)]
+
+
+def test_wrong_input_is_named() -> None:
+    from dither.histogram.partition import Partition
+
+    with pytest.raises(TableError, match="participant 2 has 3 values"):
+        fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)
+    with pytest.raises(ParameterError, match="unary"):
+        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, frequency_mechanism="grr")
+    with pytest.raises(ParameterError, match="most"):
+        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=0)
+    with pytest.raises(ParameterError, match="strategy"):
+        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=1, strategy="x")  # type: ignore[arg-type]

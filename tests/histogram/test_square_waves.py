@@ -1,0 +1,99 @@
+"""The square wave: exact on a small build, densities near the truth, quantiles."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dither.errors import ParameterError, ReportError
+from dither.histogram.square_wave import SquareWave, half_width, quantiles
+from dither.mechanisms.fleet.stream import RandomStream
+
+TRUTH = np.bincount(np.minimum((np.random.default_rng(0).beta(2, 5, 50_000) * 32).astype(int), 31), minlength=32)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_every_draw_of_a_16_bit_build(epsilon: float) -> None:
+    wave = SquareWave.for_epsilon(8, epsilon, threshold_bits=16)
+    laws = []
+    for cell in range(8):
+        found = [wave.window.output(cell, draw) for draw in range(2**16)]
+        laws.append(np.bincount(found, minlength=wave.counters))
+        assert laws[-1].tolist() == wave.window.law(cell)
+    worst = max(Fraction(int(c.max()), int(c.min())) for c in np.array(laws).T)
+    assert math.log(worst) <= wave.epsilon <= epsilon
+
+
+def test_the_half_width_is_the_paper_s_and_shrinks() -> None:
+    assert half_width(1.0) == pytest.approx(1 / (2 * math.e * (math.e - 2)), rel=1e-12)
+    widths = [half_width(e) for e in (1e-5, 0.01, 0.5, 1, 2, 4)]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] == 0.5
+    assert widths[1] == pytest.approx(0.5, abs=0.01)
+
+
+def test_device_fleet_and_counts_agree() -> None:
+    wave, cells = SquareWave.for_epsilon(32, 1.0), np.repeat(np.arange(32), TRUTH)
+    few = np.arange(32)
+    rows = wave.randomise_many(few, RandomStream.from_seed(2)).rows
+    source = RandomStream.from_seed(2)
+    assert [bytes(r) for r in rows] == [wave.randomise(int(c), source) for c in few]
+    by_people = wave.support(wave.randomise_many(cells, RandomStream.from_seed(3)))
+    by_counts = wave.simulate(TRUTH, np.random.default_rng(4))
+    expected = wave.chances @ TRUTH
+    for tally in (by_people, by_counts):
+        assert np.all(np.abs(tally - expected) < 5 * np.sqrt(expected))
+
+
+def slow_em(wave: SquareWave, counts: np.ndarray, steps: int) -> np.ndarray:
+    """Expectation and maximisation written out person by person's output."""
+    theta = np.full(wave.cells, 1 / wave.cells)
+    for _ in range(steps):
+        new = np.zeros(wave.cells)
+        for output, count in enumerate(counts):
+            joint = [wave.chances[output, c] * theta[c] for c in range(wave.cells)]
+            new += count * np.array(joint) / sum(joint)
+        theta = new / counts.sum()
+    return theta
+
+
+def test_em_is_em() -> None:
+    wave = SquareWave.for_epsilon(6, 2.0)
+    counts = wave.simulate(np.array([50, 10, 0, 30, 5, 5]), np.random.default_rng(1))
+    assert wave.density(counts, smooth=False, most_steps=7) == pytest.approx(slow_em(wave, counts, 7))
+
+
+def test_smoothing_helps_at_small_epsilon_and_quantiles_are_near() -> None:
+    wave, rng = SquareWave.for_epsilon(32, 1.0), np.random.default_rng(5)
+    truth = TRUTH / TRUTH.sum()
+    distances = {True: [], False: []}
+    for _ in range(10):
+        tally = wave.simulate(TRUTH, rng)
+        for smooth, found in distances.items():
+            found.append(np.abs(wave.density(tally, smooth=smooth) - truth).sum() / 2)
+    assert np.mean(distances[True]) < np.mean(distances[False])
+    assert np.mean(distances[True]) < 0.1 < np.abs(1 / 32 - truth).sum() / 4
+    density = wave.density(wave.simulate(TRUTH, rng))
+    edges = np.linspace(0, 1, 33)
+    assert quantiles(density, edges, [0.25, 0.5, 0.75]) == pytest.approx(
+        quantiles(truth, edges, [0.25, 0.5, 0.75]), abs=0.03
+    )
+
+
+def test_quantiles_of_a_known_density() -> None:
+    assert quantiles(np.array([0.5, 0.0, 0.5]), [0, 1, 2, 3], [0, 0.25, 0.5, 0.75, 1]).tolist() == [0, 0.5, 1, 2.5, 3]
+    with pytest.raises(ParameterError):
+        quantiles(np.array([1.0]), [0, 1], [1.5])
+
+
+def test_wrong_input_is_named() -> None:
+    wave = SquareWave.for_epsilon(8, 1.0)
+    with pytest.raises(ReportError):
+        wave.check_report(bytes([wave.counters]))
+    with pytest.raises(ParameterError):
+        wave.density(np.zeros(wave.counters, np.int64))
+    with pytest.raises(ParameterError):
+        SquareWave.for_epsilon(1, 1.0)
