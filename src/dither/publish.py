@@ -85,9 +85,8 @@ def publish(
     with _timed(seconds, "fit"):
         model = machine.model()
     with _timed(seconds, "sample"):
-        synthetic = decode(
-            model.sample(rows if rows is not None else len(encoded.codes), model_rows), domain, encoded.layout, values
-        )
+        size = rows if rows is not None else len(codes)
+        synthetic = decode(model.sample(size, model_rows), domain, encoded.layout, values)
     return Release(
         method=name,
         parameters=parameters_of(machine),
@@ -101,7 +100,7 @@ def publish(
         rounds=len(plans),
         asked=asked_in(plans),
         seed=seed,
-        rows=rows if rows is not None else len(encoded.codes),
+        rows=size,
         seconds=seconds,
         simulated=True,
         notes={**machine.notes(), **({"clipped": dict(encoded.clipped)} if encoded.clipped else {})},

@@ -21,7 +21,7 @@ def publish(
     ] = None,
     population: Annotated[int | None, typer.Option(help="resample the rows to so many simulated participants")] = None,
     rows: Annotated[
-        int | None, typer.Option(help="rows of the synthetic table [default: as many as the input]")
+        int | None, typer.Option(help="rows of the synthetic table [default: as many as participants]")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="makes the simulation repeatable [default: a fresh one, recorded]")

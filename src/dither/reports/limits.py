@@ -1,0 +1,13 @@
+"""The sizes that device and server agree on; a server refuses what exceeds them before it reads on. Standard library only."""
+
+from __future__ import annotations
+
+BODY_BYTES = 1 << 20  # one upload request
+REPORT_BYTES = 16 << 10  # one report, all questions of a split plan together
+REQUEST_REPORTS = 1000  # reports in one request
+TOKEN_BYTES = 32
+CAMPAIGN_BYTES = 16
+MOST_ROUNDS = 1 << 16
+MOST_QUESTIONS = 1 << 16  # one number of sixteen bits is taken for whole split reports
+PLAN_BYTES = 8 << 20  # the public description of a campaign, as a device reads it
+DRAW_BYTES = 1 << 20  # randomness that one question may ask of a device

@@ -1,0 +1,235 @@
+"""Golden vectors: what every encoder must produce and what every one must refuse. Python writes them, others read them.
+
+    python -m dither.reports.vectors vectors
+
+Three files, at least a quarter of each negative: mechanisms (random bytes -> report, and its epsilon), envelopes (reports ->
+bytes) and participation (token -> place, question, report id). Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dither.mechanisms import GRR, BloomRappor, LocalHash, Mechanism, SubsetSelection, oue, sue
+from dither.reports import limits
+from dither.reports.assignment import is_asked, pick, place, report_id, token_hash
+from dither.reports.codec import Envelope, Report, encode
+from dither.reports.plan import Plan, Question
+
+FORMAT = "dither-vectors-1"
+Case = dict[str, Any]
+_CAMPAIGN = bytes(range(16))
+
+
+def all_vectors() -> dict[str, dict[str, Any]]:
+    """The content of each file by its name; the same at every call."""
+    cases = {
+        "mechanisms.json": [*_randomised(), *_refused_reports(), *_refused_mechanisms()],
+        "envelopes.json": [*_envelopes(), *_refused_envelopes()],
+        "participation.json": [*_assigned(), *_refused_plans()],
+    }
+    return {name: {"format": FORMAT, "cases": list(listed)} for name, listed in cases.items()}
+
+
+def write_vectors(folder: Path) -> None:
+    """Write the files; each appears whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in all_vectors().items():
+        lines = ",\n".join(json.dumps(case, sort_keys=True) for case in content["cases"])
+        temporary = folder / f".{name}.tmp"
+        temporary.write_text(f'{{"format": "{FORMAT}", "cases": [\n{lines}\n]}}\n', encoding="ascii")
+        os.replace(temporary, folder / name)
+
+
+def random_bytes(label: str, count: int) -> bytes:
+    """Bytes that look random and are the same everywhere."""
+    return hashlib.shake_256(f"dither-vector:{label}".encode()).digest(count)
+
+
+def _mechanisms() -> list[Mechanism]:
+    return [
+        GRR.for_epsilon(2, 1.0),
+        GRR.for_epsilon(5, 0.1),
+        GRR.for_epsilon(300, 4.0),
+        sue(3, 1.0),
+        sue(17, 3.0),
+        oue(2, 0.5),
+        oue(64, 2.0),
+        oue(65, 8.0),
+        LocalHash.for_epsilon(10, 1.0),
+        LocalHash.for_epsilon(5000, 3.0),
+        LocalHash.for_epsilon(65536, 6.0),
+        SubsetSelection.for_epsilon(4, 0.5),
+        SubsetSelection.for_epsilon(20, 1.0),
+        SubsetSelection.for_epsilon(33, 2.0),
+        BloomRappor.for_epsilon(6, 2.0, 16, 2),
+        BloomRappor.for_epsilon(40, 5.0, 67, 3, seed=9),
+    ]
+
+
+def _randomised() -> Iterator[Case]:
+    for number, mechanism in enumerate(_mechanisms()):
+        extremes = [b"\0", b"\xff"]
+        for i in range(10):
+            value = (i * 7919) % mechanism.cells if i < 8 else (0, mechanism.cells - 1)[i - 8]
+            draws = random_bytes(f"{number}:{i}", mechanism.draw_bytes)
+            if i >= 8:
+                draws = extremes[i - 8] * mechanism.draw_bytes
+            yield {
+                "kind": "randomise",
+                "mechanism": mechanism.to_json(),
+                "value": value,
+                "random": draws.hex(),
+                "report": mechanism.randomise(value, lambda count, draws=draws: draws[:count]).hex(),  # type: ignore[misc]
+                "epsilon": mechanism.epsilon,
+            }
+
+
+def _refused_reports() -> Iterator[Case]:
+    for mechanism in _mechanisms():
+        length = mechanism.report_bytes
+        good = mechanism.randomise(0, lambda count: random_bytes("good", count))
+        wrong = [good[:-1], good + b"\0", b""]
+        if mechanism.name == "subset":
+            wrong.append(b"\0" * length)
+        if mechanism.counters % 8 or mechanism.name in ("grr", "subset"):
+            wrong.append(b"\xff" * length)
+        for report in wrong:
+            if not (mechanism.name == "grr" and mechanism.cells == 256 ** len(report)):
+                yield {"kind": "refuse-report", "mechanism": mechanism.to_json(), "report": report.hex()}
+        for value in (-1, mechanism.cells):
+            yield {"kind": "refuse-value", "mechanism": mechanism.to_json(), "value": value}
+
+
+def _refused_mechanisms() -> Iterator[Case]:
+    changes: list[tuple[Mechanism, dict[str, Any]]] = [
+        (GRR.for_epsilon(5, 1.0), {"other": 0}),
+        (GRR.for_epsilon(5, 1.0), {"other": 2**32}),
+        (GRR.for_epsilon(5, 1.0), {"cells": 1}),
+        (GRR.for_epsilon(5, 1.0), {"other": 1.5}),
+        (oue(5, 1.0), {"other_set": 2**31}),
+        (oue(5, 1.0), {"true_set": 2**32}),
+        (oue(5, 1.0), {"other_set": 0}),
+        (LocalHash.for_epsilon(5, 1.0), {"cells": 65537}),
+        (LocalHash.for_epsilon(5, 1.0), {"buckets": 1}),
+        (SubsetSelection.for_epsilon(5, 1.0), {"size": 5}),
+        (SubsetSelection.for_epsilon(5, 1.0), {"missing": 0}),
+        (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"hashes": 12}),
+        (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"flipped": 2**31}),
+        (GRR.for_epsilon(5, 1.0), {"name": "nonsense"}),
+    ]
+    for mechanism, change in changes:
+        yield {"kind": "refuse-mechanism", "mechanism": mechanism.to_json() | change}
+
+
+def _envelopes() -> Iterator[Case]:
+    for i, sizes in enumerate([[1], [8], [1, 2, 3], [16384], [5] * 40, [255, 256, 257], [1], [300, 1]]):
+        reports = tuple(
+            Report(random_bytes(f"token:{i}:{j}", 32), -1 if (i + j) % 3 == 2 else j * 1000 % 65535, random_bytes(f"{i}:{j}", n))
+            for j, n in enumerate(sizes)
+        )
+        number = (0, 1, 255, 256, 65535, 7, 0, 3)[i]
+        yield {
+            "kind": "envelope",
+            "campaign": _CAMPAIGN.hex(),
+            "round": number,
+            "reports": [{"token": r.token.hex(), "question": r.question, "payload": r.payload.hex()} for r in reports],
+            "bytes": encode(Envelope(_CAMPAIGN, number, reports)).hex(),
+        }
+
+
+def _refused_envelopes() -> Iterator[Case]:
+    report = {"token": "00" * 32, "question": 0, "payload": "00"}
+    changes: tuple[dict[str, Any], ...] = (
+        {"campaign": "00"},
+        {"round": -1},
+        {"round": limits.MOST_ROUNDS},
+        {"reports": []},
+        {"reports": [report | {"token": "00"}]},
+        {"reports": [report | {"question": 65535}]},
+        {"reports": [report | {"question": -2}]},
+        {"reports": [report | {"payload": ""}]},
+        {"reports": [report | {"payload": "00" * (limits.REPORT_BYTES + 1)}]},
+    )
+    for change in changes:
+        yield {"kind": "refuse-envelope", "campaign": _CAMPAIGN.hex(), "round": 0, "reports": [report]} | change
+
+
+def _plans() -> list[Plan]:
+    a, b, c = Question(("a",), oue(3, 1.0)), Question(("b",), GRR.for_epsilon(2, 1.0)), Question(("a", "b"), oue(6, 1.0))
+    return [
+        Plan(0, (a, b, c), (0.2, 0.5, 0.3)),
+        Plan(1, (a, b, c), (0.0, 0.0, 1.0), population=0.25),
+        Plan(2, (a, b), split=True, population=0.5),
+        Plan(3, (a, b, c), (1 / 3, 1 / 3, 1 / 3), population=1 / 3),
+    ]
+
+
+def _assigned() -> Iterator[Case]:
+    for n, plan in enumerate(_plans()):
+        for i in range(8):
+            token, start = random_bytes(f"assign:{n}:{i}", 32), (0.0, 0.25, 0.5, 2 / 3)[n]
+            yield {
+                "kind": "assign",
+                "token": token.hex(),
+                "campaign": _CAMPAIGN.hex(),
+                "start": start,
+                "plan": plan.to_json(),
+                "place": place(token, _CAMPAIGN),
+                "asked": is_asked(token, _CAMPAIGN, start, plan.population),
+                "question": pick(token, _CAMPAIGN, plan),
+                "report_id": report_id(token, _CAMPAIGN, plan.round).hex(),
+                "token_hash": token_hash(token).hex(),
+                "epsilon": plan.epsilon,
+            }
+
+
+def _refused_plans() -> Iterator[Case]:
+    """Announcements that a device must not answer; the first is fine, to show that nothing else is wrong with the others."""
+    from dither.schema import Attribute, Schema
+
+    schema = Schema((Attribute("a", "categorical", ("x", "y", "z")), Attribute("b", "boolean", (False, True))))
+    plan = _plans()[0].to_json()
+    base = {
+        "format": "dither-campaign-1",
+        "campaign": _CAMPAIGN.hex(),
+        "name": "",
+        "state": "open",
+        "epsilon": 1.0,
+        "participation": "open",
+        "schema": schema.to_json(),
+        "schema_fingerprint": schema.fingerprint,
+        "start": 0.0,
+        "plan": plan,
+    }
+    yield {"kind": "announcement", "announcement": base}
+    question = {"attributes": ["a"], "mechanism": oue(3, 1.0).to_json()}
+
+    def asking(*changed: dict[str, Any]) -> dict[str, Any]:
+        return {"plan": plan | {"questions": list(changed), "shares": [1.0] + [0.0] * (len(changed) - 1)}}
+
+    for why, change in (
+        ("spends more than it announces", {"epsilon": 0.5}),
+        ("another format", {"format": "dither-campaign-0"}),
+        ("no campaign", {"campaign": "00"}),
+        ("starts beyond the end", {"start": 1.0}),
+        ("asks about what the schema lacks", asking(question | {"attributes": ["c"]})),
+        ("asks the same attribute twice in one question", asking(question | {"attributes": ["a", "a"]})),
+        ("has another number of cells than the schema", asking(question | {"attributes": ["b"]})),
+        ("shares that do not add up", {"plan": plan | {"shares": [0.5, 0.5, 0.5]}}),
+        ("negative share", {"plan": plan | {"shares": [1.5, -0.5, 0.0]}}),
+        ("no question", {"plan": plan | {"questions": [], "shares": []}}),
+        ("nobody asked", {"plan": plan | {"population": 0.0}}),
+        ("draws of no bits", asking(question | {"mechanism": oue(3, 1.0).to_json() | {"threshold_bits": 0}})),
+    ):
+        yield {"kind": "refuse-announcement", "why": why, "announcement": base | change}
+
+
+if __name__ == "__main__":
+    write_vectors(Path(sys.argv[1]))
