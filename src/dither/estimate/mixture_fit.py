@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.estimate.pair_targets import Columns, PairTargets, inverse_variances
+from dither.estimate.project import norm_sub
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,9 +56,6 @@ class _Descent:
         self.logits, self.weight_logits = logits, np.zeros(len(logits))
         self.velocity, self.weight_velocity = np.zeros_like(logits), np.zeros(len(logits))
 
-    def copy(self) -> _Descent:
-        return _Descent(self.columns, self.logits.copy())
-
     def model(self) -> tuple[Floats, Floats]:
         raised = np.exp(self.weight_logits - self.weight_logits.max())
         return raised / raised.sum(), self.columns.softmax(self.logits)
@@ -96,6 +94,12 @@ class _StepSize:
         self.size *= 0.6 if worse else 1.02
         self.last = loss
         return worse
+
+
+def _base_logits(targets: PairTargets, one: Floats) -> Floats:
+    """Logits of one-way marginals, none so small that a step could not raise it again."""
+    floor = np.maximum(one, 0.1 * np.sqrt(targets.one_variance))
+    return np.asarray(np.log(floor / targets.columns.spread(targets.columns.sums(floor))))
 
 
 def _pilot(targets: PairTargets, start: _Descent, options: FitOptions) -> tuple[Floats, Floats]:
@@ -143,15 +147,31 @@ class _Probe:
     """Data moved by a little noise: how far a twin descent follows it measures the degrees of freedom."""
 
     def __init__(self, targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng: np.random.Generator) -> None:
-        width = targets.columns.width
+        columns, width = targets.columns, targets.columns.width
         half = np.triu(rng.standard_normal((width, width)), 1)
         direction, direction1 = half + half.T, rng.standard_normal(width)
-        self.pairs = targets.pairs + scale * direction * _deviation(w2)
-        self.singles = targets.singles + scale * direction1 * _deviation(w1)
+        moved, moved1 = direction * _deviation(w2), direction1 * _deviation(w1)
+        self.pairs, self.singles = targets.pairs + scale * moved, targets.singles + scale * moved1
         self.pair_score, self.single_score = direction * np.sqrt(w2), direction1 * np.sqrt(w1)
+        # The start rests on the same data: its one-way marginals move along, pooled from pairs and singles.
+        by_pair, alone = _pooling_weights(targets)
+        lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(by_pair, columns.cardinalities, axis=0)
+        shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
+        self.one = np.concatenate([norm_sub(shifted[columns.of(i)]) for i in range(len(columns.cardinalities))])
 
     def followed(self, pair_change: Floats, single_change: Floats) -> float:
         return 0.5 * float(np.vdot(pair_change, self.pair_score)) + float(single_change @ self.single_score)
+
+
+def _pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
+    """What share of an attribute's pooled marginal comes from each pair and from single questions."""
+    k = targets.columns.cardinalities.astype(np.float64)
+    c0, c1, _ = targets.pair_noise
+    s0, s1, _ = targets.single_noise
+    pairs = np.where(c1 > 0, 1.0 / np.where(c1 > 0, c0 * k[None, :] + c1 / k[:, None], 1.0), 0.0)
+    alone = np.where(s1 > 0, 1.0 / np.where(s1 > 0, s0 + s1 / k, 1.0), 0.0)
+    total = pairs.sum(axis=1) + alone
+    return pairs / total[:, None], alone / total
 
 
 def _deviation(weights: Floats) -> Floats:
@@ -161,9 +181,16 @@ def _deviation(weights: Floats) -> Floats:
 class _Lockstep:
     """All starts and the twins of the first few, advanced together."""
 
-    def __init__(self, targets: PairTargets, w2: Floats, w1: Floats, starts: list[_Descent], probe: _Probe, options: FitOptions):
-        self.targets, self.w2, self.w1, self.starts, self.probe, self.options = targets, w2, w1, starts, probe, options
-        self.twins = [s.copy() for s in starts[: options.twins]]
+    def __init__(
+        self,
+        targets: PairTargets,
+        w2: Floats,
+        w1: Floats,
+        starts: list[_Descent],
+        twins: list[tuple[_Descent, _Probe]],
+        options: FitOptions,
+    ) -> None:
+        self.targets, self.w2, self.w1, self.starts, self.twins, self.options = targets, w2, w1, starts, twins, options
         self.control = _StepSize()
 
     def advance(self, check: bool) -> tuple[list[tuple[Floats, Floats]], float, float]:
@@ -181,14 +208,15 @@ class _Lockstep:
                 mean2 += pair / count
                 mean1 += one / count
             if s < len(self.twins):
-                twin_weights, twin_a = self.twins[s].model()
+                twin, probe = self.twins[s]
+                twin_weights, twin_a = twin.model()
                 twin_pair, twin_one = (twin_a.T * twin_weights) @ twin_a, twin_weights @ twin_a
                 if check:
-                    df += self.probe.followed(twin_pair - pair, twin_one - one)
-                twin_pair -= self.probe.pairs
+                    df += probe.followed(twin_pair - pair, twin_one - one)
+                twin_pair -= probe.pairs
                 twin_pair *= self.w2
-                pull1 = self.w1 * (twin_one - self.probe.singles)
-                moves.append((self.twins[s], self.twins[s].gradient(twin_weights, twin_a, twin_pair, pull1)))
+                pull1 = self.w1 * (twin_one - probe.singles)
+                moves.append((twin, twin.gradient(twin_weights, twin_a, twin_pair, pull1)))
             pair -= t.pairs
             pull, pull1 = self.w2 * pair, self.w1 * (one - t.singles)
             loss += 0.5 * float(np.vdot(pull, pair)) + float(pull1 @ (one - t.singles))
@@ -211,20 +239,24 @@ def fit_mixture(targets: PairTargets, rng: np.random.Generator, options: FitOpti
     columns = targets.columns
     if not targets.has_pairs:
         return FittedMixture(np.ones(1), targets.one[None, :].copy(), {"iterations": 0.0, "components": 1.0})
-    floor = np.maximum(targets.one, 0.1 * np.sqrt(targets.one_variance))
-    base = np.log(floor / columns.spread(columns.sums(floor)))
     asked = (targets.pair_noise[1] > 0).any(axis=0).astype(np.float64)
     reach = options.perturbation * columns.spread(asked)
 
-    def fresh(size: int) -> _Descent:
-        return _Descent(columns, base + reach * rng.standard_normal((size, columns.width)))
+    def apart(size: int) -> Floats:
+        return np.asarray(reach * rng.standard_normal((size, columns.width)))
 
-    w2, w1 = inverse_variances(targets, *_pilot(targets, fresh(options.components or 60), options))
+    base = _base_logits(targets, targets.one)
+    pilot = _Descent(columns, base + apart(options.components or 60))
+    w2, w1 = inverse_variances(targets, *_pilot(targets, pilot, options))
     size = options.components or component_count(targets, w2, w1)
     count = max(options.total // size, 2)
-    group = _Lockstep(
-        targets, w2, w1, [fresh(size) for _ in range(count)], _Probe(targets, w2, w1, options.probe, rng), options
-    )
+    offsets = [apart(size) for _ in range(count)]
+    probes = [_Probe(targets, w2, w1, options.probe, rng) for _ in range(min(options.twins, count))]
+    twins = [
+        (_Descent(columns, _base_logits(targets, probe.one) + offset), probe)
+        for probe, offset in zip(probes, offsets, strict=False)
+    ]
+    group = _Lockstep(targets, w2, w1, [_Descent(columns, base + offset) for offset in offsets], twins, options)
     best = (math.inf, 0.0, 0.0, 0)
     kept: list[tuple[Floats, Floats]] = []
     trace: list[float] = []
