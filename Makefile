@@ -1,21 +1,22 @@
 # make demo   publish Adult end to end and say where the report is
 # make test   linters, types, layers and the whole test suite
-# make bench  the benchmarks in their quick size (BENCH=full for the long one)
-# All rest on `make setup`, which makes .venv and, as root on Debian, installs the browser that the report tests use.
+# make bench  the mechanisms against other libraries, quick (BENCH=full for the long one); dither bench NAME for the others
+# make soak   ten times as many kills of the collector under load
+# All rest on `make setup`, which makes .venv and, as root on Debian, installs the browser, PostgreSQL and Node.js that some tests use.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test lint bench soak clean
 
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt tools/system_packages.sh
 	sh tools/system_packages.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,server]"
 	touch $@
 
 demo: setup
@@ -32,8 +33,11 @@ test: lint
 	$(BIN)/python -m pytest
 
 bench: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,server,bench]"
 	$(BIN)/python -m benchmarks.mechanisms $(if $(filter full,$(BENCH)),,--quick)
+
+soak: setup
+	DITHER_SOAK=1 $(BIN)/python -m pytest tests/crash
 
 clean:
 	rm -rf $(VENV) demo bench-out .pytest_cache .mypy_cache .ruff_cache

@@ -1,11 +1,13 @@
 #!/bin/sh
-# What the tests need beside Python: a headless browser. As root on Debian it is installed; otherwise the tests that need it are
-# skipped by name (in CI a skip of that kind fails the run).
+# What the tests need beside Python: a headless browser, PostgreSQL and Node.js. As root on Debian they are installed; otherwise
+# the tests that need them are skipped by name (in CI a skip of that kind fails the run).
 set -eu
 need=""
 # A fresh Debian python3 has no ensurepip, without which there is no virtual environment.
 python3 -c 'import ensurepip' 2>/dev/null || need="$need python3-venv"
 command -v chromium >/dev/null 2>&1 || need="$need chromium"
+command -v node >/dev/null 2>&1 || need="$need nodejs"
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$need postgresql"
 [ -n "$need" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
   export DEBIAN_FRONTEND=noninteractive

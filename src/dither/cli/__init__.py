@@ -17,6 +17,9 @@ VERBS: dict[str, str] = {
     "histogram": "histogram:histogram",
     "central": "central:central",
     "bench": "bench:bench",
+    "serve": "serve:serve",
+    "campaign": "campaign:app",
+    "submit": "submit:submit",
 }
 
 

@@ -131,7 +131,11 @@ def _refused_mechanisms() -> Iterator[Case]:
 def _envelopes() -> Iterator[Case]:
     for i, sizes in enumerate([[1], [8], [1, 2, 3], [16384], [5] * 40, [255, 256, 257], [1], [300, 1]]):
         reports = tuple(
-            Report(random_bytes(f"token:{i}:{j}", 32), -1 if (i + j) % 3 == 2 else j * 1000 % 65535, random_bytes(f"{i}:{j}", n))
+            Report(
+                random_bytes(f"token:{i}:{j}", 32),
+                -1 if (i + j) % 3 == 2 else j * 1000 % 65535,
+                random_bytes(f"{i}:{j}", n),
+            )
             for j, n in enumerate(sizes)
         )
         number = (0, 1, 255, 256, 65535, 7, 0, 3)[i]
@@ -162,7 +166,11 @@ def _refused_envelopes() -> Iterator[Case]:
 
 
 def _plans() -> list[Plan]:
-    a, b, c = Question(("a",), oue(3, 1.0)), Question(("b",), GRR.for_epsilon(2, 1.0)), Question(("a", "b"), oue(6, 1.0))
+    a, b, c = (
+        Question(("a",), oue(3, 1.0)),
+        Question(("b",), GRR.for_epsilon(2, 1.0)),
+        Question(("a", "b"), oue(6, 1.0)),
+    )
     return [
         Plan(0, (a, b, c), (0.2, 0.5, 0.3)),
         Plan(1, (a, b, c), (0.0, 0.0, 1.0), population=0.25),

@@ -1,0 +1,257 @@
+"""Load on a collector: reports a second and latency, beside bare inserts into the same database and an empty endpoint.
+
+    python -m benchmarks.collector [--quick]
+
+Everything runs on this machine over loopback: the sender competes with the server for the cores, so ratios say more than rates.
+The empty endpoint is /live, an ordinary route of the framework; the upload is a plain one that skips the handling of parameters.
+Bare inserts commit as many rows at a time as a request carries; the collector may commit several requests together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dither.client.transport import Connection
+from dither.reports import Envelope, Plan, Report, encode, plan_from_json
+from dither.reports.assignment import pick, report_id
+
+KEY = "benchmark-key-0123456789"
+BATCH = 100
+SENDERS = 32
+SCHEMA = {f"a{i}": {"kind": "ordinal", "values": list(range(16))} for i in range(8)}
+
+
+def run(quick: bool = False, out: str | Path | None = None, data_dir: str | Path | None = None) -> dict[str, Any]:
+    """Measure every store that can be started here; `data_dir` is where databases are put (the disk that is measured)."""
+    seconds = 2.0 if quick else 10.0
+    results: dict[str, Any] = {"quick": quick, "batch": BATCH, "senders": SENDERS, "stores": {}}
+    with tempfile.TemporaryDirectory(dir=data_dir) as scratch:
+        results["stores"]["sqlite"] = _measure(
+            str(Path(scratch) / "collector.db"), _bare_sqlite, Path(scratch), seconds
+        )
+        with _postgres(Path(scratch)) as url:
+            if url is None:
+                results["stores"]["postgresql"] = None
+            else:
+                results["stores"]["postgresql"] = _measure(url, _bare_postgres, Path(scratch), seconds)
+    if out is not None:
+        Path(out).write_text(json.dumps(results, indent=1) + "\n")
+    return results
+
+
+def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with _server(store) as url:
+        campaign, plan = _campaign(url)
+        found["empty endpoint"] = asyncio.run(_load(url, _empty_requests(), 1, seconds))
+        found["singles"] = asyncio.run(_load(url, _uploads(campaign, plan, 1, "s"), 1, seconds))
+        found["batches"] = asyncio.run(_load(url, _uploads(campaign, plan, BATCH, "b"), BATCH, seconds))
+    rows = [(report_id(_token("x", i), bytes(16), 0), i % 8, b"\0\1") for i in range(200_000)]
+    found["bare inserts"] = {
+        "singles a second": bare(store, scratch, rows, 1, seconds / 2),
+        "batches a second": bare(store, scratch, rows, BATCH, seconds / 2),
+    }
+    found["ratios"] = {
+        "singles to empty endpoint": found["singles"]["reports a second"] / found["empty endpoint"]["reports a second"],
+        "batches to bare inserts": found["batches"]["reports a second"] / found["bare inserts"]["batches a second"],
+    }
+    return found
+
+
+def _token(kind: str, number: int) -> bytes:
+    return hashlib.sha256(f"{kind}{number}".encode()).digest()
+
+
+def _campaign(url: str) -> tuple[bytes, Plan]:
+    connection = Connection(url)
+    body = json.dumps({"schema": SCHEMA, "epsilon": 2.0, "participants": 10**6, "method": "independent"}).encode()
+    headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    campaign = json.loads(connection.request("POST", "/v1/admin/campaigns", body, headers).body)["campaign"]
+    plan = plan_from_json(json.loads(connection.request("GET", f"/v1/campaigns/{campaign}", None).body)["plan"])
+    connection.close()
+    return bytes.fromhex(campaign), plan
+
+
+def _empty_requests() -> Iterator[bytes]:
+    while True:
+        yield b"GET /live HTTP/1.1\r\nhost: bench\r\n\r\n"
+
+
+def _uploads(campaign: bytes, plan: Plan, size: int, kind: str) -> Iterator[bytes]:
+    """Requests with fresh reports, made before the clock starts as far as they last."""
+    answers = []
+    for question in plan.questions:
+        answers.append([question.mechanism.randomise(v, os.urandom) for v in range(16)])
+    number = 0
+    while True:
+        reports = []
+        for _ in range(size):
+            token = _token(kind, number)
+            picked = pick(token, campaign, plan)
+            reports.append(Report(token, picked, answers[picked][number % 16]))
+            number += 1
+        body = encode(Envelope(campaign, 0, tuple(reports)))
+        head = (
+            f"POST /v1/campaigns/{campaign.hex()}/reports HTTP/1.1\r\nhost: bench\r\n"
+            f"content-type: application/vnd.dither.reports\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        yield head.encode() + body
+
+
+async def _load(url: str, requests: Iterator[bytes], size: int, seconds: float) -> dict[str, float]:
+    """Senders that each wait for an answer before the next request; the first half second is not counted."""
+    host, port = url.removeprefix("http://").split(":")
+    ready = [next(requests) for _ in range(int(seconds * (9000 if size == 1 else 400)))]
+    ready.reverse()
+    taken: list[tuple[float, float]] = []
+    begin = time.perf_counter()
+
+    async def sender() -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        while time.perf_counter() - begin < seconds + 0.5 and ready:
+            sent = time.perf_counter()
+            writer.write(ready.pop())
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head[9:12] not in (b"200", b"201"):
+                raise RuntimeError(head.decode())
+            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+            await reader.readexactly(length)
+            taken.append((sent, time.perf_counter()))
+        writer.close()
+
+    await asyncio.gather(*(sender() for _ in range(SENDERS)))
+    counted = [(a, b) for a, b in taken if a - begin >= 0.5]
+    waits = sorted(b - a for a, b in counted)
+    span = max(b for _, b in counted) - min(a for a, _ in counted)
+    return {
+        "reports a second": len(counted) * size / span,
+        "requests a second": len(counted) / span,
+        "p50 ms": 1000 * waits[len(waits) // 2],
+        "p99 ms": 1000 * waits[int(len(waits) * 0.99)],
+    }
+
+
+def _bare_sqlite(store: str, scratch: Path, rows: list[tuple[Any, ...]], size: int, seconds: float) -> float:
+    path = scratch / f"bare{size}.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(
+        "CREATE TABLE reports (round_key INT, report_id BLOB, question INT, payload BLOB, "
+        "PRIMARY KEY (round_key, report_id)) WITHOUT ROWID"
+    )
+
+    def write(group: list[tuple[Any, ...]]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("INSERT INTO reports VALUES (1, ?, ?, ?)", group)
+        connection.execute("COMMIT")
+
+    rate = _timed(write, rows, size, seconds)
+    connection.close()
+    return rate
+
+
+def _bare_postgres(store: str, scratch: Path, rows: list[tuple[Any, ...]], size: int, seconds: float) -> float:
+    import psycopg
+
+    with psycopg.connect(store) as connection:
+        connection.execute(f"CREATE TABLE bare{size} (LIKE reports INCLUDING ALL)")
+        connection.commit()
+
+        def write(group: list[tuple[Any, ...]]) -> None:
+            columns = [list(c) for c in zip(*group, strict=True)]
+            connection.execute(
+                f"INSERT INTO bare{size} SELECT 1, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[])", columns
+            )
+            connection.commit()
+
+        return _timed(write, rows, size, seconds)
+
+
+def _timed(write: Any, rows: list[tuple[Any, ...]], size: int, seconds: float) -> float:
+    begin = time.perf_counter()
+    done = 0
+    while time.perf_counter() - begin < seconds and done + size <= len(rows):
+        write(rows[done : done + size])
+        done += size
+    return done / (time.perf_counter() - begin)
+
+
+@contextmanager
+def _server(store: str) -> Iterator[str]:
+    code = "import sys; from dither.collector.serving import serve; serve(sys.argv[1], sys.argv[2], '127.0.0.1', 0)"
+    with subprocess.Popen([sys.executable, "-c", code, store, KEY], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().removeprefix("listening on ").strip()
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def _postgres(scratch: Path) -> Iterator[str | None]:
+    """A server of our own with its default durability, or None where PostgreSQL is not installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    beside = shutil.which("pg_ctl") or (str(found[-1]) if found else None)
+    if beside is None:
+        yield None
+        return
+    programs = Path(beside).parent
+    user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    home = Path(tempfile.mkdtemp(dir=scratch.parent))
+    if user:
+        shutil.chown(home, "postgres", "postgres")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def call(program: str, *arguments: str) -> None:
+        subprocess.run([*user, str(programs / program), *arguments], cwd=home, check=True, stdout=subprocess.DEVNULL)
+
+    data = str(home / "data")
+    call("initdb", "-D", data, "-A", "trust", "-U", "dither")
+    call("pg_ctl", "-D", data, "-w", "-l", str(home / "log"), "-o", f"-p {port} -h 127.0.0.1 -k {home}", "start")
+    try:
+        yield f"postgresql://dither@127.0.0.1:{port}/postgres"
+    finally:
+        call("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(home)
+
+
+def _print(results: dict[str, Any]) -> None:
+    for store, found in results["stores"].items():
+        if found is None:
+            print(f"{store}: not installed")
+            continue
+        print(store)
+        for name in ("empty endpoint", "singles", "batches"):
+            r = found[name]
+            rates = f"{r['reports a second']:9,.0f} a second  p50 {r['p50 ms']:6.2f} ms  p99 {r['p99 ms']:6.2f} ms"
+            print(f"  {name:15} {rates}")
+        for name, rate in found["bare inserts"].items():
+            print(f"  bare inserts, {name}: {rate:,.0f}")
+        for name, ratio in found["ratios"].items():
+            print(f"  {name}: {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    _print(run(given.quick, given.out))

@@ -1,0 +1,192 @@
+"""dither campaign: what an operator does with campaigns, over HTTP with the admin key."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
+
+Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]
+KeyFile = Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key that 'dither serve' made")]
+CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="the id that 'create' printed")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+URL, KEY_FILE = "http://127.0.0.1:8700", Path("dither-admin.key")
+
+
+@app.callback()
+def _verbs() -> None:
+    """Campaigns of a running collector."""
+
+
+@app.command(no_args_is_help=True)
+def create(
+    schema: Annotated[Path, typer.Option(help="schema file: the public domain of each attribute")],
+    epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
+    participants: Annotated[int, typer.Option(help="how many are expected to take part")],
+    method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
+    name: Annotated[str, typer.Option(help="what participants read")] = "",
+    seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter")] = None,
+    tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
+    tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one a line")] = None,
+    draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Create a campaign and open its first round."""
+    from dither.cli.operator import Operator
+    from dither.cli.publish import _settings
+    from dither.errors import ParameterError
+    from dither.schema import load_schema
+
+    if bool(tokens) != (tokens_file is not None):
+        raise ParameterError("--tokens and --tokens-file go together", where="--tokens")
+    operator = Operator(url, key_file)
+    body: dict[str, Any] = {
+        "schema": load_schema(schema).to_json(),
+        "epsilon": epsilon,
+        "participants": participants,
+        "name": name,
+        "parameters": _settings(set_ or []),
+        "participation": "tokens" if tokens else "open",
+        "draft": draft,
+    }
+    body |= {key: value for key, value in (("method", method), ("seed", seed)) if value is not None}
+    status = operator.call("POST", "", body)
+    if tokens_file is not None:
+        issued = operator.call("POST", f"/{status['campaign']}/tokens", {"count": tokens})["tokens"]
+        write_private(tokens_file, "".join(token + "\n" for token in issued))
+        print(f"dither: {tokens:,} tokens in {tokens_file}; the collector keeps only their hashes", file=sys.stderr)
+    print(json.dumps(status) if as_json else status["campaign"])
+
+
+@app.command()
+def status(
+    campaign: Annotated[str | None, typer.Argument(metavar="[CAMPAIGN]", help="an id; without, all campaigns")] = None,
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Where a campaign stands, or all of them."""
+    from dither.cli.operator import Operator
+
+    operator = Operator(url, key_file)
+    if campaign is None:
+        listed = operator.call("GET")
+        if as_json:
+            print(json.dumps(listed))
+        for entry in [] if as_json else listed["campaigns"]:
+            print(
+                f"{entry['campaign']}  {entry['state']:9}  round {entry['round']}  {entry['method']}  {entry['name']}"
+            )
+        return
+    _show(operator.call("GET", f"/{campaign}"), as_json)
+
+
+@app.command("open", no_args_is_help=True)
+def open_(campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False) -> None:
+    """Open a draft, or take back a closing that was interrupted."""
+    from dither.cli.operator import Operator
+
+    _show(Operator(url, key_file).call("POST", f"/{campaign}/open", {}), as_json)
+
+
+@app.command("close-round", no_args_is_help=True)
+def close_round(
+    campaign: CampaignId,
+    number: Annotated[int | None, typer.Option("--round", min=0, help="[default: the open one]")] = None,
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Close the open round, take its tally and open the next one, if the method has one. Safe to repeat with --round."""
+    from dither.cli.operator import Operator
+
+    operator = Operator(url, key_file)
+    wanted = operator.call("GET", f"/{campaign}")["round"] if number is None else number
+    _show(operator.call("POST", f"/{campaign}/close-round", {"round": wanted}), as_json)
+
+
+@app.command(no_args_is_help=True)
+def finalise(
+    campaign: CampaignId,
+    output: Annotated[Path, typer.Option("-o", "--output", help="folder to write the release to")],
+    rows: Annotated[int | None, typer.Option(min=1, help="rows of the synthetic table")] = None,
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+) -> None:
+    """Fit the model, make the release, keep it on the collector and write its folder here."""
+    from dither.cli.operator import Operator
+    from dither.release import check_target
+    from dither.release.folder import load_release
+
+    check_target(output)
+    operator = Operator(url, key_file)
+    operator.call("POST", f"/{campaign}/finalise", {} if rows is None else {"rows": rows})
+    archive = operator.fetch("GET", f"/{campaign}/release")
+    with tempfile.TemporaryDirectory() as scratch:
+        _unzip(archive, Path(scratch))
+        release = load_release(scratch)
+        folder = release.save(output)
+    print(f"{release.method}: {release.participants:,} participants, epsilon {release.epsilon_achieved:.6g}")
+    print(f"  table   {folder / 'synthetic.parquet'}")
+    print(f"  report  {folder / 'report.html'}")
+
+
+@app.command(no_args_is_help=True)
+def export(
+    campaign: CampaignId,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Parquet file to write")],
+    number: Annotated[int, typer.Option("--round", min=0, help="which round")] = 0,
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+) -> None:
+    """Write the raw reports of a round to a Parquet file, in the order of their ids."""
+    from dither.cli.operator import Operator
+    from dither.schema.files import write_atomically
+
+    data = Operator(url, key_file).fetch("GET", f"/{campaign}/rounds/{number}/reports")
+    write_atomically(output, lambda temporary: temporary.write_bytes(data))
+    print(output)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner reads; it appears whole or not at all."""
+    from dither.schema.files import write_atomically
+
+    def write(temporary: Path) -> None:
+        temporary.touch(mode=0o600)
+        temporary.write_text(text, encoding="ascii")
+
+    write_atomically(path, write)
+
+
+def _show(status: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(status))
+        return
+    print(
+        f"{status['campaign']}  {status['state']}  {status['method']}  epsilon {status['epsilon']:g}  {status['name']}"
+    )
+    for entry in status["rounds"]:
+        print(
+            f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "
+            f"epsilon {entry['epsilon']:.6g}  {entry['population']:.1%} of the participants"
+        )
+
+
+def _unzip(archive: bytes, folder: Path) -> None:
+    """Plain names only: an archive cannot write outside the folder."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as held:
+        for entry in held.namelist():
+            if "/" not in entry and "\\" not in entry and entry not in ("", ".", ".."):
+                (folder / entry).write_bytes(held.read(entry))

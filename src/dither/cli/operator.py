@@ -1,0 +1,50 @@
+"""How the command line speaks to a collector: HTTP with the admin key, like any other operator."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dither.client.transport import Connection, Unreachable
+from dither.errors import DitherError, InputError
+
+
+class Operator:
+    """A collector's operator: every call is one request."""
+
+    def __init__(self, url: str, key_file: Path) -> None:
+        try:
+            self._key = key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(
+                f"cannot read the admin key in {key_file}; name the file that 'dither serve' made with --key-file",
+                where="--key-file",
+            ) from None
+        self._url = url
+        self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
+
+    def call(self, method: str, path: str = "", body: dict[str, Any] | None = None) -> Any:
+        """The JSON a collector answers."""
+        return json.loads(self.fetch(method, path, body))
+
+    def fetch(self, method: str, path: str = "", body: dict[str, Any] | None = None) -> bytes:
+        """The bytes a collector answers; its refusals become errors of one line."""
+        sent = None if body is None else json.dumps(body).encode()
+        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        with closing(Connection(self._url, timeout=600.0)) as connection:
+            try:
+                answer = connection.request(method, self._path + path, sent, headers, most=None)
+            except Unreachable as error:
+                raise DitherError(f"{self._url}: {error}") from None
+        if answer.status in (200, 201):
+            return answer.body
+        try:
+            problem = json.loads(answer.body)
+            reason = str(problem.get("detail") or problem.get("title"))
+        except (ValueError, AttributeError):
+            reason = "no reason given"
+        kind = InputError if answer.status in (400, 401, 404, 409, 422) else DitherError
+        raise kind(f"{self._url} says {answer.status}: {reason}")

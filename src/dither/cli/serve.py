@@ -1,0 +1,41 @@
+"""dither serve: run a collector."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dither.errors import InputError
+
+
+def serve(
+    store: Annotated[str, typer.Option(help="a file (SQLite), or postgresql://USER@HOST/DATABASE")] = "collector.db",
+    key_file: Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key; made if absent")] = Path(
+        "dither-admin.key"
+    ),
+    host: Annotated[
+        str, typer.Option(help="address to listen on; put a TLS proxy in front of any other")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port to listen on; 0 lets the system choose")] = 8700,
+    queue: Annotated[
+        int, typer.Option(min=1, help="reports that may wait to be written before senders hear 429")
+    ] = 20_000,
+) -> None:
+    """Run a collector until Ctrl-C or SIGTERM. Reports are acknowledged only after they are on disk.
+
+    Example: dither serve --store collector.db
+    """
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise InputError("the collector needs the extra 'server': pip install 'dither[server]'") from None
+    from dither.collector.serving import admin_key
+    from dither.collector.serving import serve as run
+
+    key = admin_key(key_file)
+    print(f"dither: admin key in {key_file}", file=sys.stderr)
+    run(store, key, host, port, queue)

@@ -1,0 +1,93 @@
+"""dither submit: a table as simulated participants over real HTTP, for load and demonstrations."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from dither.errors import InputError
+
+
+def submit(
+    table: Annotated[str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")],
+    campaign: Annotated[str, typer.Option(help="the id that 'dither campaign create' printed")],
+    url: Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")] = "http://127.0.0.1:8700",
+    tokens: Annotated[Path | None, typer.Option(help="issued tokens, one a line; row i uses line i")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="only the first rows")] = None,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="reports a request")] = 500,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="repeats tokens and noise exactly; for demonstrations")
+    ] = None,
+    all_rounds: Annotated[bool, typer.Option("--all-rounds", help="close each round when sent and go on")] = False,
+    key_file: Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="admin key, for --all-rounds")] = Path(
+        "dither-admin.key"
+    ),
+) -> None:
+    """Send each row of a table as one simulated participant. Whoever runs it holds the records: not for real collections.
+
+    Example: dither submit adult --campaign ID
+    """
+    from dither.client.fleet import Simulated
+    from dither.client.transport import Connection
+
+    simulated = Simulated(seed, None if tokens is None else _read_tokens(tokens))
+    with closing(Connection(url)) as connection:
+        _submit(connection, url, campaign, table, rows, simulated, batch, key_file if all_rounds else None)
+
+
+def _submit(
+    connection: Any,
+    url: str,
+    campaign: str,
+    table: str,
+    rows: int | None,
+    simulated: Any,
+    batch: int,
+    key_file: Path | None,
+) -> None:
+    """Send the open round, and with a key all that follow."""
+    from dither.cli.operator import Operator
+    from dither.client.fleet import look, submit_round
+
+    announcement = look(connection, url, campaign)
+    codes = _codes(table, announcement.schema, rows)
+    path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}/reports"
+    while True:
+        sent = submit_round(
+            announcement, _people(codes), simulated, lambda body: connection.request("POST", path, body), batch
+        )
+        assert announcement.plan is not None
+        counts = ", ".join(f"{n:,} {result}" for result, n in sorted(sent.results.items()))
+        print(f"round {announcement.plan.round}: {sent.participants:,} participants: {counts or 'nobody is asked'}")
+        if key_file is None:
+            return
+        Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": announcement.plan.round})
+        announcement = look(connection, url, campaign)
+        if announcement.plan is None:
+            print(f"campaign {campaign} is {announcement.state}", file=sys.stderr)
+            return
+
+
+def _codes(table: str, schema: Any, rows: int | None) -> Any:
+    from dither.datasets.opening import read_named
+    from dither.schema import encode
+
+    native = read_named(table, schema)
+    return encode(native if rows is None else native.slice(0, rows), schema).codes
+
+
+def _people(codes: Any, block: int = 4096) -> Any:
+    for start in range(0, len(codes), block):
+        yield from codes[start : start + block].tolist()
+
+
+def _read_tokens(path: Path) -> list[bytes]:
+    try:
+        return [bytes.fromhex(line) for line in path.read_text(encoding="ascii").split()]
+    except (OSError, UnicodeDecodeError, ValueError):
+        raise InputError(f"cannot read {path} as tokens, one a line", where="--tokens") from None

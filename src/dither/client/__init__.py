@@ -1,0 +1,26 @@
+"""4. The device kit: ledger, memo, outbox and upload. Standard library only.
+
+>>> from dither.client import Device, Participant
+>>> device = Device(":memory:")
+>>> device.spent("00" * 16)
+0.0
+"""
+
+from dither.client.announcement import Announcement, read_announcement
+from dither.client.device import Device
+from dither.client.participant import Participant, Taken
+from dither.client.record import encode_record
+from dither.client.transport import Answer, Transport, Unreachable, http_transport
+
+__all__ = [
+    "Announcement",
+    "Answer",
+    "Device",
+    "Participant",
+    "Taken",
+    "Transport",
+    "Unreachable",
+    "encode_record",
+    "http_transport",
+    "read_announcement",
+]

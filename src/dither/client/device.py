@@ -1,0 +1,197 @@
+"""What a device keeps, in one SQLite file: its secret, the ledger, the memo and the outbox. Standard library only.
+
+Spending, the randomised answer and the bytes to send are written in one transaction, before anything leaves the device: a
+crash at any point leaves either no answer at all or the one that will be sent, never a second draw of noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dither.client.announcement import Announcement
+from dither.errors import PrivacyError
+from dither.mechanisms import ByteSource
+from dither.reports import Question
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS device (secret BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS campaigns (campaign TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, cap REAL NOT NULL,
+    token BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (campaign TEXT NOT NULL, round INTEGER NOT NULL, plan TEXT NOT NULL,
+    epsilon REAL NOT NULL, PRIMARY KEY (campaign, round));
+CREATE TABLE IF NOT EXISTS asked (campaign TEXT NOT NULL, attributes TEXT NOT NULL, PRIMARY KEY (campaign, attributes));
+CREATE TABLE IF NOT EXISTS memo (key BLOB PRIMARY KEY, payload BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (campaign TEXT NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL,
+    state TEXT NOT NULL DEFAULT 'waiting', PRIMARY KEY (campaign, round));
+"""
+OUTBOX_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A report in the outbox: the exact bytes of every try to send it."""
+
+    campaign: str
+    round: int
+    body: bytes
+    state: str  # "waiting", "acknowledged" or "refused"
+
+
+class Device:
+    """A device's own books. `source` gives the secret and the tokens; it must be the operating system's generator."""
+
+    def __init__(self, path: str | Path, source: ByteSource | None = None, *, memo: bool = True) -> None:
+        import secrets
+
+        self.source: ByteSource = source or secrets.token_bytes
+        self._memo = memo
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute("PRAGMA synchronous=FULL")
+        self._connection.executescript(_TABLES)
+        with self.transaction():
+            found = self._connection.execute("SELECT secret FROM device").fetchone()
+            if found is None:
+                self._connection.execute("INSERT INTO device VALUES (?)", (self.source(32),))
+                found = self._connection.execute("SELECT secret FROM device").fetchone()
+        self._secret = bytes(found[0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, on disk when it ends."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def join(self, announcement: Announcement, cap: float, token: bytes | None = None) -> bytes:
+        """Enter a campaign for the first time, fixing its schema, the cap and the token; afterwards check the schema.
+
+        The cap is the most epsilon that this device spends on the campaign, whatever the collector announces later.
+        """
+        if not math.isfinite(cap) or cap <= 0:
+            raise PrivacyError(f"the cap must be a number above 0, not {cap!r}", where="cap", value=cap)
+        campaign = announcement.campaign.hex()
+        with self.transaction():
+            found = self._connection.execute(
+                "SELECT fingerprint, token FROM campaigns WHERE campaign = ?", (campaign,)
+            ).fetchone()
+            if found is None:
+                fresh = self.source(32) if token is None else token
+                self._connection.execute(
+                    "INSERT INTO campaigns VALUES (?, ?, ?, ?)", (campaign, announcement.schema.fingerprint, cap, fresh)
+                )
+                return fresh
+            if found[0] != announcement.schema.fingerprint:
+                raise PrivacyError(f"campaign {campaign} has changed its schema; refusing to go on", where="schema")
+            if token is not None and not hmac.compare_digest(token, bytes(found[1])):
+                raise PrivacyError(f"this device takes part in campaign {campaign} with another token", where="token")
+            return bytes(found[1])
+
+    def cap(self, campaign: str) -> float:
+        """The most epsilon this device spends on a campaign; nothing on one it has not joined."""
+        found = self._connection.execute("SELECT cap FROM campaigns WHERE campaign = ?", (campaign,)).fetchone()
+        return 0.0 if found is None else float(found[0])
+
+    def spent(self, campaign: str) -> float:
+        """The epsilon of everything answered in a campaign, added up and rounded up."""
+        rows = self._connection.execute("SELECT epsilon FROM answers WHERE campaign = ?", (campaign,)).fetchall()
+        parts = [float(r[0]) for r in rows if r[0] > 0]
+        return math.nextafter(math.fsum(parts), math.inf) if len(parts) > 1 else math.fsum(parts)
+
+    def answered(self, campaign: str, number: int) -> str | None:
+        """The digest of the plan answered in a round, None if it was not."""
+        found = self._connection.execute(
+            "SELECT plan FROM answers WHERE campaign = ? AND round = ?", (campaign, number)
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def check_spending(self, campaign: str, epsilon: float) -> None:
+        """Refuse what would take the campaign's total above the cap."""
+        total = math.fsum([self.spent(campaign), epsilon])
+        cap = self.cap(campaign)
+        if total > cap:
+            raise PrivacyError(
+                f"campaign {campaign} would have spent epsilon {total:.9g} of this device, more than its cap {cap:.9g}",
+                where="epsilon",
+                value=total,
+            )
+
+    def recall(self, campaign: str, question: Question) -> bytes | None:
+        """The answer given to this very question before; an error if its attributes were asked in another way."""
+        asked = json.dumps(sorted(question.attributes))
+        found = self._connection.execute(
+            "SELECT 1 FROM asked WHERE campaign = ? AND attributes = ?", (campaign, asked)
+        ).fetchone()
+        if found is None:
+            return None
+        payload = self._connection.execute(
+            "SELECT payload FROM memo WHERE key = ?", (self._key(campaign, question),)
+        ).fetchone()
+        if payload is None:
+            raise PrivacyError(
+                f"campaign {campaign} asks about {', '.join(question.attributes)} a second time, and no earlier answer "
+                "can be repeated",
+                where="question",
+                value=question.attributes,
+            )
+        return bytes(payload[0])
+
+    def remember(self, campaign: str, question: Question, payload: bytes) -> None:
+        """Note that a question was answered; with a memo, also how. Call it inside a transaction."""
+        asked = json.dumps(sorted(question.attributes))
+        self._connection.execute("INSERT OR IGNORE INTO asked VALUES (?, ?)", (campaign, asked))
+        if self._memo:
+            self._connection.execute("INSERT INTO memo VALUES (?, ?)", (self._key(campaign, question), payload))
+
+    def enter(self, announcement: Announcement, epsilon: float, body: bytes) -> None:
+        """Enter an answer into the ledger and the outbox. Call it inside a transaction."""
+        assert announcement.plan is not None
+        campaign, number = announcement.campaign.hex(), announcement.plan.round
+        held = self._connection.execute("SELECT coalesce(sum(length(body)), 0) FROM outbox").fetchone()[0]
+        if held + len(body) > OUTBOX_BYTES:
+            raise PrivacyError("the outbox is full; send what waits in it first", where="outbox", value=held)
+        self._connection.execute(
+            "INSERT INTO answers VALUES (?, ?, ?, ?)", (campaign, number, announcement.plan_digest, epsilon)
+        )
+        self._connection.execute(
+            "INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", (campaign, number, body)
+        )
+
+    def outbox(self, campaign: str | None = None) -> list[Waiting]:
+        """Every report made and what became of it; bytes are dropped once a report has been acknowledged."""
+        query = (
+            "SELECT campaign, round, body, state FROM outbox WHERE ? IS NULL OR campaign = ? ORDER BY campaign, round"
+        )
+        return [
+            Waiting(r[0], r[1], bytes(r[2]), r[3])
+            for r in self._connection.execute(query, (campaign, campaign)).fetchall()
+        ]
+
+    def settle(self, waiting: Waiting, state: str) -> None:
+        """Note what became of a report; its bytes are no longer needed."""
+        with self.transaction():
+            self._connection.execute(
+                "UPDATE outbox SET state = ?, body = ? WHERE campaign = ? AND round = ?",
+                (state, b"", waiting.campaign, waiting.round),
+            )
+
+    def _key(self, campaign: str, question: Question) -> bytes:
+        """The memo's key: without the secret the file does not tell which questions were answered."""
+        text = json.dumps([campaign, question.to_json()], sort_keys=True)
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).digest()

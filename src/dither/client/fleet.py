@@ -1,0 +1,155 @@
+"""Many simulated participants in one process: their reports travel in batches over real HTTP. For load and demonstrations.
+
+Every report is made and framed as a single device would; a batch is sent with identical bytes until it is acknowledged.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from dither.client.announcement import Announcement, read_announcement
+from dither.client.transport import Answer, Connection, Unreachable
+from dither.errors import ParameterError, ReportError
+from dither.mechanisms import ByteSource
+from dither.reports import Envelope, Plan, Report, encode, limits
+from dither.reports.assignment import is_asked, pick
+
+_FRAME = limits.TOKEN_BYTES + 4
+_ROOM = limits.BODY_BYTES - 64
+
+
+@dataclass
+class Sent:
+    """How many simulated people reported, and what became of their reports."""
+
+    participants: int = 0
+    results: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Where simulated people's tokens and noise come from: the operating system, or a seed that repeats both exactly."""
+
+    seed: int | None = None
+    issued: Sequence[bytes] | None = None
+    _fresh: dict[int, bytes] = field(default_factory=dict, repr=False)
+
+    def token(self, person: int) -> bytes:
+        """The person's token, the same in every round."""
+        if self.issued is not None:
+            if person >= len(self.issued):
+                raise ParameterError(
+                    f"{len(self.issued):,} tokens are too few for person {person + 1:,}", where="--tokens"
+                )
+            return self.issued[person]
+        if self.seed is None:
+            return self._fresh.setdefault(person, secrets.token_bytes(limits.TOKEN_BYTES))
+        return hashlib.sha256(f"dither-simulated-token:{self.seed}:{person}".encode()).digest()
+
+    def source(self, person: int, campaign: bytes, number: int) -> ByteSource:
+        """The person's noise in a round."""
+        if self.seed is None:
+            return secrets.token_bytes
+        drawn = 0
+
+        def draw(count: int) -> bytes:
+            nonlocal drawn
+            drawn += 1
+            name = f"dither-simulated-noise:{self.seed}:{person}:{campaign.hex()}:{number}:{drawn}"
+            return hashlib.shake_256(name.encode()).digest(count)
+
+        return draw
+
+
+def submit_round(
+    announcement: Announcement,
+    people: Iterable[Sequence[int]],
+    simulated: Simulated,
+    post: Callable[[bytes], Answer],
+    batch: int = 500,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Sent:
+    """Send the reports of all people whom the open round asks; an error if the collector refuses any of them."""
+    if announcement.plan is None:
+        raise ParameterError(
+            f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})", where="--campaign"
+        )
+    sent = Sent()
+    for reports in _batches(_reports(announcement, announcement.plan, people, simulated), batch):
+        body = encode(Envelope(announcement.campaign, announcement.plan.round, tuple(reports)))
+        answer = _persist(lambda body=body: post(body), sleep)  # type: ignore[misc]
+        sent.participants += len(reports)
+        sent.results.update(_results(answer, len(reports)))
+    return sent
+
+
+def look(connection: Connection, url: str, campaign: str) -> Announcement:
+    """What the collector announces about a campaign."""
+    answer = connection.request("GET", f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}", None)
+    if answer.status != 200:
+        raise ParameterError(
+            f"the collector at {url} says {answer.status} about campaign {campaign}", where="--campaign"
+        )
+    return read_announcement(answer.body)
+
+
+def _reports(
+    announcement: Announcement, plan: Plan, people: Iterable[Sequence[int]], simulated: Simulated
+) -> Iterator[Report]:
+    campaign = announcement.campaign
+    for person, codes in enumerate(people):
+        token = simulated.token(person)
+        if not is_asked(token, campaign, announcement.start, plan.population):
+            continue
+        picked = pick(token, campaign, plan)
+        source = simulated.source(person, campaign, plan.round)
+        questions = plan.questions if picked == -1 else (plan.questions[picked],)
+        answers = [q.mechanism.randomise(q.cell(announcement.schema, codes), source) for q in questions]
+        yield Report(token, picked, b"".join(answers))
+
+
+def _batches(reports: Iterable[Report], size: int) -> Iterator[list[Report]]:
+    group: list[Report] = []
+    held = 0
+    for report in reports:
+        length = _FRAME + len(report.payload)
+        if group and (len(group) >= min(size, limits.REQUEST_REPORTS) or held + length > _ROOM):
+            yield group
+            group, held = [], 0
+        group.append(report)
+        held += length
+    if group:
+        yield group
+
+
+def _persist(post: Callable[[], Answer], sleep: Callable[[float], None], tries: int = 8) -> Answer:
+    for attempt in range(tries - 1):
+        try:
+            answer = post()
+            if answer.status not in (408, 429, 503, 507):
+                return answer
+            pause = answer.retry_after or 0.0
+        except Unreachable:
+            pause = 0.0
+        sleep(max(pause, 0.1 * 2**attempt))
+    return post()
+
+
+def _results(answer: Answer, expected: int) -> list[str]:
+    try:
+        body = json.loads(answer.body)
+        results = [str(r) for r in body.get("results", [])]
+    except (ValueError, AttributeError):
+        body, results = {}, []
+    if len(results) != expected:
+        title = str(body.get("detail") or body.get("title") or "no reason given")[:200]
+        raise ReportError(f"the collector refused a batch with status {answer.status}: {title}")
+    return results

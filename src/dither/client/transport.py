@@ -1,0 +1,105 @@
+"""HTTP from a device: TLS unless the collector is on the same machine, no redirects, no user agent. Standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from dither.errors import DitherError, ParameterError
+from dither.reports import limits
+
+REPORTS_TYPE = "application/vnd.dither.reports"
+TIMEOUT = 30.0
+
+
+class Unreachable(DitherError):
+    """No answer came: the request may or may not have arrived."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server said."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+
+
+# method, address, body (None for GET) -> answer; raises Unreachable
+Transport = Callable[[str, str, bytes | None], Answer]
+
+
+def http_transport(method: str, address: str, body: bytes | None = None) -> Answer:
+    """One request over a fresh connection."""
+    connection = Connection(address)
+    try:
+        return connection.request(method, urlsplit(address).path, body)
+    finally:
+        connection.close()
+
+
+class Connection:
+    """A connection that is kept open between requests, for a sender with many."""
+
+    def __init__(self, address: str, timeout: float = TIMEOUT) -> None:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+        if parts.scheme not in ("http", "https") or not host:
+            raise ParameterError(
+                f"{address!r} is not a collector's address; write https://HOST", where="url", value=address
+            )
+        if parts.scheme == "http" and not _is_here(host):
+            raise ParameterError(
+                f"{address!r} would send reports without encryption; use https", where="url", value=address
+            )
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, parts.port, timeout=timeout, context=context
+            )
+        else:
+            self._http = http.client.HTTPConnection(host, parts.port, timeout=timeout)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: dict[str, str] | None = None,
+        most: int | None = limits.PLAN_BYTES,
+    ) -> Answer:
+        """One request; after any failure the connection starts afresh. Of an answer longer than `most`, one byte more is read."""
+        sent = dict(headers or {})
+        if body is not None and "content-type" not in sent:
+            sent["content-type"] = REPORTS_TYPE
+        try:
+            self._http.request(method, path, body, sent)
+            response = self._http.getresponse()
+            data = response.read() if most is None else response.read(most + 1)
+            if not response.isclosed():
+                self._http.close()  # longer than anyone should be
+        except (OSError, http.client.HTTPException) as error:
+            self._http.close()
+            raise Unreachable(f"the collector does not answer: {error}") from None
+        return Answer(response.status, data, _seconds(response.getheader("retry-after")))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _seconds(header: str | None) -> float | None:
+    return float(header) if header is not None and header.isascii() and header.isdigit() and len(header) < 6 else None

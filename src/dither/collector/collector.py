@@ -1,0 +1,119 @@
+"""The parts of a running collector put together: store, writer, running tallies, campaigns and counters."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from dither.collector.campaigns import Campaigns, Live
+from dither.collector.intake import judge
+from dither.collector.metrics import Metrics
+from dither.collector.problems import Problem
+from dither.collector.store import Outcome, State, Store
+from dither.collector.tallies import RunningTallies
+from dither.collector.writer import Writer, Written
+from dither.errors import ParameterError
+from dither.reports import decode, plan_from_json
+from dither.tally import RoundTally
+
+log = logging.getLogger("dither.collector")
+
+
+class Collector:
+    """A store with a writing thread. `upload` is called in one event loop; everything else may be called in any thread."""
+
+    def __init__(self, store: Store, queue_reports: int = 20_000) -> None:
+        self.store = store
+        self.tallies = RunningTallies(store)
+        self.writer = Writer(
+            store,
+            self._deliver,
+            self.tallies.committed,
+            lambda batch: self.tallies.forget(batch.campaign, batch.round),
+            queue_reports=queue_reports,
+        )
+        self.metrics = Metrics(lambda: self.writer.waiting)
+        self.campaigns = Campaigns(store, self._compare)
+        self._running: set[tuple[str, int]] = set()
+
+    async def upload(self, campaign: str, body: bytes) -> list[Outcome]:
+        """Judge and store the reports of a request; returns after they have been committed."""
+        begun = time.perf_counter()
+        live = self.campaigns.get(campaign)
+        envelope = decode(body)
+        if envelope.campaign.hex() != campaign:
+            raise Problem("wrong-campaign", f"the envelope is for campaign {envelope.campaign.hex()}")
+        now = live.open_round
+        if now is None or envelope.round != now.plan.round:
+            raise _not_open(live, envelope.round)
+        judged = judge(envelope, now)
+        stored: list[Outcome] = []
+        if judged.batch.rows:
+            waiter: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+            self.writer.submit(judged.batch, waiter)
+            stored = await waiter
+        outcomes = judged.outcomes(stored)
+        self.metrics.upload(time.perf_counter() - begun, [o.value for o in outcomes])
+        return outcomes
+
+    def running_tally(self, campaign: str) -> RoundTally:
+        """The tally of everything committed in the open round so far."""
+        live = self.campaigns.get(campaign)
+        if live.open_round is None:
+            raise Problem("wrong-state", f"campaign {campaign} has no open round")
+        plan = live.open_round.plan
+        self._running.add((campaign, plan.round))
+        tally: RoundTally = self.writer.call(lambda: self.tallies.read(campaign, plan))
+        return tally
+
+    def stored_tally(self, campaign: str, number: int) -> RoundTally:
+        """The tally rebuilt from the stored reports of any round."""
+        from dither.collector.tallies import rebuild
+
+        rounds = self.campaigns.get(campaign).rounds
+        if not 0 <= number < len(rounds):
+            raise ParameterError(f"campaign {campaign} has no round {number}", where="round", value=number)
+        return rebuild(self.store, campaign, plan_from_json(rounds[number].plan))
+
+    def stop(self) -> None:
+        """Write what is queued and close the store."""
+        self.writer.stop()
+        self.store.close()
+
+    def _compare(self, campaign: str, tally: RoundTally) -> None:
+        """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""
+        key = (campaign, tally.plan.round)
+        if key not in self._running:
+            return
+        running: RoundTally = self.writer.call(lambda: self.tallies.read(campaign, tally.plan))
+        if running.to_bytes() != tally.to_bytes():
+            self.metrics.mismatch()
+            log.error(
+                "the running tally of round %d of campaign %s differs from its reports", tally.plan.round, campaign
+            )
+        self._running.discard(key)
+        self.writer.call(lambda: self.tallies.forget(campaign, tally.plan.round))
+
+    def _deliver(self, results: list[Written]) -> None:
+        """In the writing thread: hand a whole group's results to its event loop in one go."""
+        loop: asyncio.AbstractEventLoop = results[0].waiter.get_loop()
+        loop.call_soon_threadsafe(_resolve, results)
+
+
+def _resolve(results: list[Written]) -> None:
+    for result in results:
+        if result.waiter.done():  # the request was abandoned meanwhile; its reports are stored all the same
+            continue
+        if result.error is not None:
+            result.waiter.set_exception(result.error)
+        else:
+            result.waiter.set_result(result.outcomes)
+
+
+def _not_open(live: Live, number: int) -> Problem:
+    state, current = live.stored.state, live.stored.round
+    finished = state in (State.COLLECTED, State.FINALISED)
+    if not finished and (number > current or state is State.DRAFT):
+        return Problem("round-not-open", f"round {number} is not open yet")
+    return Problem("round-closed", f"round {number} takes no more reports")

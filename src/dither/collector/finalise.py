@@ -1,0 +1,72 @@
+"""A collected campaign becomes a release: the fitted model, a synthetic table, the guarantee and what was asked."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dither.collector.spec import CampaignSpec
+from dither.errors import ParameterError
+from dither.protocols import ProtocolMachine, method
+from dither.protocols.registry import parameters_of
+from dither.release import Release
+from dither.release.asked import asked_in
+from dither.reports import Plan
+from dither.schema.table import decode, plain_layout
+from dither.tally import RoundTally
+
+MOST_ROWS = 10_000_000
+DEFAULT_ROWS = 100_000
+
+
+def make_release(
+    machine: ProtocolMachine, plans: Sequence[Plan], tallies: Sequence[RoundTally], spec: CampaignSpec, rows: int | None
+) -> Release:
+    """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
+    participants = sum(t.participants for t in tallies)
+    size = min(participants, DEFAULT_ROWS) if rows is None else rows
+    if not 1 <= size <= MOST_ROWS:
+        raise ParameterError(f"rows must lie in 1..{MOST_ROWS:,}, not {size}", where="rows", value=size)
+    begun = time.perf_counter()
+    model = machine.model()
+    fitted = time.perf_counter()
+    drawn, values = (np.random.default_rng([spec.seed, i]) for i in (2, 3))
+    synthetic = decode(model.sample(size, drawn), spec.schema, plain_layout(spec.schema), values)
+    known = method(machine.method)
+    return Release(
+        method=machine.method,
+        parameters=parameters_of(machine),
+        schema=spec.schema,
+        model=model,
+        synthetic=synthetic,
+        measured=tuple(machine.measured()),
+        epsilon_asked=spec.epsilon,
+        epsilon_achieved=max(plan.epsilon for plan in plans),
+        participants=participants,
+        rounds=len(plans),
+        asked=asked_in(plans),
+        seed=spec.seed,
+        rows=size,
+        seconds={"fit": round(fitted - begun, 4), "sample": round(time.perf_counter() - fitted, 4)},
+        simulated=False,
+        notes=machine.notes(),
+        description=known.summary,
+        reference=known.reference,
+    )
+
+
+def zip_release(release: Release) -> bytes:
+    """The release's folder as one zip file."""
+    out = io.BytesIO()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = release.save(Path(scratch) / "release")
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(folder.iterdir()):
+                archive.write(path, path.name)
+    return out.getvalue()

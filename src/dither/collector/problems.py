@@ -1,0 +1,105 @@
+"""Errors as problem details (RFC 9457): one shape, one name for each cause, never a traceback."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from dither.collector.campaigns import NoCampaign
+from dither.collector.store import Outcome, StoreAway, StoreFull
+from dither.collector.writer import QueueFull
+from dither.errors import DitherError, InputError, ReportError, StateError
+
+# cause -> status and title; the cause is the end of the problem's type
+PROBLEMS: dict[str, tuple[int, str]] = {
+    "bad-request": (400, "The request cannot be read"),
+    "bad-envelope": (400, "The body is not an envelope of reports"),
+    "unauthorised": (401, "The admin key is missing or wrong"),
+    "unknown-token": (403, "The token was not issued for this campaign"),
+    "not-this-round": (403, "This participant is asked in another round"),
+    "no-campaign": (404, "There is no such campaign"),
+    "not-found": (404, "There is nothing here"),
+    "method-not-allowed": (405, "This address does not take that method"),
+    "timeout": (408, "The body did not arrive in time"),
+    "conflict": (409, "Another report of this participant is stored already"),
+    "round-closed": (409, "The round is closed"),
+    "round-not-open": (409, "The round is not open yet"),
+    "wrong-state": (409, "The campaign is not in a state that allows this"),
+    "length-required": (411, "The request must say how long its body is"),
+    "too-large": (413, "The body is too large"),
+    "wrong-media-type": (415, "The body is of another media type than this address takes"),
+    "invalid": (422, "What was sent is not valid"),
+    "wrong-campaign": (422, "The envelope is for another campaign"),
+    "wrong-question": (422, "The report answers a question that this participant was not asked"),
+    "malformed": (422, "The report is not a possible answer to its question"),
+    "overloaded": (429, "Too many reports wait to be written"),
+    "headers-too-large": (431, "The request's headers are too large"),
+    "internal": (500, "The collector failed"),
+    "store-away": (503, "The database is away"),
+    "disk-full": (507, "The disk is full"),
+}
+_RETRY_AFTER = {"overloaded": "1", "store-away": "5", "disk-full": "60"}
+_OUTCOMES = {
+    Outcome.CONFLICT: "conflict",
+    Outcome.ROUND_CLOSED: "round-closed",
+    Outcome.UNKNOWN_TOKEN: "unknown-token",
+    Outcome.NOT_THIS_ROUND: "not-this-round",
+    Outcome.WRONG_QUESTION: "wrong-question",
+    Outcome.MALFORMED: "malformed",
+}
+
+
+class Problem(DitherError):
+    """An error that already knows its cause."""
+
+    def __init__(self, cause: str, detail: str) -> None:
+        super().__init__(detail)
+        self.cause = cause
+
+
+def cause_of(error: Exception) -> str:
+    """The name of an error's cause."""
+    if isinstance(error, Problem):
+        return error.cause
+    for kind, cause in (
+        (NoCampaign, "no-campaign"),
+        (QueueFull, "overloaded"),
+        (StoreFull, "disk-full"),
+        (StoreAway, "store-away"),
+        (StateError, "wrong-state"),
+        (ReportError, "bad-envelope"),
+        (InputError, "invalid"),
+    ):
+        if isinstance(error, kind):
+            return cause
+    return "internal"
+
+
+def problem(cause: str, detail: str = "", **more: Any) -> Response:
+    """The answer to a request that failed."""
+    status, title = PROBLEMS[cause]
+    body = {"type": f"urn:dither:problem:{cause}", "title": title, "status": status}
+    if detail:
+        body["detail"] = detail
+    headers = {"retry-after": _RETRY_AFTER[cause]} if cause in _RETRY_AFTER else {}
+    if cause == "unauthorised":
+        headers["www-authenticate"] = "Bearer"
+    return json_response({**body, **more}, status, "application/problem+json", headers)
+
+
+def outcome_problem(outcomes: list[Outcome]) -> Response:
+    """For an upload of which at least one report was refused; `results` says what became of each."""
+    first = next(o for o in outcomes if not o.accepted)
+    refused = sum(not o.accepted for o in outcomes)
+    detail = f"{refused} of {len(outcomes)} reports were refused; the others are stored" if len(outcomes) > 1 else ""
+    return problem(_OUTCOMES[first], detail, results=[o.value for o in outcomes])
+
+
+def json_response(
+    body: Any, status: int = 200, media_type: str = "application/json", headers: dict[str, str] | None = None
+) -> Response:
+    """Plain ASCII JSON, so that no text whatsoever can fail to be sent."""
+    data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return Response(data, status, headers, media_type)

@@ -1,0 +1,148 @@
+"""What a campaign is created from, as an operator writes it and a store keeps it."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from dither.collector.intake import Participation
+from dither.errors import ParameterError, PrivacyError
+from dither.protocols import DEFAULT, ProtocolMachine, start
+from dither.protocols.registry import parameters_of
+from dither.reports import Plan, limits
+from dither.schema import Schema, schema_from_json
+
+_KEYS = ("name", "schema", "epsilon", "method", "participants", "parameters", "seed", "participation")
+MOST_BINS = 1 << 16
+_SLACK = 1e-6  # populations are floats
+
+
+@dataclass(frozen=True)
+class CampaignSpec:
+    """A campaign before anybody is asked: all of it is public but the seed, which only the fitting uses."""
+
+    name: str
+    schema: Schema
+    epsilon: float
+    method: str
+    participants: int
+    parameters: dict[str, Any]
+    seed: int
+    participation: Participation
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "schema": self.schema.to_json(),
+            "epsilon": self.epsilon,
+            "method": self.method,
+            "participants": self.participants,
+            "parameters": self.parameters,
+            "seed": self.seed,
+            "participation": self.participation,
+        }
+
+
+def spec_from_json(data: object) -> CampaignSpec:
+    """Read a campaign's description; an error names the key at fault."""
+    if not isinstance(data, dict):
+        raise ParameterError("a campaign must be a JSON object", value=data)
+    unknown = sorted(str(key) for key in data if key not in _KEYS)
+    if unknown:
+        raise ParameterError(f"unknown key {unknown[0]!r}; a campaign has {', '.join(_KEYS)}", where=unknown[0])
+    for key in ("schema", "epsilon", "participants"):
+        if key not in data:
+            raise ParameterError(f"a campaign needs {key!r}", where=key)
+    name, method = data.get("name", ""), data.get("method", DEFAULT)
+    if not isinstance(name, str) or len(name) > 200 or "\0" in name:
+        raise ParameterError("the name must be text of at most 200 characters", where="name", value=name)
+    if not isinstance(method, str):
+        raise ParameterError(f"the method must be a name, not {method!r}", where="method", value=method)
+    parameters = data.get("parameters") or {}
+    if not isinstance(parameters, dict) or not all(_is_plain(v) for v in parameters.values()):
+        raise ParameterError("parameters must be an object of plain values", where="parameters", value=parameters)
+    participation = data.get("participation", "open")
+    if participation not in ("open", "tokens"):
+        raise ParameterError(f"participation must be open or tokens, not {participation!r}", where="participation")
+    epsilon = data["epsilon"]
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
+        raise ParameterError(f"epsilon must be a number above 0, not {epsilon!r}", where="epsilon", value=epsilon)
+    _check_bins(data["schema"])
+    return CampaignSpec(
+        name=name,
+        schema=schema_from_json(data["schema"]),
+        epsilon=float(epsilon),
+        method=method,
+        participants=_whole("participants", data["participants"], 1),
+        parameters=parameters,
+        seed=_whole("seed", data.get("seed", secrets.randbelow(2**32)), 0),
+        participation=participation,
+    )
+
+
+def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
+    """The protocol at its first round, and the campaign with every parameter spelt out."""
+    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, spec.parameters, spec.seed)
+    plan = machine.plan()
+    if plan is None:
+        raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
+    check_plan(plan, spec, 0, 0.0)
+    full = CampaignSpec(
+        spec.name,
+        spec.schema,
+        spec.epsilon,
+        spec.method,
+        spec.participants,
+        parameters_of(machine),
+        spec.seed,
+        spec.participation,
+    )
+    return full, machine, plan
+
+
+def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:
+    """Refuse a plan that spends too much, asks people twice or does not fit on the wire, before anybody sees it."""
+    if plan.round != number:
+        raise ParameterError(f"the method calls its round {plan.round}, not {number}", where="round", value=plan.round)
+    if plan.epsilon > spec.epsilon:
+        raise PrivacyError(
+            f"round {number} would spend epsilon {plan.epsilon}, more than {spec.epsilon}", where="epsilon"
+        )
+    if start_place + plan.population > 1 + _SLACK:
+        raise PrivacyError(f"round {number} would ask people of earlier rounds again", where="population")
+    if len(plan.questions) >= limits.MOST_QUESTIONS:
+        raise ParameterError(
+            f"round {number} has {len(plan.questions):,} questions, too many for one plan", where="questions"
+        )
+    lengths = [q.mechanism.report_bytes for q in plan.questions]
+    longest = sum(lengths) if plan.split else max(lengths)
+    if longest > limits.REPORT_BYTES:
+        raise ParameterError(
+            f"round {number} asks for reports of {longest:,} bytes; at most {limits.REPORT_BYTES:,} travel. "
+            "Use fewer cells or another mechanism",
+            where="mechanism",
+            value=longest,
+        )
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _check_bins(schema: object) -> None:
+    """A number of bins is cheap to write and dear to build, so it has a limit of its own."""
+    entries: list[Any] = []
+    if isinstance(schema, dict):
+        listed = schema.get("attributes")
+        entries = listed if isinstance(listed, list) else list(schema.values())
+    for entry in entries:
+        if isinstance(entry, dict) and isinstance(entry.get("bins"), int) and entry["bins"] > MOST_BINS:
+            raise ParameterError(f"bins must be at most {MOST_BINS:,}", where="bins", value=entry["bins"])
+
+
+def _whole(key: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise ParameterError(f"{key} must be a whole number of at least {least}, not {value!r}", where=key, value=value)
+    return value

@@ -1,0 +1,137 @@
+"""The seam to storage: campaigns, rounds, tokens and reports. SQLite and PostgreSQL meet it and pass one contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from dither.errors import DitherError
+
+
+class StoreAway(DitherError):
+    """The database cannot be reached or failed; nothing is known about what was being written. Try again later."""
+
+
+class StoreBusy(StoreAway):
+    """The database undid a transaction in favour of another one; the same again may work at once."""
+
+
+class StoreFull(DitherError):
+    """The disk under the database is full; what was being written is not stored."""
+
+
+class State(StrEnum):
+    """The life of a campaign. `campaigns.py` draws the transitions."""
+
+    DRAFT = "draft"
+    OPEN = "open"
+    CLOSING = "closing"
+    COLLECTED = "collected"
+    FINALISED = "finalised"
+
+
+class Outcome(StrEnum):
+    """What became of one report."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    ROUND_CLOSED = "round-closed"
+    UNKNOWN_TOKEN = "unknown-token"
+    NOT_THIS_ROUND = "not-this-round"
+    WRONG_QUESTION = "wrong-question"
+    MALFORMED = "malformed"
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the report is in the store, now or from an earlier try."""
+        return self in (Outcome.STORED, Outcome.DUPLICATE)
+
+
+class Row(NamedTuple):
+    """A report as it is stored."""
+
+    report_id: bytes
+    question: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one a row."""
+
+    campaign: str
+    round: int
+    rows: Sequence[Row]
+    token_hashes: Sequence[bytes] | None = None
+
+
+@dataclass(frozen=True)
+class StoredCampaign:
+    """A campaign: what it was created from, where it stands, and its protocol's saved state."""
+
+    id: str
+    spec: dict[str, Any]
+    state: State
+    round: int
+    machine: bytes
+
+
+@dataclass(frozen=True)
+class StoredRound:
+    """A round: its plan, the share of places before it, and, once closed, its tally."""
+
+    campaign: str
+    number: int
+    state: str  # "draft", "open", "closing" or "closed"
+    start: float
+    plan: dict[str, Any]
+    tally: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Move:
+    """One transition of a campaign, applied as a whole or not at all, and only from the state it expects."""
+
+    campaign: str
+    from_state: State
+    from_round: int
+    to_state: State
+    to_round: int
+    round_state: str | None = None  # the new state of round `from_round`
+    machine: bytes | None = None
+    tally: bytes | None = None  # of round `from_round`
+    opened: StoredRound | None = None
+    release: bytes | None = None
+
+
+class Store(Protocol):
+    """Whatever keeps a collection. Every method commits before it returns; none keeps a half-done change."""
+
+    def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None: ...
+    def campaign(self, campaign: str) -> StoredCampaign | None: ...
+    def campaigns(self) -> list[StoredCampaign]: ...
+    def rounds(self, campaign: str) -> list[StoredRound]:
+        """All rounds so far, in order."""
+
+    def move(self, move: Move) -> bool:
+        """Apply a transition; False, and no change, if the campaign is not where the move expects it."""
+
+    def release(self, campaign: str) -> bytes | None: ...
+    def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None: ...
+    def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
+        """Store reports of open rounds in one transaction; one outcome a report. On return they are on disk."""
+
+    def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
+        """The stored reports of a round in the order of their ids, some at a time."""
+
+    def count(self, campaign: str, number: int) -> int: ...
+    def tidy(self, campaign: str, number: int) -> None:
+        """Remove what the order of arrival may have left in the files of a closed round."""
+
+    def check(self) -> None:
+        """Raise `StoreAway` or `StoreFull` unless the store could take reports now."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,8 @@
+"""The client's tests use the collector's harness."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))

@@ -1,0 +1,281 @@
+"""What the collector's tests share: real servers, a temporary PostgreSQL, simulated people and their envelopes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from dither.client.transport import Answer, Connection
+from dither.collector.store import Store
+from dither.mechanisms import ByteSource
+from dither.reports import Envelope, Plan, Report, encode, plan_from_json
+from dither.reports.assignment import is_asked, pick
+from dither.schema import Attribute, Schema
+
+KEY = "an-admin-key-for-tests-only"
+OPEN: list[Connection] = []
+REPORTS_TYPE = "application/vnd.dither.reports"
+SCHEMA = Schema(
+    (
+        Attribute("colour", "categorical", ("red", "green", "blue")),
+        Attribute("member", "boolean", (False, True), missing=True),
+        Attribute("score", "numeric", edges=(0.0, 1.0, 5.0, 9.0)),
+    )
+)
+RECORD = {"colour": "green", "member": True, "score": 4.5}
+
+
+def require(program: Path | str | None, name: str) -> str:
+    """The program; without it the test is skipped by name, except in CI, where its absence is a failure."""
+    if program is not None and os.access(program, os.X_OK):
+        return str(program)
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{name} is not installed, and in CI it has to be")
+    pytest.skip(f"{name} is not installed")
+
+
+@pytest.fixture(autouse=True)
+def closed_connections() -> Iterator[None]:
+    """Closes what a failed test leaves open, so that its own error is the one to read. For the folders' conftest files."""
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for something that another thread or process brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.002)
+
+
+def describe(**more: Any) -> dict[str, Any]:
+    """A campaign's description."""
+    return {
+        "schema": SCHEMA.to_json(),
+        "epsilon": 2.0,
+        "participants": 1000,
+        "method": "independent",
+        "seed": 5,
+        **more,
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ServerProcess:
+    """A collector in a process of its own."""
+
+    def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000) -> None:
+        code = (
+            "import sys; from dither.collector.serving import serve; "
+            "a = sys.argv; serve(a[1], a[2], '127.0.0.1', int(a[3]), int(a[4]))"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, str(store), KEY, str(port), str(queue)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            self.process.kill()
+            raise AssertionError(f"the server did not start: {line}{self.process.communicate()[1]}")
+        self.url = line.removeprefix("listening on ").strip()
+
+    def kill(self) -> None:
+        """As a power cut would, for the process."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+    def terminate(self, timeout: float = 15.0) -> tuple[int, str]:
+        """Ask it to stop; its status and what it wrote to standard error."""
+        self.process.terminate()
+        _, errors = self.process.communicate(timeout=timeout)
+        return self.process.returncode, errors
+
+    def __enter__(self) -> ServerProcess:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
+
+class ServerThread:
+    """A collector in a thread of this process, so that a test can look inside and use methods of its own."""
+
+    def __init__(self, store: Store, queue: int = 20_000) -> None:
+        import uvicorn
+
+        from dither.collector.app import make_app
+        from dither.collector.collector import Collector
+
+        self.collector = Collector(store, queue)
+        app = make_app(lambda: self.collector, KEY)
+        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", access_log=False, lifespan="on")
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        deadline = time.monotonic() + 20
+        while not self.server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        port = self.server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(15)
+        assert not self.thread.is_alive()
+
+
+class Caller:
+    """Requests to a server over one connection."""
+
+    def __init__(self, url: str, timeout: float = 30.0) -> None:
+        self.connection = Connection(url, timeout)
+        OPEN.append(self.connection)
+        self.path = urlsplit(url).path.rstrip("/")
+
+    def admin(self, method: str, path: str = "", body: Any = None) -> Answer:
+        sent = None if body is None else json.dumps(body).encode()
+        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+        return self.connection.request(method, f"{self.path}/v1/admin/campaigns{path}", sent, headers)
+
+    def create(self, **more: Any) -> str:
+        answer = self.admin("POST", "", describe(**more))
+        assert answer.status == 201, answer
+        return str(json.loads(answer.body)["campaign"])
+
+    def status(self, campaign: str) -> dict[str, Any]:
+        answer = self.admin("GET", f"/{campaign}")
+        assert answer.status == 200, answer
+        return dict(json.loads(answer.body))
+
+    def announcement(self, campaign: str) -> dict[str, Any]:
+        return dict(json.loads(self.connection.request("GET", f"/v1/campaigns/{campaign}", None).body))
+
+    def upload(self, campaign: str, body: bytes) -> Answer:
+        return self.connection.request(
+            "POST", f"/v1/campaigns/{campaign}/reports", body, {"content-type": REPORTS_TYPE}
+        )
+
+
+def seeded_source(seed: str) -> ByteSource:
+    """Repeatable bytes for tests."""
+    import hashlib
+
+    counter = 0
+
+    def draw(count: int) -> bytes:
+        nonlocal counter
+        counter += 1
+        return hashlib.shake_256(f"{seed}:{counter}".encode()).digest(count)
+
+    return draw
+
+
+def token_of(number: int, kind: str = "t") -> bytes:
+    import hashlib
+
+    return hashlib.sha256(f"{kind}{number}".encode()).digest()
+
+
+def report_of(plan: Plan, campaign: bytes, token: bytes, codes: Sequence[int] = (1, 1, 1), noise: str = "") -> Report:
+    """The report that a device with this token makes."""
+    picked = pick(token, campaign, plan)
+    source = seeded_source(token.hex() + noise)
+    questions = plan.questions if picked == -1 else (plan.questions[picked],)
+    return Report(token, picked, b"".join(q.mechanism.randomise(q.cell(SCHEMA, codes), source) for q in questions))
+
+
+def envelope_of(campaign: str, plan: Plan, tokens: Sequence[bytes], noise: str = "") -> bytes:
+    held = bytes.fromhex(campaign)
+    return encode(Envelope(held, plan.round, tuple(report_of(plan, held, t, noise=noise) for t in tokens)))
+
+
+def asked_tokens(campaign: str, start: float, plan: Plan, count: int, kind: str = "t") -> list[bytes]:
+    """The first tokens that a round asks."""
+    held, out, i = bytes.fromhex(campaign), [], 0
+    while len(out) < count:
+        token = token_of(i, kind)
+        if is_asked(token, held, start, plan.population):
+            out.append(token)
+        i += 1
+    return out
+
+
+def plan_of(announcement: dict[str, Any]) -> Plan:
+    return plan_from_json(announcement["plan"])
+
+
+class Cluster:
+    """A PostgreSQL of its own on loopback, in a temporary folder; the server refuses root, so it runs as `postgres`."""
+
+    def __init__(self) -> None:
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
+        beside = shutil.which("pg_ctl")
+        self._bin = Path(beside).parent if beside else (found[-1] if found else Path("/nonexistent"))
+        require(self._bin / "initdb", "PostgreSQL")
+        self._as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        self._home = Path(tempfile.mkdtemp(prefix="dither-pg-"))
+        if self._as:
+            shutil.chown(self._home, "postgres", "postgres")
+        self.port = free_port()
+        self._run("initdb", "-D", str(self._home / "data"), "-A", "trust", "-U", "dither", "--no-sync", "-E", "UTF8")
+        self.start()
+
+    def url(self, database: str) -> str:
+        return f"postgresql://dither@127.0.0.1:{self.port}/{database}"
+
+    def fresh(self) -> str:
+        """The address of a new, empty schema, which is much quicker to make than a database."""
+        import psycopg
+
+        name = f"d{time.monotonic_ns()}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}")
+        return self.url(f"postgres?options=-csearch_path%3D{name}")
+
+    def start(self) -> None:
+        options = f"-p {self.port} -h 127.0.0.1 -k {self._home} -c fsync=off -c max_connections=60"
+        self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-l", str(self._home / "log"), "-o", options, "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "immediate", "-w", "stop")
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self._home)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [*self._as, str(self._bin / program), *arguments],
+            cwd=self._home,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr.decode()

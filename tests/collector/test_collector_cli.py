@@ -1,0 +1,146 @@
+"""The command line of a collection, end to end: serve, create, submit, close, finalise, export."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from collector_harness import KEY, SCHEMA, ServerThread
+
+from dither import cli
+from dither.client.transport import Connection
+from dither.collector.sqlite import open_sqlite
+
+VERBS = {"serve": "serve:serve", "campaign": "campaign:app", "submit": "submit:submit"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder with a schema, a table and the admin key."""
+    for verb, place in VERBS.items():
+        monkeypatch.setitem(cli.VERBS, verb, place)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_json()))
+    (tmp_path / "dither-admin.key").write_text(KEY + "\n")
+    rows = [
+        {"colour": ("red", "green", "blue")[i % 3], "member": [True, False, None][i % 3], "score": i % 9}
+        for i in range(300)
+    ]
+    pa_csv.write_csv(pa.Table.from_pylist(rows), tmp_path / "people.csv")
+    return tmp_path
+
+
+@pytest.fixture
+def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    running = ServerThread(open_sqlite(folder / "collector.db"))
+    monkeypatch.setenv("DITHER_URL", running.url)
+    yield running.url
+    running.stop()
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    assert cli.run(list(arguments)) == status, capsys.readouterr()
+    shown = capsys.readouterr()
+    return shown.out if status == 0 else shown.err
+
+
+def create(capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    if "--method" not in more:
+        more = (*more, "--method", "independent")
+    given = ("--schema", "schema.json", "--epsilon", "2", "--participants", "300", *more)
+    return run(capsys, "campaign", "create", *given).strip()
+
+
+def test_a_campaign_from_the_shell(
+    capsys: pytest.CaptureFixture[str], url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = create(capsys, "--name", "try", "--set", "mechanism=grr", "--method", "independent")
+    assert "300 stored" in run(capsys, "submit", "people.csv", "--campaign", campaign, "--seed", "4")
+    assert "300 duplicate" in run(
+        capsys, "submit", "people.csv", "--campaign", campaign, "--seed", "4", "--batch", "77"
+    )
+    assert "300 reports" in run(capsys, "campaign", "status", campaign)
+    assert campaign in run(capsys, "campaign", "status")
+    monkeypatch.setattr(
+        Connection.request, "__defaults__", (None, 1000)
+    )  # what a device reads at most; an operator reads all
+    run(capsys, "campaign", "export", campaign, "-o", "reports.parquet")
+    assert pq.read_table(folder / "reports.parquet").num_rows == 300
+    assert "collected" in run(capsys, "campaign", "close-round", campaign)
+    assert "300 participants" in run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "40")
+    assert pq.read_table(folder / "out" / "synthetic.parquet").num_rows == 40
+    manifest = json.loads((folder / "out" / "release.json").read_text())
+    assert (manifest["simulated"], manifest["participants"], manifest["epsilon_asked"]) == (False, 300, 2.0)
+
+
+def test_all_rounds_of_a_method_in_one_go(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    campaign = create(capsys, "--method", "synthetic")
+    out = run(capsys, "submit", "people.csv", "--campaign", campaign, "--all-rounds")
+    assert [line.split(":")[0] for line in out.splitlines()] == ["round 0", "round 1", "round 2"]
+    status = json.loads(run(capsys, "campaign", "status", campaign, "--json"))
+    assert status["state"] == "collected"
+    assert sum(r["reports"] for r in status["rounds"]) == 300, "everybody is asked in one round"
+
+
+def test_tokens_are_written_for_their_owner_only(capsys: pytest.CaptureFixture[str], url: str, folder: Path) -> None:
+    campaign = create(capsys, "--tokens", "300", "--tokens-file", "tokens.txt")
+    assert (folder / "tokens.txt").stat().st_mode & 0o777 == 0o600
+    assert "300 unknown-token" in run(capsys, "submit", "people.csv", "--campaign", campaign)
+    assert "300 stored" in run(capsys, "submit", "people.csv", "--campaign", campaign, "--tokens", "tokens.txt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("campaign", "status", "ff" * 16), "404"),
+        (("campaign", "status", "--key-file", "nowhere"), "nowhere"),
+        (("campaign", "finalise", "ff" * 16, "-o", "schema.json"), "is a file"),
+        (("submit", "people.csv", "--campaign", "ff" * 16), "404"),
+        (("submit", "people.csv", "--campaign", "ff" * 16, "--url", "ftp://x"), "not a collector's address"),
+        (("campaign", "create", "--schema", "people.csv", "--epsilon", "1", "--participants", "9"), "people.csv"),
+        (("campaign", "create", "--schema", "schema.json", "--epsilon", "-1", "--participants", "9"), "epsilon"),
+        (
+            ("campaign", "create", "--schema", "schema.json", "--epsilon", "1", "--participants", "9", "--tokens", "5"),
+            "together",
+        ),
+        (("serve", "--store", "mysql://x"), "mysql"),
+        (("serve", "--store", "no/where.db"), "no"),
+    ],
+)
+def test_mistakes_are_said_in_one_line(
+    capsys: pytest.CaptureFixture[str], url: str, arguments: tuple[str, ...], said: str
+) -> None:
+    message = run(capsys, *arguments, status=2).splitlines()[-1]
+    assert said in message
+    assert "Traceback" not in message
+
+
+def test_a_collector_that_is_not_there_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "does not answer" in run(capsys, "campaign", "status", "--url", "http://127.0.0.1:9", status=1)
+
+
+def test_serve_makes_a_private_key_and_stops_when_told(folder: Path) -> None:
+    code = f"from dither import cli; cli.VERBS.update({VERBS!r}); cli.main()"
+    arguments = ["serve", "--store", "new.db", "--key-file", "new.key", "--port", "0"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
+        process.terminate()
+        _, errors = process.communicate(timeout=15)
+    assert "Traceback" not in errors
+    assert (folder / "new.key").stat().st_mode & 0o777 == 0o600
+    assert len((folder / "new.key").read_text().strip()) >= 40

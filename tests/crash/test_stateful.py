@@ -1,0 +1,118 @@
+"""Any sequence of sends, losses, restarts, closings and repeats: what was acknowledged is counted once, in its own round."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from collector_harness import describe, report_of, token_of
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
+
+from synthetic_machines import METHOD
+
+from dither.collector.campaigns import Campaigns
+from dither.collector.intake import judge
+from dither.collector.sqlite import open_sqlite
+from dither.collector.store import Outcome, State
+from dither.errors import StateError
+from dither.protocols.registry import METHODS
+from dither.reports import Envelope, Report
+from dither.reports.assignment import report_id
+from dither.tally import tally_from_bytes
+
+
+class CollectorMachine(RuleBasedStateMachine):
+    """A collector beside the simplest model of one: for each round, a dictionary from participant to bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        METHODS["synthetic"] = METHOD
+        self.folder = Path(tempfile.mkdtemp(prefix="dither-stateful-"))
+        self.store = open_sqlite(self.folder / "c.db")
+        self.campaigns = Campaigns(self.store)
+        self.campaign = self.campaigns.create(describe(method="synthetic")).stored.id
+        self.model: list[dict[bytes, Report]] = [{}]
+
+    def teardown(self) -> None:
+        self.store.close()
+        del METHODS["synthetic"]
+        shutil.rmtree(self.folder)
+
+    @rule(
+        people=st.lists(st.integers(0, 30), min_size=1, max_size=6),
+        noise=st.sampled_from(["", "", "other"]),
+        fate=st.sampled_from(["arrives", "request lost", "answer lost"]),
+    )
+    def send(self, people: list[int], noise: str, fate: str) -> None:
+        now = self.campaigns.get(self.campaign).open_round
+        if now is None or fate == "request lost":
+            return
+        reports = tuple(report_of(now.plan, now.campaign_bytes, token_of(p), noise=noise) for p in people)
+        judged = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now)
+        outcomes = judged.outcomes(self.store.add_reports([judged.batch])[0])
+        held = self.model[now.plan.round]
+        for report, outcome in zip(reports, outcomes, strict=True):
+            key = report_id(report.token, now.campaign_bytes, now.plan.round)
+            if outcome is Outcome.NOT_THIS_ROUND:
+                continue
+            expected = Outcome.STORED if key not in held else Outcome.DUPLICATE
+            if key in held and held[key] != report:
+                expected = Outcome.CONFLICT
+            assert outcome is expected
+            held.setdefault(key, report)
+
+    @rule()
+    def restart(self) -> None:
+        self.store.close()
+        self.store = open_sqlite(self.folder / "c.db")
+        self.campaigns = Campaigns(self.store)
+
+    @rule(number=st.integers(0, 3))
+    def close_round(self, number: int) -> None:
+        stored = self.campaigns.get(self.campaign).stored
+        legal = number < stored.round or (
+            number == stored.round and (stored.state is not State.OPEN or self.model[number])
+        )
+        try:
+            live = self.campaigns.close_round(self.campaign, number)
+        except StateError:
+            assert not legal
+            return
+        assert legal
+        if live.stored.round == len(self.model):
+            self.model.append({})
+
+    @rule()
+    def finalise(self) -> None:
+        collected = self.campaigns.get(self.campaign).stored.state in (State.COLLECTED, State.FINALISED)
+        if not collected:
+            try:
+                self.campaigns.finalise(self.campaign)
+            except StateError:
+                return
+            raise AssertionError("a campaign was finalised before its rounds were closed")
+
+    @invariant()
+    def stored_reports_are_the_models(self) -> None:
+        for number, held in enumerate(self.model):
+            stored = {row.report_id: row.payload for page in self.store.reports(self.campaign, number) for row in page}
+            assert stored == {key: report.payload for key, report in held.items()}
+
+    @invariant()
+    @precondition(lambda self: len(self.model) > 1)
+    def closed_rounds_keep_their_tallies(self) -> None:
+        for stored in self.campaigns.get(self.campaign).rounds:
+            if stored.tally is not None:
+                assert tally_from_bytes(stored.tally).participants == len(self.model[stored.number])
+
+
+TestCollectorMachine = CollectorMachine.TestCase
+TestCollectorMachine.settings = settings(
+    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

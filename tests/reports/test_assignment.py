@@ -1,0 +1,78 @@
+"""Who answers what: fixed by the token, shared out as the plan says, and checked before it is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import cache
+
+import pytest
+
+from dither.errors import ReportError
+from dither.mechanisms import oue
+from dither.reports import Plan
+from dither.reports.assignment import check_payload, is_asked, pick, place, report_id, token_hash
+from dither.reports.plan import Question
+
+CAMPAIGN = bytes(16)
+N = 4000
+TOKENS = [hashlib.sha256(f"{i}".encode()).digest() for i in range(N)]
+
+
+@cache
+def plan(shares: tuple[float, ...], number: int = 0) -> Plan:
+    return Plan(number, tuple(Question((f"a{i}",), oue(9, 1.0)) for i in range(len(shares))), shares)
+
+
+def test_ids_differ_by_token_campaign_and_round_and_repeat_otherwise() -> None:
+    seen = {report_id(t, c, r) for t in TOKENS[:20] for c in (CAMPAIGN, b"\1" * 16) for r in range(5)}
+    assert len(seen) == 200
+    assert report_id(TOKENS[0], CAMPAIGN, 3) == report_id(TOKENS[0], CAMPAIGN, 3)
+    assert token_hash(TOKENS[0]) not in seen
+
+
+def test_questions_come_with_their_shares() -> None:
+    shares = (0.1, 0.0, 0.6, 0.3)
+    picked = [pick(t, CAMPAIGN, plan(shares)) for t in TOKENS]
+    for i, share in enumerate(shares):
+        spread = math.sqrt(N * share * (1 - share))
+        assert abs(picked.count(i) - N * share) <= 5 * spread, f"question {i}"
+    assert picked == [pick(t, CAMPAIGN, plan(shares)) for t in TOKENS]
+    assert picked != [pick(t, CAMPAIGN, plan(shares, 1)) for t in TOKENS], "another round is another draw"
+
+
+def test_a_share_of_zero_is_never_picked_even_at_the_end_of_the_range() -> None:
+    thirds = (1 / 3, 1 / 3, 1 / 3, 0.0)
+    assert {pick(t, CAMPAIGN, plan(thirds)) for t in TOKENS} == {0, 1, 2}
+
+
+def test_places_are_uniform_and_rounds_cover_everybody_once() -> None:
+    places = sorted(place(t, CAMPAIGN) for t in TOKENS)
+    assert max(abs(p - (i + 0.5) / N) for i, p in enumerate(places)) < 1.95 / math.sqrt(N), (
+        "Kolmogorov-Smirnov at 0.1 %"
+    )
+    shares = (0.1,) * 10
+    starts = [0.0]
+    for share in shares:
+        starts.append(starts[-1] + share)
+    assert starts[-1] != 1.0, "the sum is not exactly one in floats, and nobody may fall into the gap"
+    asked = [[is_asked(t, CAMPAIGN, s, p) for s, p in zip(starts, shares, strict=False)] for t in TOKENS]
+    assert all(sum(row) == 1 for row in asked)
+
+
+def test_the_place_does_not_tell_the_question() -> None:
+    low = [pick(t, CAMPAIGN, plan((0.5, 0.5))) for t in TOKENS if place(t, CAMPAIGN) < 0.5]
+    assert abs(sum(low) - len(low) / 2) < 5 * math.sqrt(len(low) / 4)
+
+
+def test_payloads_are_checked_against_the_question() -> None:
+    single = plan((0.5, 0.5))
+    check_payload(single, 1, b"\xff\x01")
+    for question, payload in ((1, b"\xff"), (1, b"\xff\x02"), (2, b"\xff\x01"), (-1, b"\xff\x01\xff\x01")):
+        with pytest.raises(ReportError):
+            check_payload(single, question, payload)
+    split = Plan(0, single.questions, split=True)
+    check_payload(split, -1, b"\xff\x01\x00\x00")
+    for question, payload in ((0, b"\xff\x01"), (-1, b"\xff\x01\x00"), (-1, b"\xff\x01\x00\x02")):
+        with pytest.raises(ReportError):
+            check_payload(split, question, payload)

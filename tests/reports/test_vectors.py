@@ -1,0 +1,115 @@
+"""Golden vectors: the files are what this version writes, Python keeps them, and so does the browser's encoder."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dither.client.announcement import read_announcement
+from dither.errors import DitherError
+from dither.mechanisms import mechanism_from_json
+from dither.reports import Envelope, Report, decode, encode, plan_from_json
+from dither.reports.assignment import is_asked, pick, place, report_id
+from dither.reports.vectors import all_vectors, write_vectors
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("mechanisms", "envelopes", "participation")
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    return list(json.loads((ROOT / "vectors" / f"{name}.json").read_text())["cases"])
+
+
+def keep(case: dict[str, Any]) -> None:
+    """Check one positive case, or do what a negative one says must fail."""
+    kind = case["kind"]
+    if "mechanism" in case:
+        mechanism = mechanism_from_json(case["mechanism"])
+        if kind == "refuse-report":
+            mechanism.check_report(bytes.fromhex(case["report"]))
+        elif kind == "refuse-value":
+            mechanism.randomise(case["value"], bytes)
+        elif kind == "randomise":
+            draws = bytes.fromhex(case["random"])
+            report = mechanism.randomise(case["value"], lambda count: draws[:count])
+            assert (report.hex(), mechanism.epsilon, len(draws)) == (
+                case["report"],
+                case["epsilon"],
+                mechanism.draw_bytes,
+            )
+            mechanism.check_report(report)
+    elif "reports" in case:
+        reports = tuple(
+            Report(bytes.fromhex(r["token"]), r["question"], bytes.fromhex(r["payload"])) for r in case["reports"]
+        )
+        envelope = Envelope(bytes.fromhex(case["campaign"]), case["round"], reports)
+        data = encode(envelope)
+        assert data.hex() == case["bytes"]
+        assert decode(data) == envelope
+    elif kind == "assign":
+        token, campaign, plan = (
+            bytes.fromhex(case["token"]),
+            bytes.fromhex(case["campaign"]),
+            plan_from_json(case["plan"]),
+        )
+        assert place(token, campaign) == case["place"]
+        assert is_asked(token, campaign, case["start"], plan.population) is case["asked"]
+        assert pick(token, campaign, plan) == case["question"]
+        assert report_id(token, campaign, plan.round).hex() == case["report_id"]
+        assert plan.epsilon == case["epsilon"]
+    else:
+        read_announcement(json.dumps(case["announcement"]).encode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_python_keeps_every_vector(name: str) -> None:
+    for number, case in enumerate(cases(name)):
+        if case["kind"].startswith("refuse"):
+            with pytest.raises(DitherError):
+                keep({**case, "number": number, "file": name})
+        else:
+            keep(case)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_quarter_or_more_is_negative_and_every_mechanism_is_there(name: str) -> None:
+    listed = cases(name)
+    assert 4 * sum(c["kind"].startswith("refuse") for c in listed) >= len(listed)
+    if name == "mechanisms":
+        found = {c["mechanism"]["name"] for c in listed if c["kind"] == "randomise"}
+        assert found == {"grr", "sue", "oue", "olh", "subset", "bloom"}
+
+
+def test_the_files_are_what_this_version_writes(tmp_path: Path) -> None:
+    write_vectors(tmp_path)
+    for name in NAMES:
+        assert (tmp_path / f"{name}.json").read_bytes() == (ROOT / "vectors" / f"{name}.json").read_bytes()
+    assert all_vectors() == all_vectors()
+
+
+def test_the_browsers_encoder_keeps_every_vector() -> None:
+    node = shutil.which("node")
+    if node is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("Node is not installed, and in CI it has to be")
+        pytest.skip("Node is not installed")
+    done = subprocess.run([node, "--test"], cwd=ROOT / "js", capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert "# pass 8" in done.stdout
+
+
+def test_the_browsers_encoder_is_small_and_stands_alone() -> None:
+    source = (ROOT / "js" / "dither.js").read_bytes()
+    assert len(gzip.compress(source, 9)) <= 8000
+    text = source.decode()
+    assert "import " not in text
+    assert "require(" not in text
+    assert "Math.random" not in text
+    assert "crypto.getRandomValues" in text
