@@ -4,12 +4,14 @@ from dither.estimate.consistency import make_consistent
 from dither.estimate.intervals import normal_interval, with_sampling
 from dither.estimate.pool import Answered, Pooled, answered, pool
 from dither.estimate.project import base_cut, norm_sub, projection
+from dither.estimate.support_em import em_frequencies
 
 __all__ = [
     "Answered",
     "Pooled",
     "answered",
     "base_cut",
+    "em_frequencies",
     "make_consistent",
     "norm_sub",
     "normal_interval",
