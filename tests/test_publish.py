@@ -135,6 +135,26 @@ def test_too_few_people_is_an_error_not_a_crash(network) -> None:
         )
 
 
+def test_without_privacy_only_by_a_switch_and_never_silently(network, tmp_path: Path) -> None:
+    table = network.table(500, np.random.default_rng(0))
+    with pytest.raises(InputError, match="--no-privacy"):
+        dither.publish(table, epsilon=1.0, schema=network.schema, method="jtree-nonprivate")
+    with pytest.raises(ParameterError, match="jtree-nonprivate"):
+        dither.publish(table, epsilon=1.0, schema=network.schema, method="independent", no_privacy=True)
+    release = dither.publish(
+        table, epsilon=1.0, schema=network.schema, method="jtree-nonprivate", no_privacy=True, seed=1
+    )
+    assert not release.private
+    folder = release.save(tmp_path / "open")
+    manifest = json.loads((folder / "release.json").read_text())
+    assert manifest["private"] is False
+    assert manifest["epsilon_achieved"] is None
+    assert "NOT PRIVATE" in (folder / "report.html").read_text()
+    from dither.release import load_release
+
+    assert not load_release(folder).private
+
+
 def test_empty_table() -> None:
     with pytest.raises(TableError, match=r"empty|no rows"):
         dither.publish(pa.table({"x": pa.array([], pa.int64())}), epsilon=1.0)

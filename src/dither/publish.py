@@ -15,8 +15,9 @@ import numpy.typing as npt
 from dither.callable_module import make_callable
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
-from dither.protocols import DEFAULT, start
+from dither.protocols import DEFAULT, jtree_nonprivate, start
 from dither.protocols import method as find_method
+from dither.protocols.parameters import build_parameters, plain
 from dither.protocols.registry import parameters_of
 from dither.schema import Schema
 from dither.simulate import Path, Progress, simulate
@@ -39,13 +40,15 @@ def publish(
     parameters: Mapping[str, Any] | None = None,
     path: Path = "counts",
     unknown: Literal["error", "other"] = "error",
+    no_privacy: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """Publish a table with each row as one simulated participant, and give the release.
 
     `table` is a pandas, polars or PyArrow table, a CSV or Parquet file, or a bundled dataset's name. Guarantee: everything
     one participant sends is epsilon-locally differentially private for the whole record; the release uses nothing else
-    of the table but what a simulation shows beside it (marked as such). The same seed gives the same release.
+    of the table but what a simulation shows beside it (marked as such). The same seed gives the same release. The one
+    exception is the method `jtree-nonprivate`, which runs only with `no_privacy` and whose release says that it is not private.
 
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000, seed=7)
@@ -54,19 +57,11 @@ def publish(
     """
     from dither.datasets import open_table
     from dither.release import Release
-    from dither.release.asked import asked_in
     from dither.release.truth import truth_from_codes
     from dither.schema.table import decode, encode
 
-    check_epsilon(epsilon)
     name = method or DEFAULT
-    chosen = find_method(name)
-    _check_count("population", population)
-    _check_count("rows", rows)
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
-    if unknown not in ("error", "other"):
-        raise ParameterError(f"unknown must be error or other, not {unknown!r}", where="unknown", value=unknown)
+    _check_options(name, epsilon, population, rows, seed, unknown, no_privacy)
     seed = secrets.randbelow(2**32) if seed is None else seed
     people, noise, model_rows, values = (np.random.default_rng([seed, i]) for i in range(4))
     seconds: dict[str, float] = {}
@@ -77,6 +72,48 @@ def publish(
         codes = encoded.codes
         if population is not None:
             codes = np.asfortranarray(codes[people.integers(0, len(codes), population)])
+    if no_privacy:
+        learnt = _read_openly(domain, codes, parameters or {}, seconds)
+    else:
+        learnt = _ask(name, domain, epsilon, codes, parameters, seed, noise, path, progress, seconds)
+    with _timed(seconds, "sample"):
+        size = rows if rows is not None else len(codes)
+        synthetic = decode(learnt["model"].sample(size, model_rows), domain, encoded.layout, values)
+    if encoded.clipped:
+        learnt["notes"] = {**learnt["notes"], "clipped": dict(encoded.clipped)}
+    return Release(
+        **learnt,
+        method=name,
+        schema=domain,
+        synthetic=synthetic,
+        participants=len(codes),
+        seed=seed,
+        rows=size,
+        seconds=seconds,
+        simulated=True,
+        warnings=list(warnings),
+        source=str(table) if isinstance(table, (str, FilePath)) else None,
+        population=population,
+        schema_file=str(schema) if isinstance(schema, (str, FilePath)) else None,
+        truth=truth_from_codes(domain, codes),
+    )
+
+
+def _ask(
+    name: str,
+    domain: Schema,
+    epsilon: float,
+    codes: Codes,
+    parameters: Mapping[str, Any] | None,
+    seed: int,
+    noise: np.random.Generator,
+    path: Path,
+    progress: Progress | None,
+    seconds: dict[str, float],
+) -> dict[str, Any]:
+    """Drive the method over the participants; what the release states of the model and how it was learnt."""
+    from dither.release.asked import asked_in
+
     with _timed(seconds, "simulate"):
         machine = start(name, domain, epsilon, len(codes), parameters, seed)
         if hasattr(machine, "progress"):  # methods whose fit takes long report on it
@@ -84,34 +121,66 @@ def publish(
         plans = simulate(machine, codes, noise, path=path, progress=progress)
     with _timed(seconds, "fit"):
         model = machine.model()
-    with _timed(seconds, "sample"):
-        size = rows if rows is not None else len(codes)
-        synthetic = decode(model.sample(size, model_rows), domain, encoded.layout, values)
-    return Release(
-        method=name,
-        parameters=parameters_of(machine),
-        schema=domain,
-        model=model,
-        synthetic=synthetic,
-        measured=tuple(machine.measured()),
-        epsilon_asked=float(epsilon),
-        epsilon_achieved=max(plan.epsilon for plan in plans),
-        participants=len(codes),
-        rounds=len(plans),
-        asked=asked_in(plans),
-        seed=seed,
-        rows=size,
-        seconds=seconds,
-        simulated=True,
-        notes={**machine.notes(), **({"clipped": dict(encoded.clipped)} if encoded.clipped else {})},
-        warnings=list(warnings),
-        description=chosen.summary,
-        reference=chosen.reference,
-        source=str(table) if isinstance(table, (str, FilePath)) else None,
-        population=population,
-        schema_file=str(schema) if isinstance(schema, (str, FilePath)) else None,
-        truth=truth_from_codes(domain, codes),
-    )
+    chosen = find_method(name)
+    return {
+        "model": model,
+        "parameters": parameters_of(machine),
+        "measured": tuple(machine.measured()),
+        "epsilon_asked": float(epsilon),
+        "epsilon_achieved": max(plan.epsilon for plan in plans),
+        "rounds": len(plans),
+        "asked": asked_in(plans),
+        "notes": machine.notes(),
+        "description": chosen.summary,
+        "reference": chosen.reference,
+    }
+
+
+def _read_openly(
+    domain: Schema, codes: Codes, parameters: Mapping[str, Any], seconds: dict[str, float]
+) -> dict[str, Any]:
+    """The junction tree of the true records, for comparison: not private, and marked as such."""
+    given = build_parameters(jtree_nonprivate.Parameters, parameters, jtree_nonprivate.METHOD)
+    with _timed(seconds, "fit"):
+        model = jtree_nonprivate.publish_nonprivate(codes, domain, given, no_privacy=True)
+    return {
+        "model": model,
+        "parameters": plain(given),
+        "private": False,
+        "epsilon_asked": jtree_nonprivate.EPSILON,
+        "epsilon_achieved": jtree_nonprivate.EPSILON,
+        "rounds": 0,
+        "notes": jtree_nonprivate.release_notes(model),
+        "description": jtree_nonprivate.SUMMARY,
+        "reference": jtree_nonprivate.REFERENCE,
+    }
+
+
+def _check_options(
+    name: str,
+    epsilon: float,
+    population: int | None,
+    rows: int | None,
+    seed: int | None,
+    unknown: str,
+    no_privacy: bool,
+) -> None:
+    if name == jtree_nonprivate.METHOD:
+        jtree_nonprivate.require_switch(no_privacy)
+    else:
+        check_epsilon(epsilon)
+        find_method(name)
+        if no_privacy:
+            raise ParameterError(
+                f"--no-privacy goes with --method {jtree_nonprivate.METHOD} only; {name} keeps epsilon",
+                where="no_privacy",
+            )
+    _check_count("population", population)
+    _check_count("rows", rows)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
+    if unknown not in ("error", "other"):
+        raise ParameterError(f"unknown must be error or other, not {unknown!r}", where="unknown", value=unknown)
 
 
 def _check_count(name: str, value: int | None) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from dither.errors import ParameterError, SchemaError
 from dither.models import Independent, Model, model_from_bytes
+from dither.models.junction_tree import JunctionTree
 from dither.models.mixture import Mixture
 from dither.schema import Attribute, Schema
+from dither.structure import triangulate_capped
 
 SCHEMA = Schema(
     (
@@ -33,7 +35,18 @@ def mixture() -> Model:
     return Mixture(SCHEMA, rng.dirichlet(np.ones(5)), tables)
 
 
-BUILDERS = {"independent": independent, "mixture": mixture}
+def junction_tree() -> Model:
+    joint = np.random.default_rng(2).dirichlet(np.ones(36)).reshape(3, 3, 4)
+    tree = triangulate_capped(SCHEMA.cardinalities, {(0, 1): 2.0, (1, 2): 1.0, (2, 3): 0.5}, 1000)
+    tables = []
+    last = np.array([[0.9, 0.1], [0.5, 0.5], [0.3, 0.7], [0.2, 0.8]])
+    whole = joint[..., None] * last  # d depends on c alone
+    for clique in tree.cliques:
+        tables.append(whole.sum(axis=tuple(i for i in range(4) if i not in clique)))
+    return JunctionTree(SCHEMA, tree, tuple(tables))
+
+
+BUILDERS = {"independent": independent, "mixture": mixture, "junction_tree": junction_tree}
 
 
 @pytest.fixture(params=BUILDERS)

@@ -12,7 +12,7 @@ def methods(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """List the methods: what each asks of a participant, its parameters (for --set KEY=VALUE) and its reference."""
-    from dither.protocols import DEFAULT, METHODS
+    from dither.protocols import DEFAULT, METHODS, jtree_nonprivate
 
     if as_json:
         table = [
@@ -34,6 +34,9 @@ def methods(
         print(f"  gives       {m.summary}")
         print(f"  parameters  {', '.join(f'{k}={_shown(v)}' for k, v in m.defaults().items()) or 'none'}")
         print(f"  reference   {m.reference}\n")
+    print(f"{jtree_nonprivate.METHOD}  (needs {jtree_nonprivate.SWITCH})")
+    print(f"  gives       {jtree_nonprivate.SUMMARY}")
+    print(f"  reference   {jtree_nonprivate.REFERENCE}")
 
 
 def _shown(value: object) -> str:

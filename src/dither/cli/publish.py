@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +14,11 @@ from dither.errors import ParameterError
 
 def publish(
     table: Annotated[str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")],
-    epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="guarantee of one participant's whole record over the whole campaign [required]"),
+    ] = None,
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
     schema: Annotated[
         Path | None, typer.Option(help="schema file; without it the domain is inferred, which leaks it")
@@ -29,6 +33,10 @@ def publish(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter; repeatable")
     ] = None,
+    no_privacy: Annotated[
+        bool,
+        typer.Option("--no-privacy", help="for --method jtree-nonprivate only: read the true records, protect nobody"),
+    ] = False,
     path: Annotated[
         str, typer.Option(help="counts: draw tallies directly; reports: make every person's report")
     ] = "counts",
@@ -46,11 +54,13 @@ def publish(
     from dither.publish import publish as run
     from dither.release import check_target
 
+    if epsilon is None and not no_privacy:
+        raise ParameterError("Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon")
     check_target(output)
     with progress_bar() as progress:
         release = run(
             table,
-            epsilon=epsilon,
+            epsilon=math.inf if epsilon is None else epsilon,
             method=method,
             schema=schema,
             population=population,
@@ -59,15 +69,18 @@ def publish(
             parameters=_settings(set_ or []),
             path=path,  # type: ignore[arg-type]
             unknown=unknown,  # type: ignore[arg-type]
+            no_privacy=no_privacy,
             progress=progress,
         )
         for note in release.warnings:
             print(f"dither: warning: {note}", file=sys.stderr)
         folder = release.save(output)
-    print(
-        f"{release.method}: {release.participants:,} participants, epsilon {release.epsilon_achieved:.6g} "
-        f"(asked {release.epsilon_asked:g}), {release.rows:,} synthetic rows"
+    spent = (
+        f"epsilon {release.epsilon_achieved:.6g} (asked {release.epsilon_asked:g})"
+        if release.private
+        else "NOT PRIVATE"
     )
+    print(f"{release.method}: {release.participants:,} participants, {spent}, {release.rows:,} synthetic rows")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
 

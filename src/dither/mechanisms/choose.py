@@ -8,6 +8,7 @@ from typing import Any
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.bloom import BloomRappor, bloom_size
 from dither.mechanisms.grr import GRR
+from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.local_hash import LocalHash
 from dither.mechanisms.mechanism import Mechanism
 from dither.mechanisms.pure import check_cells, total_variance
@@ -68,6 +69,7 @@ _CLASSES: dict[str, type[Any]] = {
     "olh": LocalHash,
     "subset": SubsetSelection,
     "bloom": BloomRappor,
+    "hadamard": Hadamard,
 }
 
 

@@ -11,6 +11,7 @@ from dither.tally.archive import unpack
 
 # A model's kind -> module in this package and class in it; a module is imported when its kind is read.
 KINDS: dict[str, str] = {
+    "bayes_net": "bayes_net:BayesNet",
     "independent": "independent:Independent",
     "junction_tree": "junction_tree:JunctionTree",
     "mixture": "mixture:Mixture",

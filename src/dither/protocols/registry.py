@@ -68,6 +68,46 @@ METHODS: dict[str, Method] = {
             "Joint distributions by EM, Lasso or both from whole randomised records, a dependency graph and a junction tree.",
             "Ren, Yu, Yu, Yang, Yang, McCann, Yu, IEEE TIFS 2018 (LoPub)",
         ),
+        Method(
+            "privincr",
+            "dither.protocols.privincr",
+            "PrivIncr",
+            "pairs in rounds, then cliques: one question a participant, full epsilon",
+            "Prunes weak pairs round by round, then fits a junction tree to all answers.",
+            "Liu, Tang, Hu, Jin, Guo, EDBT 2023",
+        ),
+        Method(
+            "noincremental",
+            "dither.protocols.noincremental",
+            "NoIncremental",
+            "all pairs in one round, then cliques: one question a participant, full epsilon",
+            "PrivIncr without its rounds, for comparison.",
+            "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1",
+        ),
+        Method(
+            "calm",
+            "dither.protocols.calm",
+            "Calm",
+            "one set of a cover of all pairs a participant, full epsilon, one round",
+            "Consistent marginals of covering sets, and a tree fitted to them for rows.",
+            "Zhang, Wang, Li, He, Chen, CCS 2018",
+        ),
+        Method(
+            "fourier",
+            "dither.protocols.fourier",
+            "Fourier",
+            "one Fourier coefficient of a pair a participant, full epsilon, one round",
+            "Marginals from randomised Fourier coefficients of attributes written in bits.",
+            "Cormode, Kulkarni, Srivastava, SIGMOD 2018",
+        ),
+        Method(
+            "bayesnet",
+            "dither.protocols.bayesnet",
+            "BayesNetwork",
+            "every attribute, epsilon split over them (plan=sample: one question at full epsilon, two rounds)",
+            "A Bayes network of attribute-parent pairs, sampled from the root down.",
+            "Ju, Gu, Wu, Zhang, Sensors 2020",
+        ),
     )
 }
 DEFAULT = "mixture"

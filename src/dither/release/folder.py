@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import shutil
@@ -65,6 +66,8 @@ def load_release(directory: str | Path) -> Release:
             measured=_unpack_measured((folder / "measured.bin").read_bytes()),
             asked=asked_from_json(manifest["asked"]),
             **{name: manifest[name] for name in _PLAIN_FIELDS},
+            epsilon_asked=_epsilon(manifest["epsilon_asked"]),
+            epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
         )
     except OSError as error:
         raise InputError(f"{folder} is not a whole release: cannot read {error.filename}", where=str(folder)) from None
@@ -74,9 +77,13 @@ def load_release(directory: str | Path) -> Release:
         raise InputError(f"{folder} is not a whole release: {error}", where=str(folder)) from None
 
 
+def _epsilon(value: float | None) -> float:
+    """Null in the manifest of a release that is not private."""
+    return math.inf if value is None else value
+
+
 _PLAIN_FIELDS = (
-    "epsilon_asked",
-    "epsilon_achieved",
+    "private",
     "participants",
     "rounds",
     "rows",

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 
+NO_GUARANTEE = (
+    "None. This release was made from the true records without any privacy, for comparison only; it protects nobody and is not "
+    "to be published."
+)
+
 
 def likelihood_factor(epsilon: float) -> str:
     """e^epsilon to three significant digits, rounded up."""

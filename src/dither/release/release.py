@@ -16,7 +16,7 @@ from dither.errors import ParameterError, PrivacyError
 from dither.models import Model
 from dither.protocols.machine import Measured
 from dither.release.asked import AskedRound
-from dither.release.guarantee import guarantee_sentence
+from dither.release.guarantee import NO_GUARANTEE, guarantee_sentence
 from dither.release.marginal import Marginal, measured_errors
 from dither.release.truth import Truth
 from dither.schema import Schema
@@ -36,7 +36,8 @@ class Release:
     """The outcome of a campaign.
 
     `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
-    `truth` exists in simulations only; it is shown in the report and written nowhere else.
+    `truth` exists in simulations only; it is shown in the report and written nowhere else. A release with `private` false
+    was made from true records for comparison: its epsilon is infinite, and every part of it says so.
     """
 
     method: str
@@ -54,6 +55,7 @@ class Release:
     seed: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     simulated: bool = False
+    private: bool = True
     notes: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     truth: Truth | None = field(default=None, repr=False, compare=False)
@@ -65,6 +67,22 @@ class Release:
     dither_version: str = field(default_factory=_version)
 
     def __post_init__(self) -> None:
+        if self.private:
+            self._check_epsilons()
+        elif self.epsilon_achieved != math.inf:
+            raise PrivacyError("a release that is not private has no finite epsilon", where="epsilon_achieved")
+        if self.model.schema.fingerprint != self.schema.fingerprint:
+            raise ParameterError("the model was fitted to another schema than the release's", where="schema")
+        if self.truth is not None and not self.simulated:
+            raise ParameterError("a release that was not simulated cannot know the truth", where="truth")
+
+    def _check_epsilons(self) -> None:
+        for name in ("epsilon_asked", "epsilon_achieved"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise PrivacyError(
+                    f"{name} must be a finite number that is not negative, not {value!r}", where=name, value=value
+                )
         for name in ("epsilon_asked", "epsilon_achieved"):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
@@ -77,10 +95,6 @@ class Release:
                 where="epsilon_achieved",
                 value=self.epsilon_achieved,
             )
-        if self.model.schema.fingerprint != self.schema.fingerprint:
-            raise ParameterError("the model was fitted to another schema than the release's", where="schema")
-        if self.truth is not None and not self.simulated:
-            raise ParameterError("a release that was not simulated cannot know the truth", where="truth")
 
     @property
     def schema_fingerprint(self) -> str:
@@ -90,6 +104,8 @@ class Release:
     @property
     def guarantee(self) -> str:
         """What is promised to each participant, in one sentence."""
+        if not self.private:
+            return NO_GUARANTEE
         return guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
@@ -126,8 +142,9 @@ class Release:
             "dither_version": self.dither_version,
             "method": self.method,
             "parameters": plain(self.parameters),
-            "epsilon_asked": float(self.epsilon_asked),
-            "epsilon_achieved": float(self.epsilon_achieved),
+            "private": bool(self.private),
+            "epsilon_asked": plain(float(self.epsilon_asked)),
+            "epsilon_achieved": plain(float(self.epsilon_achieved)),
             "guarantee": self.guarantee,
             "participants": int(self.participants),
             "rounds": int(self.rounds),

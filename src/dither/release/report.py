@@ -40,7 +40,9 @@ def render_report(release: Release) -> str:
         version=text(release.dither_version),
         title=text(f"Dither release: {release.method}, epsilon {release.epsilon_achieved:.4g}{source}"),
         heading=text("Simulated release" if release.simulated else "Release"),
-        subtitle=text(f"Local differential privacy · method {release.method}{source}"),
+        subtitle=text(
+            f"{'Local differential privacy' if release.private else 'NOT PRIVATE'} · method {release.method}{source}"
+        ),
         facts=_facts(release),
         contents="".join(f'<li><a href="#{anchor}">{text(heading)}</a></li>' for anchor, heading, _ in parts),
         sections="\n".join(section(anchor, heading, make()) for anchor, heading, make in parts),
@@ -50,7 +52,7 @@ def render_report(release: Release) -> str:
 def _facts(release: Release) -> str:
     shown = (
         ("Participants", f"{release.participants:,}"),
-        ("Epsilon per record", f"{release.epsilon_achieved:.4g}"),
+        ("Epsilon per record", f"{release.epsilon_achieved:.4g}" if release.private else "not private"),
         ("Attributes", f"{len(release.schema)}"),
         ("Synthetic rows", f"{release.rows:,}"),
         ("Rounds", f"{release.rounds}"),
@@ -66,6 +68,11 @@ def _summary(release: Release, found: Quality | None) -> str:
         f"for each person's whole record, Dither estimated how {len(release.schema)} attributes are distributed and "
         f"drew a synthetic table of {release.rows:,} rows from these estimates."
     )
+    if not release.private:
+        collected = (
+            f"The method {release.method} read {release.participants:,} true records and drew a table of {release.rows:,} rows "
+            "from what it found. There is no privacy in it."
+        )
     out = [paragraph(collected)]
     if release.simulated:
         out.append(
@@ -90,6 +97,8 @@ def _summary(release: Release, found: Quality | None) -> str:
 
 
 def _guarantee(release: Release) -> str:
+    if not release.private:
+        return f'<div class="warnings" role="note">{paragraph(release.guarantee)}</div>'
     epsilon = release.epsilon_achieved
     same = f"{release.epsilon_asked:.4g}" == f"{epsilon:.4g}"
     asked = "" if same else f" ({release.epsilon_asked:.4g} was asked for)"

@@ -49,6 +49,11 @@ def rerun_python(release: Release) -> str:
 def citation(release: Release) -> str:
     """One sentence that names what a reader needs to tell this release from others."""
     kind = "simulated release" if release.simulated else "release"
+    if not release.private:
+        return (
+            f"Dither {release.dither_version}, release WITHOUT privacy for comparison: method {release.method}, "
+            f"{release.participants:,} records, schema {release.schema_fingerprint[:12]}."
+        )
     seed = "" if release.seed is None else f", seed {release.seed}"
     return (
         f"Dither {release.dither_version}, {kind} by local differential privacy: method {release.method}, epsilon "

@@ -1,0 +1,182 @@
+"""CALM: marginals of a few attribute sets that cover every pair, made consistent; any k-way marginal follows from them.
+
+Reference: Zhang, Wang, Li, He, Chen, "CALM: consistent adaptive local marginal for marginal release under local
+differential privacy", CCS 2018. One round; each participant answers about one set at full epsilon. CALM stops at
+marginals: for a synthetic table a junction tree is fitted to the pairs and singles read off the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError, StateError
+from dither.estimate import answered
+from dither.mechanisms import mechanism, total_variance
+from dither.models.junction_tree import JunctionTree
+from dither.models.tree_fit import TreeFit
+from dither.protocols.calm_marginals import consistent_marginals, reconstruct
+from dither.protocols.machine import Campaign, Measured
+from dither.protocols.parameters import build_parameters
+from dither.protocols.privincr_evidence import Evidence
+from dither.protocols.privincr_learn import fit_jointly, without_dependence
+from dither.protocols.state import check_close, pack_state, unpack_state
+from dither.reports import Plan, question
+from dither.schema import Schema
+from dither.structure import Triangulation, triangulate_capped
+from dither.structure.cover import cover_pairs, pair_noise
+from dither.tally import CountTally, RoundTally
+
+Floats = npt.NDArray[np.float64]
+SIZES = (0, 64, 256, 1_024, 4_096)  # candidate caps on a set's cells; 0 asks pair by pair
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`marginal_cells`: the largest set's cells (by default what predicts the least noise); `size`: its attributes.
+
+    `significance` and `max_clique_cells` are of the tree that the synthetic table is drawn from.
+    """
+
+    mechanism: Literal["best", "oue", "grr", "sue", "olh", "subset"] = "best"
+    marginal_cells: int | None = None
+    size: int | None = None
+    significance: float = 2.0
+    max_clique_cells: int = 8_000
+
+    def __post_init__(self) -> None:
+        for name, least in (("marginal_cells", 2), ("size", 2), ("max_clique_cells", 2)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ParameterError(f"{name} must be at least {least}, not {value!r}", where=name, value=value)
+
+
+def choose_cover(schema: Schema, epsilon: float, parameters: Parameters) -> list[tuple[int, ...]]:
+    """The cover asked for, or the one of the sizes tried whose pairs are predicted to be least noisy."""
+    sizes = schema.cardinalities
+
+    def unit(cells: int) -> float:
+        chosen = mechanism(parameters.mechanism, cells, epsilon)
+        return total_variance(chosen.p, chosen.q, cells) / cells
+
+    if parameters.marginal_cells is not None:
+        return cover_pairs(sizes, parameters.marginal_cells, parameters.size)
+    best, least = None, np.inf
+    for cap in SIZES:
+        cover = cover_pairs(sizes, max(cap, 2), 2 if cap == 0 else parameters.size)
+        noise = pair_noise(sizes, cover, _shares(schema, cover), unit)
+        if best is None or noise < least:
+            best, least = cover, noise
+    assert best is not None
+    return best
+
+
+def _shares(schema: Schema, cover: Sequence[Sequence[int]]) -> tuple[float, ...]:
+    """Participants by the root of a set's cells: the least mean error for a mean over sets is near that."""
+    weights = np.sqrt([schema.cells([schema.names[a] for a in s]) for s in cover])
+    return tuple(float(w) for w in weights / weights.sum())
+
+
+class Calm:
+    """One round of questions about covering sets."""
+
+    method = "calm"
+
+    def __init__(self, campaign: Campaign, parameters: Parameters) -> None:
+        self.campaign = campaign
+        self.parameters = parameters
+        self.cover = choose_cover(campaign.schema, campaign.epsilon, parameters)
+        self._closed: list[RoundTally] = []
+
+    @classmethod
+    def start(cls, campaign: Campaign, parameters: Parameters) -> Calm:
+        """A campaign before its round."""
+        widest = max(campaign.schema.cardinalities)
+        if widest > parameters.max_clique_cells:
+            raise ParameterError(
+                f"an attribute has {widest:,} values, more than max_clique_cells={parameters.max_clique_cells:,}; "
+                "raise it",
+                where="max_clique_cells",
+                value=parameters.max_clique_cells,
+            )
+        return cls(campaign, parameters)
+
+    @cached_property
+    def _round(self) -> Plan:
+        schema = self.campaign.schema
+        questions = [
+            question(schema, [schema.names[a] for a in s], self.campaign.epsilon, self.parameters.mechanism)
+            for s in self.cover
+        ]
+        return Plan(0, tuple(questions), _shares(schema, self.cover))
+
+    def plan(self) -> Plan | None:
+        return None if self._closed else self._round
+
+    def close(self, tally: RoundTally) -> None:
+        check_close(self.plan(), tally)
+        assert isinstance(tally, CountTally)
+        Evidence(self.campaign.schema, answered([tally])).singles  # noqa: B018  refuses unanswered attributes first
+        self._closed.append(tally)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The answers, read as singles and pairs."""
+        if not self._closed:
+            raise StateError("the round is still open: close it before asking for the model")
+        return Evidence(self.campaign.schema, answered([t for t in self._closed if isinstance(t, CountTally)]))
+
+    @cached_property
+    def marginals(self) -> list[tuple[tuple[str, ...], Floats]]:
+        """The covering sets' distributions, consistent on all they share and not negative (CALM's own output)."""
+        return consistent_marginals(self.campaign.schema, self.evidence.answers)
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        """Any k-way marginal by maximum entropy given the covering marginals (CALM section 4.4)."""
+        return reconstruct(self.campaign.schema, self.marginals, attributes)
+
+    @cached_property
+    def _tree(self) -> Triangulation:
+        found = self.evidence.pairs()
+        strengths = {p: e.distance for p, e in found.items() if e.test.score >= self.parameters.significance}
+        return triangulate_capped(self.campaign.schema.cardinalities, strengths, self.parameters.max_clique_cells)
+
+    @cached_property
+    def _fitted(self) -> TreeFit | None:
+        return fit_jointly(self.evidence, self._tree) if self._tree.kept else None
+
+    def model(self) -> JunctionTree:
+        evidence = self.evidence
+        return self._fitted.model if self._fitted is not None else without_dependence(evidence)
+
+    def measured(self) -> list[Measured]:
+        return self.evidence.measured(self._tree.kept) if self._closed else []
+
+    def notes(self) -> dict[str, Any]:
+        schema = self.campaign.schema
+        out: dict[str, Any] = {
+            "sets": [[schema.names[a] for a in s] for s in self.cover],
+            "largest_set_cells": max(schema.cells([schema.names[a] for a in s]) for s in self.cover),
+        }
+        if self._closed:
+            out["edges"] = [[schema.names[i], schema.names[j]] for i, j in self._tree.kept]
+            out["cliques"] = [[schema.names[a] for a in clique] for clique in self._tree.cliques]
+            if self._fitted is None:
+                out["fallback"] = "no pair stands out from noise: attributes are taken as independent"
+        return out
+
+    def state(self) -> bytes:
+        return pack_state(self.method, self.campaign, self.parameters, self._closed)
+
+    @classmethod
+    def restore(cls, state: bytes) -> Calm:
+        campaign, parameters, closed = unpack_state(state, cls.method)
+        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
+        for tally in closed:
+            machine.close(tally)
+        return machine

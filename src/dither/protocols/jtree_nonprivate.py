@@ -1,0 +1,96 @@
+"""A junction tree of the true table, without any privacy: how much of an error is the model's, not the noise's.
+
+Reference: NoPrivJTree of Liu et al., EDBT 2023, section 6.1; the tree is that of Chen, Xiao, Zhang, Xu, KDD 2015. It sees
+the records themselves, which no `ProtocolMachine` does: so it is no such machine, is asked for by a switch, and its
+release says that it is not private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import ParameterError, PrivacyError
+from dither.models.junction_tree import JunctionTree
+from dither.schema import Schema
+from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
+
+METHOD = "jtree-nonprivate"
+SWITCH = "--no-privacy"
+EPSILON = math.inf
+SUMMARY = "NOT private: a junction tree of the true records, to tell a model's own error from that of the noise."
+REFERENCE = "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1 (NoPrivJTree); Chen, Xiao, Zhang, Xu, KDD 2015"
+Codes = npt.NDArray[np.integer[Any]]
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """`phi` as in the papers: a pair whose mutual information is below min(k-1) phi^2 / 2 counts as independent."""
+
+    phi: float = 0.3
+    max_clique_cells: int = 20_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.phi <= 1:
+            raise ParameterError(f"phi must lie between 0 and 1, not {self.phi!r}", where="phi", value=self.phi)
+        if self.max_clique_cells < 2:
+            raise ParameterError("max_clique_cells must be at least 2", where="max_clique_cells")
+
+
+def require_switch(no_privacy: bool) -> None:
+    """Refuse to run unless the caller has said in so many words that there is to be no privacy."""
+    if not no_privacy:
+        raise PrivacyError(
+            f"method {METHOD!r} reads the true records and protects nobody; add {SWITCH} to run it all the same",
+            where=SWITCH,
+        )
+
+
+def publish_nonprivate(
+    codes: Codes, schema: Schema, parameters: Parameters | None = None, *, no_privacy: bool = False
+) -> JunctionTree:
+    """The junction tree whose cliques have the table's own distributions. NOT private: epsilon is infinite."""
+    require_switch(no_privacy)
+    if not len(codes):
+        raise ParameterError("a junction tree needs at least one row", where="table")
+    chosen = parameters or Parameters()
+    tree = true_tree(codes, schema, chosen)
+    return JunctionTree(schema, tree, tuple(_frequencies(codes, schema, clique) for clique in tree.cliques))
+
+
+def true_tree(codes: Codes, schema: Schema, parameters: Parameters) -> Triangulation:
+    """The tree of the pairs at or above the threshold; the weakest go where a clique would exceed the cap."""
+    strengths: dict[Pair, float] = {}
+    for i, j in combinations(range(len(schema)), 2):
+        information = mutual_information(_frequencies(codes, schema, (i, j)))
+        if information >= mutual_information_threshold(
+            schema.cardinalities[i], schema.cardinalities[j], parameters.phi
+        ):
+            strengths[i, j] = information
+    return triangulate_capped(schema.cardinalities, strengths, parameters.max_clique_cells)
+
+
+def release_notes(model: JunctionTree) -> dict[str, Any]:
+    """What a release of it must state."""
+    names = model.schema.names
+    return {
+        "private": False,
+        "warning": "made from the true records without any privacy; for comparison only, not to be published",
+        "edges": [[names[i], names[j]] for i, j in model.tree.kept],
+        "edges_dropped_for_the_cap": [[names[i], names[j]] for i, j in model.tree.dropped],
+        "cliques": [[names[a] for a in clique] for clique in model.tree.cliques],
+    }
+
+
+def _frequencies(codes: Codes, schema: Schema, positions: Sequence[int]) -> npt.NDArray[np.float64]:
+    shape = [schema.cardinalities[a] for a in positions]
+    cells = np.ravel_multi_index(tuple(np.asarray(codes[:, a], np.int64) for a in positions), shape)
+    counts = np.bincount(cells, minlength=math.prod(shape)) / len(codes)
+    return np.asarray(counts.reshape(shape), np.float64)

@@ -1,0 +1,150 @@
+"""What answered questions say about singles and pairs: pooled over rounds, with the variance of noise and sampling.
+
+Shared by the methods that ask each participant one question: PrivIncr and its one-round variant, CALM, and the sampled
+plan of the Bayes network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import StateError
+from dither.estimate import Answered, Pooled, norm_sub, pool
+from dither.models.tree_fit import Measurement
+from dither.protocols.machine import Measured
+from dither.schema import Schema
+from dither.structure import Dependence, dependence, mutual_information
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[int, int]
+_LEAST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class PairEvidence:
+    """A pooled pair with its noise-aware test and the product of the pooled one-way frequencies beside it."""
+
+    pooled: Pooled
+    variances: Floats
+    test: Dependence
+    product: Floats
+
+    @cached_property
+    def projected(self) -> Floats:
+        """The nearest distribution to the raw pair."""
+        return norm_sub(self.pooled.frequencies)
+
+    @cached_property
+    def shrunk(self) -> Floats:
+        """The product of one-way frequencies plus the part of the difference that is not noise, as a distribution.
+
+        The difference is scaled by its unbiased squared length over the observed one (James, Stein 1961), so the
+        information of a pair that does not stand out from noise is zero instead of that of the noise.
+        """
+        difference = self.pooled.frequencies - self.product
+        observed = float((difference**2).sum())
+        share = min(1.0, max(0.0, self.test.statistic / observed)) if observed > 0 else 0.0
+        return norm_sub(self.product + share * difference)
+
+    @cached_property
+    def information(self) -> float:
+        """Mutual information in nats of the shrunk table."""
+        return mutual_information(self.shrunk) if self.test.statistic > 0 else 0.0
+
+    @property
+    def distance(self) -> float:
+        """A bound on the total variation that taking the pair as independent costs; ranks edges."""
+        return self.test.strength * math.sqrt(self.product.size) / 2
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The answers of all closed rounds, read as singles and pairs; a pair nobody answered has no evidence."""
+
+    schema: Schema
+    answers: Sequence[Answered]
+    _pairs: dict[Pair, PairEvidence | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def singles(self) -> tuple[Pooled, ...]:
+        """Every one-way marginal, pooled over all questions that hold the attribute."""
+        asked = {name for a in self.answers for name in a.question.attributes}
+        unknown = [name for name in self.schema.names if name not in asked]
+        if unknown:
+            raise StateError(f"nobody answered about {', '.join(unknown)}; more participants are needed")
+        return tuple(pool(self.schema, self.answers, [name]) for name in self.schema.names)
+
+    @cached_property
+    def single_variances(self) -> tuple[Floats, ...]:
+        """Noise and sampling variance of each one-way frequency."""
+        return tuple(total_variances(p) for p in self.singles)
+
+    @cached_property
+    def distributions(self) -> tuple[Floats, ...]:
+        """The one-way marginals as distributions."""
+        return tuple(norm_sub(p.frequencies) for p in self.singles)
+
+    @cached_property
+    def _asked_together(self) -> set[frozenset[str]]:
+        return {frozenset(p) for a in self.answers for p in combinations(a.question.attributes, 2)}
+
+    def pair(self, i: int, j: int) -> PairEvidence | None:
+        """The evidence on a pair, i < j; None where nobody was asked about both."""
+        if (i, j) not in self._pairs:
+            self._pairs[i, j] = self._weigh(i, j)
+        return self._pairs[i, j]
+
+    def _weigh(self, i: int, j: int) -> PairEvidence | None:
+        names = [self.schema.names[i], self.schema.names[j]]
+        if frozenset(names) not in self._asked_together:
+            return None
+        pooled = pool(self.schema, self.answers, names)
+        variances = total_variances(pooled)
+        rows, columns = self.singles[i].frequencies, self.singles[j].frequencies
+        row, column = (float(self.single_variances[k].mean()) for k in (i, j))
+        test = dependence(pooled.frequencies, float(variances.mean()), rows, columns, row, column)
+        return PairEvidence(pooled, variances, test, np.outer(rows, columns))
+
+    def pairs(self) -> dict[Pair, PairEvidence]:
+        """Every pair that anybody was asked about."""
+        found = ((p, self.pair(*p)) for p in combinations(range(len(self.schema)), 2))
+        return {pair: evidence for pair, evidence in found if evidence is not None}
+
+    def information(self) -> Floats:
+        """The symmetric matrix of mutual informations, noise taken out; zero where nothing is known."""
+        d = len(self.schema)
+        out = np.zeros((d, d))
+        for (i, j), evidence in self.pairs().items():
+            out[i, j] = out[j, i] = evidence.information
+        return out
+
+    def measurements(self, larger: Sequence[tuple[int, ...]] = ()) -> list[Measurement]:
+        """Raw singles, pairs and the `larger` sets that were asked, with variances, for a fit to all of them at once."""
+        out = [
+            Measurement((i,), p.frequencies, v)
+            for i, (p, v) in enumerate(zip(self.singles, self.single_variances, strict=True))
+        ]
+        out += [Measurement(p, e.pooled.frequencies, e.variances) for p, e in self.pairs().items()]
+        for positions in larger:
+            pooled = pool(self.schema, self.answers, [self.schema.names[a] for a in positions])
+            out.append(Measurement(tuple(positions), pooled.frequencies, total_variances(pooled)))
+        return out
+
+    def measured(self, kept: Sequence[Pair]) -> list[Measured]:
+        """What a release states as measured: all singles, and the pairs that were kept."""
+        chosen = list(self.singles)
+        chosen += [e.pooled for e in (self.pair(*p) for p in kept) if e is not None]
+        return [Measured(p.attributes, p.frequencies, p.standard_errors, p.n) for p in chosen]
+
+
+def total_variances(pooled: Pooled) -> Floats:
+    """The mechanism's variance plus f(1-f)/n, since the people who were asked are a sample of all participants."""
+    f = np.clip(pooled.frequencies, 0.0, 1.0)
+    return np.maximum(pooled.standard_errors**2 + f * (1 - f) / pooled.n, _LEAST_VARIANCE)

@@ -1,0 +1,187 @@
+"""What PrivIncr asks: its parameters, rounds of pair questions, and the questions about the cliques.
+
+Reference: Liu et al., "Multi-dimensional data publishing with local differential privacy", EDBT 2023, algorithms 1 and 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from dither.errors import ParameterError
+from dither.mechanisms import Mechanism, mechanism, total_variance
+from dither.protocols.independent import question_shares
+from dither.protocols.machine import Campaign
+from dither.reports import Plan, Question, question
+from dither.schema import Schema
+
+Pair = tuple[int, int]
+ROUNDS = 6
+JOINT_CELLS, PAPER_CELLS = 8_000, 1_500
+STRONG = 0.35  # Cramer's V of a pair that is worth asking about: below it one-way answers serve better
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What PrivIncr leaves open; defaults are the ones that measured best, the paper's are named.
+
+    `rounds` (T, 6 or as many as the participants allow) and `omega`, the share of participants they use.
+    `threshold=calibrated` prunes by the noise-aware test: a pair stays through the rounds while its score can still
+    reach `significance` at the end, give or take `slack` standard deviations; with `phi` it must also reach the
+    paper's mutual information in the end. `threshold=paper` is eq. 18 with `alpha` and phi (0.3).
+    `shares` of the pairs grow with the root of their cells, or with their `cells` as in the paper; `singles` is the
+    share of one-attribute questions (the paper: 0). `fit=joint` fits the tree to everything measured at once,
+    `fit=paper` takes each clique by itself, larger ones by factors of at most `factor_cells`.
+    """
+
+    rounds: int | None = None
+    omega: float = 0.5
+    threshold: Literal["calibrated", "paper"] = "calibrated"
+    phi: float | None = None
+    alpha: float = 0.05
+    significance: float = 2.0
+    slack: float = 1.0
+    mechanism: Literal["best", "oue", "grr", "sue", "olh", "subset"] = "best"
+    shares: Literal["root", "cells", "uniform"] = "root"
+    singles: float = 0.3
+    fit: Literal["joint", "paper"] = "joint"
+    max_clique_cells: int | None = None
+    factor_cells: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.omega < 1:
+            raise ParameterError(
+                f"omega must lie strictly between 0 and 1, not {self.omega!r}", where="omega", value=self.omega
+            )
+        for name, least in (("rounds", 1), ("max_clique_cells", 2), ("factor_cells", 2)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ParameterError(f"{name} must be at least {least}, not {value!r}", where=name, value=value)
+        if not 0 <= self.singles < 1:
+            raise ParameterError(
+                f"singles must be at least 0 and below 1, not {self.singles!r}", where="singles", value=self.singles
+            )
+        if not 0 < self.alpha <= 1:
+            raise ParameterError(f"alpha must lie in (0, 1], not {self.alpha!r}", where="alpha", value=self.alpha)
+        if self.phi is not None and not 0 <= self.phi <= 1:
+            raise ParameterError(f"phi must lie between 0 and 1, not {self.phi!r}", where="phi", value=self.phi)
+        if not (math.isfinite(self.significance) and math.isfinite(self.slack)):
+            raise ParameterError("significance and slack must be finite numbers", where="significance")
+
+    @property
+    def degree(self) -> float:
+        """phi with its default: the paper's 0.3 for its own rule, none beside the noise test."""
+        return self.phi if self.phi is not None else (0.3 if self.threshold == "paper" else 0.0)
+
+    @property
+    def clique_cells(self) -> int:
+        """The cap on a clique's cells; a clique that is taken by itself has to be smaller to be worth anything."""
+        return self.max_clique_cells or (JOINT_CELLS if self.fit == "joint" else PAPER_CELLS)
+
+
+def check_campaign(campaign: Campaign, parameters: Parameters) -> None:
+    """Refuse what cannot work before anybody is asked."""
+    widest = max(campaign.schema.cardinalities)
+    if widest > parameters.clique_cells:
+        raise ParameterError(
+            f"an attribute has {widest:,} values, more than max_clique_cells={parameters.clique_cells:,}; raise it",
+            where="max_clique_cells",
+            value=parameters.clique_cells,
+        )
+    if parameters.rounds is not None:
+        people = int(campaign.participants * parameters.omega / parameters.rounds)
+        questions = _first_questions(campaign.schema, parameters)
+        if people < questions:
+            raise ParameterError(
+                f"rounds={parameters.rounds} leaves {people:,} participants a round for {questions} questions; "
+                "ask for fewer rounds, a larger omega, or more participants",
+                where="rounds",
+                value=parameters.rounds,
+            )
+
+
+def rounds_of(campaign: Campaign, parameters: Parameters) -> int:
+    """T: as asked, else six or as many as give every question of a round ten people, at least one."""
+    if parameters.rounds is not None:
+        return parameters.rounds
+    enough = campaign.participants * parameters.omega / (10 * _first_questions(campaign.schema, parameters))
+    return max(1, min(ROUNDS, int(enough)))
+
+
+def _first_questions(schema: Schema, parameters: Parameters) -> int:
+    return math.comb(len(schema), 2) + (len(schema) if parameters.singles > 0 else 0)
+
+
+def learnable_pairs(campaign: Campaign, parameters: Parameters) -> list[Pair]:
+    """The pairs in which a strong dependence would stand out from noise, were there d pairs to ask.
+
+    A pair with Cramer's V of phi lies about phi^2 (min(k_i, k_j) - 1) / (k_i k_j) from independence, squared; the
+    null standard deviation is sqrt(2 (k_i-1)(k_j-1)) s^2. Asking about any other pair would cost participants and teach
+    nothing. The paper's rule asks about all of them.
+    """
+    schema = campaign.schema
+    every = list(combinations(range(len(schema)), 2))
+    if parameters.threshold == "paper":
+        return every
+    people = campaign.participants * (1 - parameters.singles) / len(schema)
+    out = []
+    for i, j in every:
+        k, m = schema.cardinalities[i], schema.cardinalities[j]
+        chosen: Mechanism = mechanism(parameters.mechanism, k * m, campaign.epsilon)
+        noise = total_variance(chosen.p, chosen.q, k * m) / (k * m * people)
+        seen = STRONG**2 * (min(k, m) - 1) / (k * m)
+        if seen >= parameters.significance * math.sqrt(2 * (k - 1) * (m - 1)) * noise:
+            out.append((i, j))
+    return out
+
+
+def singles_share(schema: Schema, learnable: int, left: int, parameters: Parameters) -> float:
+    """The share of one-attribute questions, given how many pairs can be learnt and how many are left.
+
+    What the pairs that cannot be learnt would have had goes to singles; and when fewer pairs than attributes are left,
+    most attributes have nothing but their own marginal to learn, so singles get the share of the missing pairs.
+    """
+    every = math.comb(len(schema), 2)
+    if parameters.threshold == "paper" or not every or parameters.singles == 0:
+        return parameters.singles
+    return max(1 - (1 - parameters.singles) * learnable / every, 1 - left / len(schema))
+
+
+def round_plan(
+    campaign: Campaign,
+    parameters: Parameters,
+    number: int,
+    population: float,
+    sets: Sequence[tuple[int, ...]],
+    singles: float,
+) -> Plan:
+    """A round of questions about some attribute sets, with singles beside them."""
+    schema = campaign.schema
+    names = schema.names
+    questions: list[Question] = []
+    shares: list[float] = []
+    if sets:
+        questions = [_ask(schema, campaign, parameters, [names[a] for a in s]) for s in sets]
+        shares = [(1 - singles) * float(w) for w in _weights(questions, parameters.shares)]
+    if singles > 0 or not sets:
+        alone = [_ask(schema, campaign, parameters, [name]) for name in names]
+        whole = singles if sets else 1.0
+        questions += alone
+        shares += [whole * s for s in question_shares(alone, "least-error")]
+    total = math.fsum(shares)
+    return Plan(number, tuple(questions), tuple(s / total for s in shares), population=population)
+
+
+def _ask(schema: Schema, campaign: Campaign, parameters: Parameters, names: Sequence[str]) -> Question:
+    return question(schema, names, campaign.epsilon, parameters.mechanism)
+
+
+def _weights(questions: Sequence[Question], rule: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    power = {"cells": 1.0, "root": 0.5, "uniform": 0.0}[rule]
+    weights = np.array([float(q.mechanism.cells) ** power for q in questions])
+    return weights / weights.sum()
