@@ -27,9 +27,8 @@ from dither.protocols.bayesnet_learn import (
 )
 from dither.protocols.bayesnet_plan import Parameters
 from dither.protocols.machine import Campaign, Measured
-from dither.protocols.parameters import build_parameters
 from dither.protocols.privincr_evidence import Evidence
-from dither.protocols.state import check_close, pack_state, unpack_state
+from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan
 from dither.structure.bayes_search import Network, candidates_computed
 from dither.tally import CountTally, PatternTally, RoundTally
@@ -150,8 +149,4 @@ class BayesNetwork:
 
     @classmethod
     def restore(cls, state: bytes) -> BayesNetwork:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
+        return replay(cls, Parameters, state)

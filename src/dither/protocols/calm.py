@@ -22,10 +22,9 @@ from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
 from dither.protocols.calm_marginals import consistent_marginals, reconstruct
 from dither.protocols.machine import Campaign, Measured
-from dither.protocols.parameters import build_parameters
 from dither.protocols.privincr_evidence import Evidence
 from dither.protocols.privincr_learn import fit_jointly, without_dependence
-from dither.protocols.state import check_close, pack_state, unpack_state
+from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.structure import Triangulation, triangulate_capped
@@ -175,8 +174,4 @@ class Calm:
 
     @classmethod
     def restore(cls, state: bytes) -> Calm:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
+        return replay(cls, Parameters, state)

@@ -14,8 +14,7 @@ from dither.estimate import Pooled, answered, pool, projection
 from dither.mechanisms import total_variance
 from dither.models import Independent
 from dither.protocols.machine import Campaign, Measured
-from dither.protocols.parameters import build_parameters
-from dither.protocols.state import check_close, pack_state, unpack_state
+from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan, Question, question
 from dither.tally import CountTally, RoundTally
 
@@ -100,8 +99,4 @@ class IndependentProtocol:
 
     @classmethod
     def restore(cls, state: bytes) -> IndependentProtocol:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
+        return replay(cls, Parameters, state)

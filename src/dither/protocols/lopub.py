@@ -21,8 +21,7 @@ from dither.models.junction_tree import JunctionTree
 from dither.protocols.lopub_learn import Learnt, Progress, learn
 from dither.protocols.lopub_plan import Parameters, lopub_plan
 from dither.protocols.machine import Campaign, Measured
-from dither.protocols.parameters import build_parameters
-from dither.protocols.state import check_close, pack_state, unpack_state
+from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import PatternTally, RoundTally
@@ -104,11 +103,7 @@ class LoPub:
 
     @classmethod
     def restore(cls, state: bytes) -> LoPub:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
+        return replay(cls, Parameters, state)
 
 
 def _encoding_notes(plan: Plan, parameters: Parameters) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from dither.models.junction_tree import JunctionTree
 from dither.protocols import privincr_plan
 from dither.protocols.machine import Campaign, Measured
-from dither.protocols.parameters import build_parameters
 from dither.protocols.privincr import PrivIncr
-from dither.protocols.state import pack_state, unpack_state
+from dither.protocols.state import pack_state, replay
 from dither.reports import Plan
 from dither.tally import RoundTally
 
@@ -79,8 +78,4 @@ class NoIncremental:
 
     @classmethod
     def restore(cls, state: bytes) -> NoIncremental:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
+        return replay(cls, Parameters, state)

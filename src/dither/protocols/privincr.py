@@ -15,7 +15,6 @@ from dither.estimate import answered
 from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
 from dither.protocols.machine import Campaign, Measured
-from dither.protocols.parameters import build_parameters
 from dither.protocols.privincr_evidence import Evidence
 from dither.protocols.privincr_learn import (
     Layout,
@@ -34,7 +33,7 @@ from dither.protocols.privincr_plan import (
     rounds_of,
     singles_share,
 )
-from dither.protocols.state import check_close, pack_state, unpack_state
+from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan
 from dither.tally import CountTally, RoundTally
 
@@ -155,8 +154,4 @@ class PrivIncr:
 
     @classmethod
     def restore(cls, state: bytes) -> PrivIncr:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
+        return replay(cls, Parameters, state)

@@ -7,17 +7,19 @@ method can forget a part of its state.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dither.errors import ReportError, StateError
 from dither.protocols.machine import Campaign
-from dither.protocols.parameters import plain
+from dither.protocols.parameters import build_parameters, plain
 from dither.reports import Plan
 from dither.schema import schema_from_json
 from dither.tally import RoundTally, tally_from_bytes
 from dither.tally.archive import pack, unpack
+
+M = TypeVar("M")
 
 
 def pack_state(method: str, campaign: Campaign, parameters: Any, closed: Sequence[RoundTally]) -> bytes:
@@ -41,6 +43,17 @@ def unpack_state(state: bytes, method: str) -> tuple[Campaign, dict[str, Any], l
         raise ReportError(f"a state of method {meta.get('method')!r} cannot be restored as {method!r}")
     campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
     return campaign, meta["parameters"], [tally_from_bytes(arrays[str(i)].tobytes()) for i in range(meta["rounds"])]
+
+
+def replay(machine: type[M], parameters: type[Any], state: bytes) -> M:
+    """A machine as it was when its state was saved: started anew, with the same tallies closed."""
+    method: str = machine.method  # type: ignore[attr-defined]
+    campaign, given, closed = unpack_state(state, method)
+    again = machine.start(campaign, build_parameters(parameters, given, method))  # type: ignore[attr-defined]
+    for tally in closed:
+        again.close(tally)
+    restored: M = again
+    return restored
 
 
 def check_close(open_plan: Plan | None, tally: RoundTally) -> None:
