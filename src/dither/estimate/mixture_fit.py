@@ -27,7 +27,7 @@ class FitOptions:
 
     components: int | None = None  # None: from the signal-to-noise ratio, see `component_count`
     total: int = 600  # components of the average over all starts
-    twins: int = 2
+    twins: int = 3
     perturbation: float = 0.5
     momentum: float = 0.9
     pilot_iterations: int = 150
@@ -36,7 +36,8 @@ class FitOptions:
     patience: int = 6
     tolerance: float = 2e-3
     probe: float = 0.1
-    penalty: float = 1.5  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
+    penalty: float = 1.2  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
+    shrink: bool = True  # keep only the share of the fitted dependence that pays by the same estimate
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,11 @@ def component_count(targets: PairTargets, w2: Floats, w1: Floats) -> int:
     return int(min(60.0 * max(1.0, ratio / 2.0) ** 0.25, 200.0, max(16.0, targets.columns.width)))
 
 
+def start_count(total: int, size: int, width: int) -> int:
+    """As many starts as share out `total` components; fewer for wide tables, whose steps cost width^2, but at least three."""
+    return max(int(total / size / max(1.0, (width / 500) ** 2)), 3)
+
+
 def _dependence_kept(targets: PairTargets, w2: Floats, weights: Floats, a: Floats, df: float, penalty: float) -> float:
     """The share of the fitted dependence to keep (0 to 1 in tenths) by penalised SURE; the marginals stay as they are."""
     one = weights @ a
@@ -170,8 +176,8 @@ def _pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
     s0, s1, _ = targets.single_noise
     pairs = np.where(c1 > 0, 1.0 / np.where(c1 > 0, c0 * k[None, :] + c1 / k[:, None], 1.0), 0.0)
     alone = np.where(s1 > 0, 1.0 / np.where(s1 > 0, s0 + s1 / k, 1.0), 0.0)
-    total = pairs.sum(axis=1) + alone
-    return pairs / total[:, None], alone / total
+    total = np.asarray(pairs.sum(axis=1)) + alone
+    return np.asarray(pairs / total[:, None]), np.asarray(alone / total)
 
 
 def _deviation(weights: Floats) -> Floats:
@@ -233,13 +239,15 @@ class _Lockstep:
         return models, chi2, df
 
 
-def fit_mixture(targets: PairTargets, rng: np.random.Generator, options: FitOptions | None = None) -> FittedMixture:
-    """Fit to all targets; without any pair the fit is the product of the one-way marginals."""
-    options = options or FitOptions()
+def product_fit(targets: PairTargets) -> FittedMixture:
+    """The product of the pooled one-way marginals: one component, no dependence."""
+    return FittedMixture(np.ones(1), targets.one[None, :].copy(), {"iterations": 0.0, "components": 1.0})
+
+
+def _prepared(targets: PairTargets, rng: np.random.Generator, options: FitOptions) -> _Lockstep:
+    """All starts and twins before their first step, with weights from a pilot fit."""
     columns = targets.columns
-    if not targets.has_pairs:
-        return FittedMixture(np.ones(1), targets.one[None, :].copy(), {"iterations": 0.0, "components": 1.0})
-    asked = (targets.pair_noise[1] > 0).any(axis=0).astype(np.float64)
+    asked = np.asarray((targets.pair_noise[1] > 0).any(axis=0), dtype=np.float64)
     reach = options.perturbation * columns.spread(asked)
 
     def apart(size: int) -> Floats:
@@ -249,14 +257,22 @@ def fit_mixture(targets: PairTargets, rng: np.random.Generator, options: FitOpti
     pilot = _Descent(columns, base + apart(options.components or 60))
     w2, w1 = inverse_variances(targets, *_pilot(targets, pilot, options))
     size = options.components or component_count(targets, w2, w1)
-    count = max(options.total // size, 2)
-    offsets = [apart(size) for _ in range(count)]
-    probes = [_Probe(targets, w2, w1, options.probe, rng) for _ in range(min(options.twins, count))]
+    offsets = [apart(size) for _ in range(start_count(options.total, size, columns.width))]
+    probes = [_Probe(targets, w2, w1, options.probe, rng) for _ in range(min(options.twins, len(offsets)))]
     twins = [
         (_Descent(columns, _base_logits(targets, probe.one) + offset), probe)
         for probe, offset in zip(probes, offsets, strict=False)
     ]
-    group = _Lockstep(targets, w2, w1, [_Descent(columns, base + offset) for offset in offsets], twins, options)
+    return _Lockstep(targets, w2, w1, [_Descent(columns, base + offset) for offset in offsets], twins, options)
+
+
+def fit_mixture(targets: PairTargets, rng: np.random.Generator, options: FitOptions | None = None) -> FittedMixture:
+    """Fit to all targets; without any pair the fit is the product of the one-way marginals."""
+    options = options or FitOptions()
+    if not targets.has_pairs:
+        return product_fit(targets)
+    group = _prepared(targets, rng, options)
+    count, size = len(group.starts), len(group.starts[0].logits)
     best = (math.inf, 0.0, 0.0, 0)
     kept: list[tuple[Floats, Floats]] = []
     trace: list[float] = []
@@ -275,7 +291,7 @@ def fit_mixture(targets: PairTargets, rng: np.random.Generator, options: FitOpti
             break
     weights = np.concatenate([w for w, _ in kept]) / count
     stacked = np.concatenate([a for _, a in kept])
-    keep = _dependence_kept(targets, w2, weights, stacked, best[2], options.penalty)
+    keep = _dependence_kept(targets, group.w2, weights, stacked, best[2], options.penalty) if options.shrink else 1.0
     if keep < 1.0:  # the rest of the mixture is the product of its own one-way marginals
         stacked = np.vstack([stacked, weights @ stacked])
         weights = np.append(keep * weights, 1.0 - keep)

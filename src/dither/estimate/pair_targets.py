@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError
-from dither.estimate.pool import Answered, read_marginal
+from dither.estimate.pool import Answered
 from dither.estimate.project import norm_sub
+from dither.mechanisms import Mechanism
 from dither.schema import Schema
 
 Floats = npt.NDArray[np.float64]
@@ -99,44 +100,63 @@ class _Average:
         return c0, c1, c2
 
 
-def _noise(answer: Answered, group: int, cells: int) -> tuple[float, Floats]:
-    """The precision at frequency 1/cells, and the coefficients of a cell that sums `group` cells of the question."""
-    mechanism = answer.question.mechanism
-    low, high = mechanism.group_variance(group, 0.0, 1), mechanism.group_variance(group, 1.0, 1)
-    c = np.array([low, high - low + 1.0, 1.0]) / answer.n
-    f = 1.0 / cells
-    return 1.0 / float(c[0] + c[1] * f - c[2] * f * f), c
+class _NoiseBook:
+    """The noise of one report by mechanism and number of cells summed, worked out once: thousands of questions share few."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Mechanism, int], Floats] = {}
+
+    def of(self, answer: Answered, group: int, cells: int) -> tuple[float, Floats]:
+        """The precision at frequency 1/cells, and the coefficients of a cell that sums `group` cells of the question."""
+        mechanism = answer.question.mechanism
+        c = self._known.get((mechanism, group))
+        if c is None:
+            low, high = mechanism.group_variance(group, 0.0, 1), mechanism.group_variance(group, 1.0, 1)
+            c = self._known[mechanism, group] = np.array([low, high - low + 1.0, 1.0])
+        f = 1.0 / cells
+        return answer.n / float(c[0] + c[1] * f - c[2] * f * f), c / answer.n
+
+
+def check_asked(schema: Schema, answers: Sequence[Answered]) -> None:
+    """An error names the attributes that nobody answered about."""
+    heard = {name for answer in answers for name in answer.question.attributes}
+    silent = [name for name in schema.names if name not in heard]
+    if silent:
+        raise ParameterError(f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent)
 
 
 def pair_targets(schema: Schema, answers: Sequence[Answered]) -> PairTargets:
     """Pool all answers into pair and single targets; every attribute must have been asked about."""
-    columns = Columns(schema.cardinalities)
-    d = len(schema)
+    check_asked(schema, answers)
+    columns, d = Columns(schema.cardinalities), len(schema)
+    place = {name: i for i, name in enumerate(schema.names)}
     pairs = _Average((columns.width, columns.width), (d, d))
     singles, one = _Average((columns.width,), (d,)), _Average((columns.width,), (d,))
+    book = _NoiseBook()
     for answer in answers:
-        names = answer.question.attributes
-        for name in names:
-            marginal, group = read_marginal(schema, answer, [name])
-            i = schema.index(name)
-            for average in (one, singles) if len(names) == 1 else (one,):
-                precision, c = _noise(answer, group, marginal.size)
+        members = [place[name] for name in answer.question.attributes]
+        raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies
+        table = raw.reshape([schema.cardinalities[i] for i in members])
+        for axis, i in enumerate(members):
+            marginal = table.sum(axis=tuple(a for a in range(table.ndim) if a != axis))
+            precision, c = book.of(answer, raw.size // marginal.size, marginal.size)
+            for average in (one, singles) if len(members) == 1 else (one,):
                 average.weighted[columns.of(i)] += precision * marginal
                 average.precision[i] += precision
                 average.noise[:, i] += precision**2 * c
-        for first, second in combinations(names, 2):
-            marginal, group = read_marginal(schema, answer, [first, second])
-            i, j = schema.index(first), schema.index(second)
-            precision, c = _noise(answer, group, marginal.size)
-            for a, b, table in ((i, j, marginal), (j, i, marginal.T)):
-                pairs.weighted[columns.of(a), columns.of(b)] += precision * table
-                pairs.precision[a, b] += precision
-                pairs.noise[:, a, b] += precision**2 * c
-    if (one.precision == 0).any():
-        silent = [n for n, p in zip(schema.names, one.precision, strict=True) if p == 0]
-        raise ParameterError(f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent)
-    raw = one.finished(columns.spread(one.precision))
-    projected = np.concatenate([norm_sub(raw[columns.of(i)]) for i in range(d)])
+        for (first, i), (second, j) in combinations(enumerate(members), 2):
+            marginal = table.sum(axis=tuple(a for a in range(table.ndim) if a not in (first, second)))
+            precision, c = book.of(answer, raw.size // marginal.size, marginal.size)
+            # Each block once; the other triangle is mirrored below.
+            low, high, block = (i, j, marginal) if i < j else (j, i, marginal.T)
+            pairs.weighted[columns.of(low), columns.of(high)] += precision * block
+            pairs.precision[low, high] += precision
+            pairs.noise[:, low, high] += precision**2 * c
+    pairs.weighted += pairs.weighted.T
+    pairs.precision += pairs.precision.T
+    pairs.noise += pairs.noise.transpose(0, 2, 1)
+    raw_one = one.finished(columns.spread(one.precision))
+    projected = np.concatenate([norm_sub(raw_one[columns.of(i)]) for i in range(d)])
     k = columns.cardinalities.astype(np.float64)
     cells = float((np.outer(k, k) * (pairs.precision > 0)).sum() / 2 + (k * (singles.precision > 0)).sum())
     return PairTargets(

@@ -12,8 +12,13 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from dither.mechanisms import best
+from dither.protocols.independent import question_shares
+from dither.reports import Question
+
+Floats = npt.NDArray[np.float64]
 
 Sets = list[tuple[tuple[int, ...], float]]  # attributes asked together, and their share of the participants
 
@@ -46,7 +51,7 @@ def _worths(members: Sequence[int], cardinalities: Sequence[int], epsilon: float
 
 def attribute_sets(members: Sequence[int], cardinalities: Sequence[int], epsilon: float) -> list[tuple[int, ...]]:
     """Sets that inform about evenly on every pair of `members`, each grown while that pays; all pairs unless most sets grow."""
-    every = list(combinations(sorted(members), 2))
+    every: list[tuple[int, ...]] = list(combinations(sorted(members), 2))
     narrow = sorted(members, key=lambda a: (cardinalities[a], a))[:3]
     if len(narrow) < 3 or math.prod(cardinalities[a] for a in narrow) > MOST_CELLS:
         return every
@@ -56,7 +61,9 @@ def attribute_sets(members: Sequence[int], cardinalities: Sequence[int], epsilon
     cover = np.full((d, d), np.inf)
     for a, b in every:
         cover[a, b] = 0.0
-    rng = np.random.default_rng(0)  # breaks ties between equally covered pairs; the plan stays a function of public facts
+    rng = np.random.default_rng(
+        0
+    )  # breaks ties between equally covered pairs; the plan stays a function of public facts
     sets: list[tuple[int, ...]] = []
     while cover.min() < COVERS and len(sets) < min(COVERS * len(every), MOST_SETS):
         first, second = divmod(int((cover + 1e-3 * rng.random((d, d))).argmin()), d)
@@ -98,71 +105,33 @@ def _grow(
         told = found[2]
 
 
-def single_sizes(cardinalities: Sequence[int]) -> np.ndarray:
-    """Shares of single questions that make the sum of the one-way errors least."""
-    size = np.asarray(cardinalities, dtype=np.float64) ** (2 / 3)
-    return size / size.sum()
+def single_shares(cardinalities: Sequence[int], epsilon: float) -> Floats:
+    """Shares of single questions that make the sum of the one-way errors least: those of `independent`."""
+    questions = [Question((str(i),), best(k, epsilon)) for i, k in enumerate(cardinalities)]
+    return np.asarray(question_shares(questions, "least-error"))
 
 
-def predicted_error(
-    cardinalities: Sequence[int],
-    n: int,
-    epsilon: float,
-    members: Sequence[int],
-    single: float,
-    dependence: float = 0.06,
-    strength: float = 0.3,
-    learnt_at: float = 3.0,
-) -> float:
-    """The mean 2-way error to expect when `members` are asked in pairs but for a share `single`, the others alone.
-
-    One-way errors follow from the pooled variance; added to them is the part of a typical `dependence` (mean distance of a pair
-    from independence) that the pairs cannot teach: an attribute's profile is learnt with signal to noise strength/k times the
-    root of its pairs' information, half of it at `learnt_at`.
-    """
-    k = np.asarray(cardinalities, dtype=np.float64)
-    size = single_sizes(cardinalities)
-    inside = np.zeros(len(k), dtype=bool)
-    inside[list(members)] = True
-    levels = sorted(set(cardinalities))
-    index = np.array([levels.index(c) for c in cardinalities])
-    alone = np.array([marginal_variance(c, c, epsilon) for c in levels])[index]
-    precision = n * size * np.where(inside, single, 1.0) / alone
-    taught = np.zeros(len(k))
-    count = len(members) * (len(members) - 1) / 2
-    if count and single < 1.0:
-        pair = np.array([[marginal_variance(a * b, a * b, epsilon) for b in levels] for a in levels])
-        line = np.array([[marginal_variance(a * b, a, epsilon) for b in levels] for a in levels])
-        people = n * size[inside].sum() * (1 - single) / count
-        both = np.outer(inside, inside) & ~np.eye(len(k), dtype=bool)
-        precision = precision + (people * both / line[np.ix_(index, index)]).sum(axis=1)
-        information = (people * both / pair[np.ix_(index, index)]) @ (2.0 / k)
-        snr2 = (strength / k) ** 2 * information
-        taught = snr2 / (snr2 + learnt_at**2)
-    one = np.minimum(0.3 * k / np.sqrt(precision), 0.5)  # projection and the joint fit take a quarter off 0.4 k sd
-    missing = dependence * (1.0 - np.sqrt(np.outer(taught, taught)))
-    error = np.sqrt(one[:, None] ** 2 + one[None, :] ** 2 + missing**2)
-    return float(error[np.triu_indices(len(k), 1)].mean())
+def one_way_precision(cardinalities: Sequence[int], epsilon: float, sets: Sets) -> Floats:
+    """The precision of a cell of each attribute's marginal that one participant of a plan gives on average."""
+    precision = np.zeros(len(cardinalities))
+    for members, share in sets:
+        cells = math.prod(cardinalities[a] for a in members)
+        for a in members:
+            precision[a] += share / marginal_variance(cells, cardinalities[a], epsilon)
+    return precision
 
 
-def pair_members(cardinalities: Sequence[int], n: int, epsilon: float, margin: float = 0.9) -> list[int]:
-    """The attributes to ask in pairs: those for which that is predicted to gain, or none."""
-    order = sorted(range(len(cardinalities)), key=lambda a: (cardinalities[a], a))
-    limit = margin * predicted_error(cardinalities, n, epsilon, [], 1.0)
-    chosen: list[int] = []
-    for m in sorted({max(2, round(f * len(order))) for f in np.linspace(0.2, 1.0, 13)}, reverse=True):
-        if m <= len(order):
-            error = predicted_error(cardinalities, n, epsilon, order[:m], SINGLES)
-            if error < limit:
-                limit, chosen = error, sorted(order[:m])
-    return chosen
+def one_way_error(cardinalities: Sequence[int], precision: Floats) -> float:
+    """The mean over attributes of k times the standard error of a cell: proportional to the mean one-way error."""
+    return float((np.asarray(cardinalities) / np.sqrt(np.maximum(precision, 1e-300))).mean())
 
 
-def planned_sets(cardinalities: Sequence[int], n: int, epsilon: float, singles: float | None = None) -> Sets:
-    """The questions with the share of participants each gets; shares add up to one."""
-    size = single_sizes(cardinalities)
-    members = pair_members(cardinalities, n, epsilon) if len(cardinalities) > 1 else []
-    if not members:
+def pair_plan(
+    cardinalities: Sequence[int], epsilon: float, members: Sequence[int], singles: float | None = None
+) -> Sets:
+    """The questions with the share of participants each gets: sets of the members, some singles, the others alone."""
+    size = single_shares(cardinalities, epsilon)
+    if len(members) < 2:
         return [((i,), float(s)) for i, s in enumerate(size)]
     sets = attribute_sets(members, cardinalities, epsilon)
     # Larger sets already carry the one-way marginals well.
@@ -174,3 +143,11 @@ def planned_sets(cardinalities: Sequence[int], n: int, epsilon: float, singles: 
             out.append(((i,), share))
     rest = 1.0 - sum(share for _, share in out)
     return out + [(s, rest / len(sets)) for s in sets]
+
+
+def pairs_are_free(cardinalities: Sequence[int], epsilon: float, regret: float = 0.02) -> bool:
+    """Whether asking everything in pairs or sets teaches the one-way marginals as well as single questions do."""
+    alone: Sets = [((i,), float(s)) for i, s in enumerate(single_shares(cardinalities, epsilon))]
+    together = pair_plan(cardinalities, epsilon, range(len(cardinalities)))
+    errors = [one_way_error(cardinalities, one_way_precision(cardinalities, epsilon, s)) for s in (together, alone)]
+    return errors[0] <= (1.0 + regret) * errors[1]

@@ -1,0 +1,137 @@
+"""Small line charts as SVG text, and the pictures of docs/explanation/mixture.md.
+
+    python -m benchmarks.pictures [-o FOLDER]
+
+Writes pictures made from generated tables with a known truth; nothing is read from disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 560, 300, 62, 46, 34, 150
+COLOURS = ("#1b6ca8", "#c8553d", "#4c956c", "#8e6c8a", "#555555", "#d19c1d")
+Points = Sequence[tuple[float, float | None]]
+
+
+def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], log_x: bool = False) -> str:
+    """Lines with markers, y from zero, names at the right; points without a value are left out."""
+    known = {name: [(x, y) for x, y in points if y is not None] for name, points in lines.items()}
+    xs = sorted({x for points in known.values() for x, _ in points})
+    top = max(y for points in known.values() for _, y in points) * 1.08
+    low = min(0.0, min(y for points in known.values() for _, y in points) * 1.05)
+    place = math.log if log_x else float
+    span = (place(xs[-1]) - place(xs[0])) or 1.0
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (
+            LEFT + (place(x) - place(xs[0])) / span * (WIDTH - LEFT - RIGHT),
+            TOP + (1 - (y - low) / (top - low)) * (HEIGHT - TOP - BOTTOM),
+        )
+
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/><text x="{LEFT}" y="20" font-size="14">{title}</text>',
+    ]
+    for tick in np.linspace(low, top, 5):
+        x, y = at(xs[0], float(tick))
+        out.append(f'<line x1="{x:.0f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dddddd"/>')
+        out.append(f'<text x="{x - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{tick:.3g}</text>')
+    for x in xs if len(xs) <= 8 else [float(v) for v in np.linspace(xs[0], xs[-1], 6)]:
+        across_at, down = at(x, low)
+        out.append(f'<text x="{across_at:.1f}" y="{down + 16:.1f}" text-anchor="middle">{x:g}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    out.append(f'<text x="{middle:.0f}" y="{HEIGHT - 10}" text-anchor="middle">{across}</text>')
+    out.append(f'<text transform="translate(14 {HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">{up}</text>')
+    for number, (name, points) in enumerate(known.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        path = " ".join(f"{'M' if i == 0 else 'L'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(at(*p) for p in points))
+        out.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if len(points) <= 12:
+            out += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in (at(*p) for p in points)]
+        y = TOP + 14 + 18 * number
+        out.append(
+            f'<line x1="{WIDTH - RIGHT + 8}" x2="{WIDTH - RIGHT + 26}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>'
+        )
+        out.append(f'<text x="{WIDTH - RIGHT + 32}" y="{y + 4}">{name}</text>')
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def stopping() -> str:
+    """True and estimated risk along one fit, and the residual that keeps falling."""
+    from dither.datasets.generated import generate_network
+    from dither.estimate import answered
+    from dither.estimate.mixture_fit import FitOptions, _prepared
+    from dither.estimate.pair_targets import pair_targets
+    from dither.protocols.machine import Campaign
+    from dither.protocols.mixture import MixtureProtocol, Parameters
+    from dither.simulate import simulate
+
+    network = generate_network((2, 3, 4, 5, 6, 2, 3, 4, 5, 6), strength=3.0, seed=7)
+    rng, n = np.random.default_rng(1), 150_000
+    machine = MixtureProtocol.start(Campaign(network.schema, 1.0, n, 0), Parameters(screen="never"))
+    simulate(machine, network.sample_codes(n, rng), rng)
+    targets = pair_targets(network.schema, answered(machine._closed))
+    columns, names = targets.columns, network.schema.names
+    true = np.zeros_like(targets.pairs)
+    for i, a in enumerate(names):
+        for j, b in enumerate(names):
+            if i != j:
+                true[columns.of(i), columns.of(j)] = network.marginal([a, b])
+    true_one = np.concatenate([network.marginal([a]) for a in names])
+    group = _prepared(targets, rng, FitOptions())
+    rows: dict[str, list[tuple[float, float | None]]] = {"true risk": [], "SURE": [], "chi² − cells": []}
+    for iteration in range(90):
+        check = iteration % 5 == 0
+        models, chi2, df = group.advance(check)
+        if check:
+            pairs = np.mean([(a.T * w) @ a for w, a in models], axis=0)
+            one = np.mean([w @ a for w, a in models], axis=0)
+            risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(group.w1 @ (one - true_one) ** 2)
+            rows["true risk"].append((float(iteration), risk))
+            rows["SURE"].append((float(iteration), chi2 - targets.cells + 2 * df))
+            rows["chi² − cells"].append((float(iteration), chi2 - targets.cells))
+    return line_chart("Where to stop: the estimate sees the turn", "step", "weighted squares", rows)
+
+
+def cost_of_pairs() -> str:
+    """The one-way error of asking everything in pairs or sets, relative to single questions, by epsilon."""
+    from dither.protocols.mixture_plan import Sets, one_way_error, one_way_precision, pair_plan, single_shares
+
+    tables = {"16 of 2 values": (2,) * 16, "10 of 5 values": (5,) * 10, "12 of 10 values": (10,) * 12}
+    rows: dict[str, list[tuple[float, float | None]]] = {}
+    for name, k in tables.items():
+        rows[name] = []
+        for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
+            alone: Sets = [((i,), float(s)) for i, s in enumerate(single_shares(k, epsilon))]
+            plans = (pair_plan(k, epsilon, range(len(k))), alone)
+            together, single = (one_way_error(k, one_way_precision(k, epsilon, p)) for p in plans)
+            rows[name].append((epsilon, together / single))
+    rows["no cost"] = [(0.25, 1.0), (8.0, 1.0)]
+    return line_chart("What pairs cost the one-way marginals", "epsilon", "one-way error / singles", rows, log_x=True)
+
+
+PICTURES = {"mixture-stopping": stopping, "mixture-cost-of-pairs": cost_of_pairs}
+
+
+def write(folder: Path) -> list[Path]:
+    """Draw all pictures into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, draw in PICTURES.items():
+        path = folder / f"{name}.svg"
+        path.write_text(draw(), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, default=Path("docs/explanation/pictures"))
+    for drawn in write(parser.parse_args().output):
+        print(drawn)

@@ -1,0 +1,221 @@
+"""The mixture's fit: its gradient, its risk estimate, what it recovers and what a wrong weight does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dither.estimate import mixture_fit
+from dither.estimate.mixture_fit import (
+    FitOptions,
+    _Descent,
+    _prepared,
+    component_count,
+    fit_mixture,
+    product_fit,
+    start_count,
+)
+from dither.estimate.pair_targets import Columns, PairTargets, inverse_variances, pair_targets
+from dither.estimate.pool import Answered
+from dither.reports import question
+from dither.schema import Attribute, Schema
+
+CARDINALITIES = (3, 2, 4, 2, 3)
+SCHEMA = Schema(
+    tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(CARDINALITIES))
+)
+COLUMNS = Columns(CARDINALITIES)
+
+
+def known_mixture(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    tables = [rng.dirichlet(np.ones(k) * 0.6, size=3) for k in CARDINALITIES]
+    return np.array([0.5, 0.3, 0.2]), np.concatenate(tables, axis=1)
+
+
+def pair_matrix(weights: np.ndarray, a: np.ndarray) -> np.ndarray:
+    return (a.T * weights) @ a
+
+
+def off_diagonal() -> np.ndarray:
+    blocks = np.repeat(np.arange(len(CARDINALITIES)), CARDINALITIES)
+    return blocks[:, None] != blocks[None, :]
+
+
+def collected(n: int, epsilon: float, rng: np.random.Generator) -> PairTargets:
+    """All pairs of people who follow the known mixture, n of them a pair, and n/10 a single attribute."""
+    weights, a = known_mixture()
+    pairs, one = pair_matrix(weights, a), weights @ a
+    answers = []
+    for i, j in combinations(range(len(CARDINALITIES)), 2):
+        q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], epsilon)
+        truth = rng.multinomial(n, pairs[COLUMNS.of(i), COLUMNS.of(j)].ravel())
+        answers.append(Answered(q, q.mechanism.simulate(truth, rng), n))
+    for i, name in enumerate(SCHEMA.names):
+        q = question(SCHEMA, [name], epsilon)
+        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(n // 10, one[COLUMNS.of(i)]), rng), n // 10))
+    return pair_targets(SCHEMA, answers)
+
+
+def fitted_pairs(targets: PairTargets) -> np.ndarray:
+    fitted = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=48, iterations=200))
+    return pair_matrix(fitted.weights, fitted.components)
+
+
+def mean_error(pairs: np.ndarray) -> float:
+    true = pair_matrix(*known_mixture())
+    return float(
+        np.mean(
+            [
+                np.abs(pairs - true)[COLUMNS.of(i), COLUMNS.of(j)].sum() / 2
+                for i, j in combinations(range(len(CARDINALITIES)), 2)
+            ]
+        )
+    )
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    rng = np.random.default_rng(0)
+    targets = collected(500, 1.0, rng)
+    w2, w1 = inverse_variances(targets, np.outer(targets.one, targets.one), targets.one)
+    start = _Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)))
+    start.weight_logits = rng.standard_normal(4)
+
+    def loss() -> float:
+        weights, a = start.model()
+        r2, r1 = pair_matrix(weights, a) - targets.pairs, weights @ a - targets.singles
+        return 0.25 * float((w2 * r2**2).sum()) + 0.5 * float((w1 * r1**2).sum())  # each pair stands twice in r2
+
+    weights, a = start.model()
+    pull2, pull1 = w2 * (pair_matrix(weights, a) - targets.pairs), w1 * (weights @ a - targets.singles)
+    by_logit, by_weight = start.gradient(weights, a, pull2, pull1)
+    step = 1e-5
+    for c, column in ((0, 0), (1, 3), (2, 7), (3, 13)):
+        start.logits[c, column] += step
+        up = loss()
+        start.logits[c, column] -= 2 * step
+        down = loss()
+        start.logits[c, column] += step
+        assert (up - down) / (2 * step) == pytest.approx(weights[c] * by_logit[c, column], rel=1e-4, abs=1e-6)
+    for c in range(4):
+        start.weight_logits[c] += step
+        up = loss()
+        start.weight_logits[c] -= 2 * step
+        down = loss()
+        start.weight_logits[c] += step
+        assert (up - down) / (2 * step) == pytest.approx(weights[c] * by_weight[c], rel=1e-4, abs=1e-6)
+
+
+def test_the_fit_recovers_a_known_mixture_from_many_reports() -> None:
+    targets = collected(2_000_000, 3.0, np.random.default_rng(1))
+    fitted = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=48))
+    assert fitted.weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(COLUMNS.sums(fitted.components), 1, atol=1e-9)
+    assert mean_error(pair_matrix(fitted.weights, fitted.components)) < 0.003
+    assert mean_error(np.outer(targets.one, targets.one)) > 0.05, "the product is no way near"
+
+
+@pytest.mark.parametrize("steps", [0, 10, 30])
+def test_estimated_risk_is_the_true_risk_on_average(steps: int) -> None:
+    """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
+    true = pair_matrix(*known_mixture())
+    true_one = known_mixture()[0] @ known_mixture()[1]
+    gaps, plain = [], []
+    for seed in range(40):
+        targets = collected(4000, 0.8, np.random.default_rng(100 + seed))
+        group = _prepared(targets, np.random.default_rng(seed), FitOptions(total=30, components=10, twins=3))
+        for _ in range(steps):
+            group.advance(check=False)
+        models, chi2, df = group.advance(check=True)
+        pairs = np.mean([pair_matrix(w, a) for w, a in models], axis=0)
+        one = np.mean([w @ a for w, a in models], axis=0)
+        risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(group.w1 @ (one - true_one) ** 2)
+        gaps.append(chi2 - targets.cells + 2 * df - risk)
+        plain.append(chi2 - targets.cells - risk)
+    # chi^2 alone has a standard deviation of sqrt(2 cells), 14 here.
+    error = np.std(gaps) / np.sqrt(len(gaps))
+    assert abs(np.mean(gaps)) < 4 * error
+    assert np.mean(plain) < -4 * error, "degrees of freedom make the difference"
+
+
+def test_wrong_weights_fit_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs asked of very different numbers of people: weights 1/sigma in place of 1/sigma^2 cost accuracy."""
+
+    def uneven(seed: int) -> PairTargets:
+        rng = np.random.default_rng(seed)
+        weights, a = known_mixture()
+        pairs, answers = pair_matrix(weights, a), []
+        for number, (i, j) in enumerate(combinations(range(len(CARDINALITIES)), 2)):
+            n = 60_000 if number % 2 else 300
+            q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], 1.0)
+            truth = rng.multinomial(n, pairs[COLUMNS.of(i), COLUMNS.of(j)].ravel())
+            answers.append(Answered(q, q.mechanism.simulate(truth, rng), n))
+        return pair_targets(SCHEMA, answers)
+
+    data = [uneven(seed) for seed in range(5)]
+    right = [mean_error(fitted_pairs(t)) for t in data]
+
+    def roots(targets: PairTargets, pair: np.ndarray, one: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        w2, w1 = inverse_variances(targets, pair, one)
+        return np.sqrt(w2), np.sqrt(w1)
+
+    monkeypatch.setattr(mixture_fit, "inverse_variances", roots)
+    wrong = [mean_error(fitted_pairs(t)) for t in data]
+    assert np.mean(right) < 0.9 * np.mean(wrong)
+
+
+def test_a_wrong_variance_stops_too_late() -> None:
+    """Told a quarter of the true noise, the fit follows the noise: worse, and its own risk estimate says so not."""
+    data = [collected(800, 1.0, np.random.default_rng(200 + s)) for s in range(4)]
+    right = np.mean([mean_error(fitted_pairs(t)) for t in data])
+
+    def quarter(t: PairTargets) -> PairTargets:
+        c0, c1, c2 = t.pair_noise
+        s0, s1, s2 = t.single_noise
+        return replace(t, pair_noise=(c0 / 16, c1 / 16, c2 / 16), single_noise=(s0 / 16, s1 / 16, s2 / 16))
+
+    wrong = np.mean([mean_error(fitted_pairs(quarter(t))) for t in data])
+    assert right < 0.9 * wrong
+
+
+def test_without_pairs_the_fit_is_the_product() -> None:
+    rng = np.random.default_rng(3)
+    answers = []
+    for name in SCHEMA.names:
+        q = question(SCHEMA, [name], 1.0)
+        k = SCHEMA[name].cardinality
+        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(1000, np.ones(k) / k), rng), 1000))
+    targets = pair_targets(SCHEMA, answers)
+    assert not targets.has_pairs
+    fitted = fit_mixture(targets, rng)
+    np.testing.assert_array_equal(fitted.components, product_fit(targets).components)
+    np.testing.assert_array_equal(fitted.components[0], targets.one)
+
+
+@pytest.mark.parametrize("n", [1, 3, 30])
+def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
+    rng = np.random.default_rng(n)
+    answers = []
+    for i, j in combinations(range(len(CARDINALITIES)), 2):
+        q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], 0.2)
+        k = CARDINALITIES[i] * CARDINALITIES[j]
+        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(n, np.ones(k) / k), rng), n))
+    fitted = fit_mixture(pair_targets(SCHEMA, answers), rng)
+    assert np.isfinite(fitted.components).all()
+    assert (fitted.components >= 0).all()
+    np.testing.assert_allclose(COLUMNS.sums(fitted.components), 1, atol=1e-9)
+    assert all(np.isfinite(v) for v in fitted.diagnostics.values())
+
+
+def test_sizes_follow_the_signal_and_the_width() -> None:
+    clear, noisy = (collected(n, 2.0, np.random.default_rng(4)) for n in (1_000_000, 100))
+    sizes = []
+    for targets in (clear, noisy):
+        product = np.outer(targets.one, targets.one)
+        sizes.append(component_count(targets, *inverse_variances(targets, product, targets.one)))
+    assert sizes == [16, 16], "never more components than 16 or than columns"
+    assert start_count(600, 60, 100) == 10
+    assert start_count(600, 60, 2000) == 3

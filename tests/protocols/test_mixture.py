@@ -1,0 +1,299 @@
+"""The house method: what it asks, when it screens, what it falls back to, and what it learns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dither.datasets.generated import Network, generate_network
+from dither.errors import DitherError, ParameterError
+from dither.estimate import answered
+from dither.estimate.pair_targets import pair_targets
+from dither.protocols import restore
+from dither.protocols.independent import IndependentProtocol
+from dither.protocols.independent import Parameters as IndependentParameters
+from dither.protocols.machine import Campaign
+from dither.protocols.mixture import MixtureProtocol, Parameters
+from dither.protocols.mixture_plan import (
+    attribute_sets,
+    marginal_variance,
+    one_way_precision,
+    pair_plan,
+    pairs_are_free,
+    single_shares,
+)
+from dither.protocols.mixture_screen import (
+    LEVEL,
+    LOSS,
+    MOST,
+    Screen,
+    design,
+    evidence,
+    paying_members,
+    plan_screen,
+    rest_shares,
+    screen_cost,
+    second_round,
+)
+from dither.reports import Plan, question
+from dither.schema import Attribute, Schema
+from dither.simulate import simulate
+from dither.tally import CountTally, zero
+
+WIDE = (105, 16, 8, 4, 2, 2, 10, 20, 6, 3)
+ADULT = (16, 7, 16, 16, 16, 7, 14, 6, 5, 2, 16, 16, 16, 41, 2)
+
+
+def finished(network: Network, n: int, epsilon: float, seed: int = 0, **settings: object) -> MixtureProtocol:
+    rng = np.random.default_rng(seed)
+    machine = MixtureProtocol.start(Campaign(network.schema, epsilon, n, seed), Parameters(**settings))  # type: ignore[arg-type]
+    simulate(machine, network.sample_codes(n, rng), rng)
+    return machine
+
+
+def two_way_error(machine: MixtureProtocol | IndependentProtocol, network: Network) -> float:
+    names, model = network.schema.names, machine.model()
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    return float(np.mean([np.abs(model.marginal(p) - network.marginal(p)).sum() / 2 for p in pairs]))
+
+
+# ---- what is asked ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cardinalities", [(2,) * 8, ADULT, WIDE, (3, 2), (50, 60, 70)])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_shares_add_up_and_follow_from_public_facts(cardinalities: tuple[int, ...], epsilon: float) -> None:
+    everyone = range(len(cardinalities))
+    plan = pair_plan(cardinalities, epsilon, everyone)
+    assert math.fsum(s for _, s in plan) == pytest.approx(1)
+    assert all(s > 0 for _, s in plan)
+    assert plan == pair_plan(cardinalities, epsilon, everyone), "no hidden chance"
+    asked = {pair for members, _ in plan for pair in ((a, b) for a in members for b in members if a < b)}
+    assert len(asked) == len(cardinalities) * (len(cardinalities) - 1) // 2, "every pair is asked"
+    campaign = Campaign(schema_of(cardinalities), epsilon, 1_000_000, seed=1)
+    first = MixtureProtocol.start(campaign, Parameters()).plan()
+    other = MixtureProtocol.start(Campaign(campaign.schema, epsilon, 1_000_000, seed=2), Parameters()).plan()
+    assert first is not None
+    assert other is not None
+    assert first.to_json() == other.to_json(), "nor does the first round depend on the seed"
+
+
+def schema_of(cardinalities: tuple[int, ...]) -> Schema:
+    return Schema(tuple(Attribute(f"x{i}", "ordinal", tuple(range(k))) for i, k in enumerate(cardinalities)))
+
+
+def test_sets_replace_pairs_only_where_a_report_then_tells_more() -> None:
+    assert {len(s) for s in attribute_sets(range(16), (2,) * 16, 4.0)} >= {4}
+    assert {len(s) for s in attribute_sets(range(15), ADULT, 1.0)} == {2}
+    for members in attribute_sets(range(16), (2,) * 16, 1.0):
+        cells = 2 ** len(members)
+        told = math.comb(len(members), 2) * marginal_variance(4, 4, 1.0) / marginal_variance(cells, 4, 1.0)
+        assert told >= 1.0
+
+
+def test_where_nothing_can_be_learnt_the_questions_are_those_of_independent() -> None:
+    schema = schema_of(ADULT)
+    ours = MixtureProtocol.start(Campaign(schema, 0.1, 10_000), Parameters()).plan()
+    theirs = IndependentProtocol.start(Campaign(schema, 0.1, 10_000), IndependentParameters()).plan()
+    assert isinstance(ours, Plan)
+    assert theirs is not None
+    assert ours.to_json() == theirs.to_json()
+
+
+def test_a_campaign_opens_as_public_facts_say() -> None:
+    assert design((2,) * 16, 100_000, 4.0).pairs, "binary attributes in sets cost nothing"
+    assert pairs_are_free((2,) * 16, 4.0)
+    assert not pairs_are_free(ADULT, 1.0)
+    adult = design(ADULT, 1_500_000, 1.0)
+    assert adult.screen is not None
+    assert set(adult.screen.members) <= {1, 5, 7, 8, 9, 14}, "the narrow ones are screened"
+    hopeless = design(ADULT, 10_000, 0.5)
+    assert hopeless.screen is None
+    assert not hopeless.pairs
+    assert design(ADULT, 10_000, 0.5, "always").screen is not None
+    assert design(ADULT, 10_000, 0.5, "never").pairs
+    assert design((5,), 1000, 1.0, "always").screen is None
+
+
+@pytest.mark.parametrize("cardinalities", [ADULT, WIDE, (10,) * 12, (2,) * 16, (3, 4)])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_a_screen_that_finds_nothing_costs_little(cardinalities: tuple[int, ...], epsilon: float) -> None:
+    screen = plan_screen(cardinalities, 1_000_000, epsilon)
+    assert 0 < screen.share <= MOST
+    assert screen_cost(cardinalities, epsilon, screen) <= LOSS + 1e-6
+
+
+def test_the_rest_of_the_people_make_up_for_the_screen() -> None:
+    epsilon = 1.0
+    np.testing.assert_allclose(
+        rest_shares(WIDE, epsilon, np.zeros(len(WIDE)), 0.1), single_shares(WIDE, epsilon), rtol=1e-12
+    )
+    screen = plan_screen(WIDE, 1_000_000, epsilon)
+    asked = screen.share * one_way_precision(WIDE, epsilon, screen.sets)
+    rest = rest_shares(WIDE, epsilon, asked, screen.share)
+    assert rest.sum() == pytest.approx(1)
+    assert all(rest[i] < single_shares(WIDE, epsilon)[i] for i in screen.members)
+    plan = pair_plan(ADULT, epsilon, range(15))
+    screen = plan_screen(ADULT, 1_500_000, epsilon)
+    second = dict(second_round(screen, plan))
+    both = {m: screen.share * dict(screen.sets).get(m, 0.0) + (1 - screen.share) * s for m, s in second.items()}
+    for members, share in plan:
+        assert both[members] == pytest.approx(share, rel=1e-9), "together the rounds are the one-round plan"
+
+
+# ---- the test for dependence -----------------------------------------------------------------------------------------
+
+
+def screened(network: Network, n: int, epsilon: float, rng: np.random.Generator) -> float:
+    """The p-value of all pairs of a network's attributes, asked of n people."""
+    k = network.schema.cardinalities
+    sets = Screen(tuple(range(len(k))), 1.0).sets
+    questions = tuple(question(network.schema, [network.schema.names[i] for i in m], epsilon) for m, _ in sets)
+    tally = zero(Plan(0, questions, tuple(s for _, s in sets)))
+    assert isinstance(tally, CountTally)
+    each = n // len(sets)
+    for i, q in enumerate(questions):
+        truth = rng.multinomial(each, network.marginal(q.attributes).ravel())
+        tally.add_counts(i, q.mechanism.simulate(truth, rng), each)
+    return evidence(pair_targets(network.schema, answered([tally]))).p_value
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [(0.5, 20_000), (2.0, 5_000), (6.0, 20_000)])
+def test_independent_attributes_are_seldom_taken_for_dependent(epsilon: float, n: int) -> None:
+    network = generate_network((2, 3, 5, 4), strength=0.0, seed=2)
+    rng = np.random.default_rng(0)
+    p_values = np.array([screened(network, n, epsilon, rng) for _ in range(150)])
+    # Bonferroni keeps the level; allow four standard errors of a proportion.
+    for level in (LEVEL, 0.1, 0.3):
+        assert (p_values < level).mean() <= level + 4 * np.sqrt(level * (1 - level) / len(p_values))
+    assert (p_values < 0.7).mean() > 0.1, "and the test is not asleep"
+
+
+def test_strong_dependence_is_seen() -> None:
+    network = generate_network((2, 3, 5, 4), strength=3.0, seed=2)
+    rng = np.random.default_rng(0)
+    assert all(screened(network, 20_000, 1.0, rng) < LEVEL for _ in range(20))
+
+
+def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = generate_network((2, 3, 5, 4), strength=0.0, seed=2)
+    import dither.protocols.mixture_screen as module
+
+    tail = module._gamma_tail
+    monkeypatch.setattr(module, "_gamma_tail", lambda v, m, s: tail(v * 2.0, m, s))
+    rng = np.random.default_rng(0)
+    assert np.mean([screened(network, 20_000, 0.5, rng) < LEVEL for _ in range(60)]) > 0.2
+
+
+# ---- whole campaigns -------------------------------------------------------------------------------------------------
+
+
+def test_strong_dependence_is_learnt_in_two_rounds() -> None:
+    network = generate_network((2, 3, 4, 5, 6, 2, 3, 4), strength=3.0, seed=7)
+    machine = finished(network, 200_000, 1.0)
+    notes = machine.notes()
+    assert notes["screen"]["p_value"] < LEVEL
+    assert notes["asked_in_pairs"] >= 3
+    assert "fallbacks" not in notes
+    baseline = IndependentProtocol.start(machine.campaign, IndependentParameters())
+    rng = np.random.default_rng(0)
+    simulate(baseline, network.sample_codes(200_000, rng), rng)
+    assert two_way_error(machine, network) < 0.8 * two_way_error(baseline, network)
+    again = restore(machine.state())
+    assert again.model().to_bytes() == machine.model().to_bytes()
+
+
+def test_independent_attributes_end_in_their_product() -> None:
+    network = generate_network((2, 3, 4, 5, 6, 2, 3, 4), strength=0.0, seed=7)
+    machine = finished(network, 50_000, 1.0)
+    assert machine.notes()["asked_in_pairs"] == 0
+    assert "too little dependence" in machine.notes()["fallbacks"][0]
+    model = machine.model()
+    names = network.schema.names
+    np.testing.assert_allclose(
+        model.marginal(names[:2]), np.outer(model.marginal(names[:1]), model.marginal(names[1:2])), atol=1e-12
+    )
+
+
+def test_nobody_is_asked_twice_and_the_second_round_waits_for_the_first() -> None:
+    network = generate_network((2, 3, 4, 5, 6, 2, 3, 4), strength=3.0, seed=7)
+    machine = finished(network, 100_000, 1.0)
+    plans = [t.plan for t in machine._closed]
+    assert [p.round for p in plans] == [0, 1]
+    assert sum(p.population for p in plans) == pytest.approx(1)
+    assert sum(t.participants for t in machine._closed) <= 100_000
+
+
+def test_the_screen_can_be_forced_or_forbidden() -> None:
+    network = generate_network((2, 2, 3), strength=2.0, seed=3)
+    never = finished(network, 5_000, 0.5, screen="never")
+    assert len(never._closed) == 1
+    assert never.notes()["asked_in_pairs"] == 3
+    always = finished(network, 5_000, 6.0, screen="always")
+    assert len(always._closed) == 2
+    with pytest.raises(ParameterError, match="components"):
+        Parameters(components=0)
+    with pytest.raises(ParameterError, match="singles"):
+        Parameters(singles=1.0)
+
+
+@pytest.mark.parametrize("cardinalities", [(4,), (2, 3)])
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+def test_one_and_two_attributes(cardinalities: tuple[int, ...], epsilon: float) -> None:
+    network = generate_network(cardinalities, strength=2.0, seed=1)
+    machine = finished(network, 30_000, epsilon)
+    model = machine.model()
+    for name in network.schema.names:
+        assert np.abs(model.marginal([name]) - network.marginal([name])).sum() / 2 < 0.12
+    assert model.sample(100, np.random.default_rng(0)).shape == (100, len(cardinalities))
+
+
+def test_missing_codes_are_values_like_any_other() -> None:
+    network = generate_network((3, 4, 3, 5), strength=2.0, seed=4, missing=True)
+    assert any(a.missing for a in network.schema)
+    model = finished(network, 60_000, 3.0).model()
+    for name in network.schema.names:
+        assert np.abs(model.marginal([name]) - network.marginal([name])).sum() / 2 < 0.05
+
+
+@pytest.mark.parametrize("screen", ["auto", "always", "never"])
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_hardly_any_people_give_a_clear_error_or_a_model_without_nan(n: int, screen: str) -> None:
+    network = generate_network((2, 3, 4), strength=1.0, seed=1)
+    for epsilon in (0.1, 6.0):
+        try:
+            machine = finished(network, n, epsilon, screen=screen)
+        except DitherError as error:
+            complaint = str(error)
+        else:
+            complaint = ""
+        if complaint:
+            assert "participants" in complaint or "report" in complaint
+            continue
+        for name in network.schema.names:
+            marginal = machine.model().marginal([name])
+            assert np.isfinite(marginal).all()
+            assert marginal.sum() == pytest.approx(1)
+
+
+def test_members_are_those_for_which_pairs_pay() -> None:
+    network = generate_network((2, 2, 3, 90), strength=3.0, seed=1)
+    seen = evidence_of(network, 40_000, 1.0)
+    assert seen.found
+    assert 3 not in paying_members(network.schema.cardinalities, 2_000, 1.0, seen), "the wide one stays alone"
+    assert paying_members(network.schema.cardinalities, 40_000_000_000, 1.0, seen) == [0, 1, 2, 3]
+    assert paying_members(network.schema.cardinalities, 10, 1.0, seen) == []
+
+
+def evidence_of(network: Network, n: int, epsilon: float):  # type: ignore[no-untyped-def]
+    rng, schema = np.random.default_rng(0), Schema(network.schema.attributes[:3])
+    answers = []
+    for pair in (("x0", "x1"), ("x0", "x2"), ("x1", "x2")):
+        q = question(schema, pair, epsilon)
+        tally = zero(Plan(0, (q,), (1.0,)))
+        assert isinstance(tally, CountTally)
+        tally.add_counts(0, q.mechanism.simulate(rng.multinomial(n, network.marginal(pair).ravel()), rng), n)
+        answers += answered([tally])
+    return evidence(pair_targets(schema, answers))
