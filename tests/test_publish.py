@@ -155,6 +155,26 @@ def test_without_privacy_only_by_a_switch_and_never_silently(network, tmp_path: 
     assert not load_release(folder).private
 
 
+def test_intervals_quality_and_exposure_of_a_saved_release(network, tmp_path: Path) -> None:
+    """What a real collection can say of itself: held-out error, manipulation bound, intervals for any marginal."""
+    table = network.table(20_000, np.random.default_rng(0))
+    release = dither.publish(table, epsilon=4.0, schema=network.schema, seed=1, holdout=0.1, rows=10)
+    assert release.notes["held_out"]["1"]["reports"] == pytest.approx(2_000, abs=60)
+    moved = release.notes["manipulation"][network.schema.names[0]]
+    assert 0.01 < moved["1%"] < moved["5%"] <= 1
+    folder = release.save(tmp_path / "out")
+    page = (folder / "report.html").read_text()
+    assert "If participants lie" in page
+    assert "without the truth" in page
+    again = dither.load_release(folder)
+    names = network.schema.names[:2]
+    direct, saved = (dither.bootstrap(r, [names], replicates=5, seed=2)[0] for r in (release, again))
+    np.testing.assert_array_equal(direct.low, saved.low)
+    truth = release.truth.marginal(names)
+    assert np.mean((direct.low <= truth) & (truth <= direct.high)) > 0.5
+    assert (direct.standard_errors > 0).all()
+
+
 def test_empty_table() -> None:
     with pytest.raises(TableError, match=r"empty|no rows"):
         dither.publish(pa.table({"x": pa.array([], pa.int64())}), epsilon=1.0)

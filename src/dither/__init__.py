@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluate import evaluate as evaluate
+    from dither.evaluate.bootstrap import bootstrap as bootstrap
+    from dither.planner import plan as plan
     from dither.publish import publish as publish
     from dither.release import Release as Release
+    from dither.release import load_release as load_release
     from dither.schema import Attribute as Attribute
     from dither.schema import Schema as Schema
     from dither.schema import load_schema as load_schema
@@ -30,12 +33,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Attribute": "dither.schema",
+    "bootstrap": "dither.evaluate.bootstrap",
     "DitherError": "dither.errors",
     "Release": "dither.release",
     "Schema": "dither.schema",
     "infer_schema": "dither.schema.infer",
     "load_dataset": "dither.datasets",
+    "load_release": "dither.release",
     "load_schema": "dither.schema",
+    "plan": "dither.planner",
 }
 
 # Packages that are called like functions: dither.histogram(values, ...), and dither.histogram.Consumer.

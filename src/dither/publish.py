@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from dither.callable_module import make_callable
 from dither.errors import ParameterError
+from dither.evaluate.heldout import heldout_notes
+from dither.evaluate.manipulation import manipulation_notes
 from dither.mechanisms.probability import check_epsilon
 from dither.protocols import DEFAULT, jtree_nonprivate, start
 from dither.protocols import method as find_method
@@ -41,6 +43,7 @@ def publish(
     path: Path = "counts",
     unknown: Literal["error", "other"] = "error",
     no_privacy: bool = False,
+    holdout: float = 0.0,
     progress: Progress | None = None,
 ) -> Release:
     """Publish a table with each row as one simulated participant, and give the release.
@@ -49,6 +52,7 @@ def publish(
     one participant sends is epsilon-locally differentially private for the whole record; the release uses nothing else
     of the table but what a simulation shows beside it (marked as such). The same seed gives the same release. The one
     exception is the method `jtree-nonprivate`, which runs only with `no_privacy` and whose release says that it is not private.
+    With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
 
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000, seed=7)
@@ -75,7 +79,7 @@ def publish(
     if no_privacy:
         learnt = _read_openly(domain, codes, parameters or {}, seconds)
     else:
-        learnt = _ask(name, domain, epsilon, codes, parameters, seed, noise, path, progress, seconds)
+        learnt = _ask(name, domain, epsilon, codes, parameters, seed, noise, path, holdout, progress, seconds)
     with _timed(seconds, "sample"):
         size = rows if rows is not None else len(codes)
         synthetic = decode(learnt["model"].sample(size, model_rows), domain, encoded.layout, values)
@@ -108,6 +112,7 @@ def _ask(
     seed: int,
     noise: np.random.Generator,
     path: Path,
+    holdout: float,
     progress: Progress | None,
     seconds: dict[str, float],
 ) -> dict[str, Any]:
@@ -115,7 +120,7 @@ def _ask(
     from dither.release.asked import asked_in
 
     with _timed(seconds, "simulate"):
-        machine = start(name, domain, epsilon, len(codes), parameters, seed)
+        machine = start(name, domain, epsilon, len(codes), parameters, seed, holdout)
         if hasattr(machine, "progress"):  # methods whose fit takes long report on it
             machine.progress = progress
         plans = simulate(machine, codes, noise, path=path, progress=progress)
@@ -130,7 +135,8 @@ def _ask(
         "epsilon_achieved": max(plan.epsilon for plan in plans),
         "rounds": len(plans),
         "asked": asked_in(plans),
-        "notes": machine.notes(),
+        "notes": {**machine.notes(), **heldout_notes(machine, model), **manipulation_notes(machine)},
+        "state": machine.state(),
         "description": chosen.summary,
         "reference": chosen.reference,
     }

@@ -10,6 +10,7 @@ from typing import Any
 # and errors stay quick.
 VERBS: dict[str, str] = {
     "publish": "publish:publish",
+    "plan": "plan:plan",
     "evaluate": "evaluate:evaluate",
     "methods": "methods:methods",
     "audit": "audit:audit",

@@ -35,6 +35,9 @@ def create(
     name: Annotated[str, typer.Option(help="what participants read")] = "",
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter")] = None,
+    holdout: Annotated[
+        float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
+    ] = 0.05,
     tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
     tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one a line")] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
@@ -59,6 +62,7 @@ def create(
         "parameters": _settings(set_ or []),
         "participation": "tokens" if tokens else "open",
         "draft": draft,
+        "holdout": holdout,
     }
     body |= {key: value for key, value in (("method", method), ("seed", seed)) if value is not None}
     status = operator.call("POST", "", body)

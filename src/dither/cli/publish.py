@@ -37,6 +37,9 @@ def publish(
         bool,
         typer.Option("--no-privacy", help="for --method jtree-nonprivate only: read the true records, protect nobody"),
     ] = False,
+    holdout: Annotated[
+        float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
+    ] = 0.0,
     path: Annotated[
         str, typer.Option(help="counts: draw tallies directly; reports: make every person's report")
     ] = "counts",
@@ -70,6 +73,7 @@ def publish(
             path=path,  # type: ignore[arg-type]
             unknown=unknown,  # type: ignore[arg-type]
             no_privacy=no_privacy,
+            holdout=holdout,
             progress=progress,
         )
         for note in release.warnings:

@@ -13,6 +13,8 @@ import numpy as np
 
 from dither.collector.spec import CampaignSpec
 from dither.errors import ParameterError
+from dither.evaluate.heldout import heldout_notes
+from dither.evaluate.manipulation import manipulation_notes
 from dither.protocols import ProtocolMachine, method
 from dither.protocols.registry import parameters_of
 from dither.release import Release
@@ -55,7 +57,8 @@ def make_release(
         rows=size,
         seconds={"fit": round(fitted - begun, 4), "sample": round(time.perf_counter() - fitted, 4)},
         simulated=False,
-        notes=machine.notes(),
+        notes={**machine.notes(), **heldout_notes(machine, model), **manipulation_notes(machine)},
+        state=machine.state(),
         description=known.summary,
         reference=known.reference,
     )

@@ -14,7 +14,7 @@ from dither.protocols.registry import parameters_of
 from dither.reports import Plan, limits
 from dither.schema import Schema, schema_from_json
 
-_KEYS = ("name", "schema", "epsilon", "method", "participants", "parameters", "seed", "participation")
+_KEYS = ("name", "schema", "epsilon", "method", "participants", "parameters", "seed", "participation", "holdout")
 MOST_BINS = 1 << 16
 _SLACK = 1e-6  # populations are floats
 
@@ -31,6 +31,7 @@ class CampaignSpec:
     parameters: dict[str, Any]
     seed: int
     participation: Participation
+    holdout: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -42,6 +43,7 @@ class CampaignSpec:
             "parameters": self.parameters,
             "seed": self.seed,
             "participation": self.participation,
+            "holdout": self.holdout,
         }
 
 
@@ -79,12 +81,19 @@ def spec_from_json(data: object) -> CampaignSpec:
         parameters=parameters,
         seed=_whole("seed", data.get("seed", secrets.randbelow(2**32)), 0),
         participation=participation,
+        holdout=_share("holdout", data.get("holdout", 0.0)),
     )
+
+
+def _share(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise ParameterError(f"{key} must be a share of at least 0 and below 1, not {value!r}", where=key, value=value)
+    return float(value)
 
 
 def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     """The protocol at its first round, and the campaign with every parameter spelt out."""
-    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, spec.parameters, spec.seed)
+    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, spec.parameters, spec.seed, spec.holdout)
     plan = machine.plan()
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
@@ -98,6 +107,7 @@ def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
         parameters_of(machine),
         spec.seed,
         spec.participation,
+        spec.holdout,
     )
     return full, machine, plan
 

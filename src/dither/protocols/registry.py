@@ -9,6 +9,7 @@ from typing import Any
 
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms.probability import check_epsilon
+from dither.protocols.holdout import HoldOut
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.parameters import build_parameters, describe_parameters, plain
 from dither.schema import Schema
@@ -47,7 +48,7 @@ METHODS: dict[str, Method] = {
             "mixture",
             "dither.protocols.mixture",
             "MixtureProtocol",
-            "one pair (or a larger set, or one attribute) a participant, full epsilon",
+            "one pair (or a larger set, or one attribute) a participant, full epsilon, one or two rounds",
             "The house method: one mixture of products fitted to all noisy pair marginals at once, stopped where its "
             "estimated risk is least.",
             "Dither, docs/explanation/mixture.md",
@@ -130,14 +131,20 @@ def start(
     participants: int,
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
+    holdout: float = 0.0,
 ) -> ProtocolMachine:
-    """A method at the beginning of a campaign; its plan is checked against epsilon before anyone is asked."""
+    """A method at the beginning of a campaign; its plan is checked against epsilon before anyone is asked.
+
+    With `holdout`, that share of each question's participants answers for the error estimate only (`protocols.holdout`).
+    """
     chosen = method(name)
     check_epsilon(epsilon)
     if participants < 1:
         raise ParameterError("a campaign needs at least one participant", where="participants", value=participants)
     built = build_parameters(chosen.parameters(), parameters or {}, name)
     machine: ProtocolMachine = chosen.load().start(Campaign(schema, float(epsilon), participants, seed), built)
+    if holdout:
+        machine = HoldOut(machine, holdout)
     plan = machine.plan()
     if plan is not None and plan.epsilon > epsilon:
         raise PrivacyError(f"method {name!r} plans to spend epsilon {plan.epsilon}, more than the {epsilon} asked for")
@@ -147,6 +154,8 @@ def start(
 def restore(state: bytes) -> ProtocolMachine:
     """Go on with a saved machine."""
     meta, _ = unpack(state)
+    if "holdout" in meta:
+        return HoldOut.restore(state)
     machine: ProtocolMachine = method(str(meta.get("method"))).load().restore(state)
     return machine
 

@@ -19,7 +19,8 @@ from dither.release.release import FORMAT, Release
 from dither.schema import load_schema
 from dither.tally.archive import pack, unpack
 
-FILES = ("synthetic.parquet", "release.json", "report.html", "schema.json", "model.bin", "measured.bin")
+FILES = ("synthetic.parquet", "release.json", "report.html", "schema.json", "model.bin", "measured.bin", "state.bin")
+MOST_STATE_BYTES = 64 << 20  # whole reports of millions of people are left out
 
 
 def check_target(directory: str | Path) -> Path:
@@ -65,6 +66,7 @@ def load_release(directory: str | Path) -> Release:
             synthetic=read_table(folder / "synthetic.parquet"),
             measured=_unpack_measured((folder / "measured.bin").read_bytes()),
             asked=asked_from_json(manifest["asked"]),
+            state=_optional(folder / "state.bin"),
             **{name: manifest[name] for name in _PLAIN_FIELDS},
             epsilon_asked=_epsilon(manifest["epsilon_asked"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
@@ -75,6 +77,10 @@ def load_release(directory: str | Path) -> Release:
         raise InputError(f"{folder / 'release.json'} is not a whole manifest: {error!r}", where=str(folder)) from None
     except ReportError as error:
         raise InputError(f"{folder} is not a whole release: {error}", where=str(folder)) from None
+
+
+def _optional(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 def _epsilon(value: float | None) -> float:
@@ -122,6 +128,8 @@ def _write(release: Release, folder: Path, clock: Callable[[], float]) -> None:
     started = clock()
     write_table(release.synthetic, folder / "synthetic.parquet")
     (folder / "model.bin").write_bytes(release.model.to_bytes())
+    if release.state is not None and len(release.state) <= MOST_STATE_BYTES:
+        (folder / "state.bin").write_bytes(release.state)
     (folder / "measured.bin").write_bytes(_pack_measured(release.measured))
     _write_json(release.schema.to_json(), folder / "schema.json")
     (folder / "report.html").write_text(report.render_report(release), encoding="utf-8")

@@ -37,7 +37,8 @@ class Release:
 
     `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
     `truth` exists in simulations only; it is shown in the report and written nowhere else. A release with `private` false
-    was made from true records for comparison: its epsilon is infinite, and every part of it says so.
+    was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is the finished
+    protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed later.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Release:
     notes: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     truth: Truth | None = field(default=None, repr=False, compare=False)
+    state: bytes | None = field(default=None, repr=False)
     source: str | None = None
     population: int | None = None
     schema_file: str | None = None

@@ -14,7 +14,7 @@ from dither.release.release import Release
 from dither.release.rerun import citation, rerun_command, rerun_python
 from dither.release.warn import find_warnings
 
-_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "clipped")
+_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "clipped", "held_out", "manipulation")
 
 
 def render_report(release: Release) -> str:
@@ -26,9 +26,12 @@ def render_report(release: Release) -> str:
     ]
     if found is not None:
         parts.append(("quality", "How good it is", lambda: _quality(release, found)))
+    if release.notes.get("held_out"):
+        parts.append(("held-out", "How good it is, without the truth", lambda: _held_out(release)))
     parts += [
         ("attributes", "Each attribute", lambda: attribute_section(release)),
         ("dependence", "What depends on what", lambda: pair_section(release)),
+        *([("liars", "If participants lie", lambda: _liars(release))] if release.notes.get("manipulation") else []),
         ("asked", "What was asked", lambda: _asked(release)),
         ("method", "The method", lambda: _method(release)),
         ("run", "The run", lambda: _run(release)),
@@ -125,6 +128,26 @@ def _guarantee(release: Release) -> str:
         f'<div class="card">{paragraph(release.guarantee)}{bullets(promised)}</div>'
         f"<p><strong>What it does not promise</strong></p>{bullets(not_promised)}"
     )
+
+
+def _held_out(release: Release) -> str:
+    """The error estimate from reports that the fit never saw, in words."""
+    number = {"1": "One attribute", "2": "Two attributes together"}
+    found = [(number[ways], entry["sentence"]) for ways, entry in release.notes["held_out"].items()]
+    return paragraph(
+        "A share of the participants answered for this estimate only; the fit never saw their reports. That makes it "
+        "unbiased although nobody knows the truth. It costs no privacy."
+    ) + bullets([f"{name}: {sentence}" for name, sentence in found])
+
+
+def _liars(release: Release) -> str:
+    """How far dishonest participants could move the figures: the closed form of each mechanism."""
+    bounds = release.notes["manipulation"]
+    rows = [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in bounds.items()]
+    return paragraph(
+        "Noise hides honest answers; it also gives weight to false ones. Nobody can tell a forged report from an honest one. "
+        "So far could participants who agree on what to send move the most exposed figure of each attribute, up or down:"
+    ) + table(("Attribute", "if 1 % lie", "if 5 % lie"), rows)
 
 
 def _quality(release: Release, found: Quality) -> str:

@@ -1,0 +1,167 @@
+"""The planner: its assumption is the one it states, its figures are those of a real campaign, its advice follows from them."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dither.cli.plan import plan as plan_command
+from dither.datasets.generated import generate_network
+from dither.errors import ParameterError, PrivacyError
+from dither.evaluate.metrics import evaluate_model, tvd
+from dither.planner import assumed_dependence, plan, predict, reference_population
+from dither.planner.advise import least
+from dither.protocols import METHODS, start
+from dither.schema import Attribute, Schema
+from dither.simulate import simulate
+
+
+def _schema(*cardinalities: int) -> Schema:
+    return Schema(
+        tuple(Attribute(f"a{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(cardinalities))
+    )
+
+
+@pytest.mark.parametrize("cardinalities", [(2,) * 10, (3, 9, 4, 16, 2, 7), (2, 2)])
+@pytest.mark.parametrize("amount", [0.0, 0.05, 0.12])
+def test_the_reference_population_has_the_dependence_it_states(cardinalities: tuple[int, ...], amount: float) -> None:
+    population = reference_population(_schema(*cardinalities), amount)
+    names = population.schema.names
+    found = [
+        tvd(population.marginal([a, b]), np.outer(population.marginal([a]), population.marginal([b])))
+        for a, b in combinations(names, 2)
+    ]
+    assert np.mean(found) == pytest.approx(amount, abs=1e-6)
+
+
+def test_dependence_by_word_and_by_number() -> None:
+    schema = _schema(*[2] * 6)
+    typical = assumed_dependence(schema)
+    assert typical == pytest.approx(0.16)
+    assert assumed_dependence(schema, "weak") < typical < assumed_dependence(schema, "strong")
+    assert assumed_dependence(schema, "0.03") == assumed_dependence(schema, 0.03) == 0.03
+    assert assumed_dependence(_schema(10, 10, 10)) < typical
+    for wrong in ("lots", -0.1, 0.7, "nan"):
+        with pytest.raises(ParameterError, match="dependence"):
+            assumed_dependence(schema, wrong)
+
+
+def test_predictions_are_what_a_simulated_campaign_gives_on_that_population() -> None:
+    """The prediction draws tallies from marginals; a campaign over rows sampled from the same population must agree."""
+    schema = _schema(2, 3, 4, 3, 2)
+    population = reference_population(schema, 0.1)
+    codes = population.sample(60_000, np.random.default_rng(1))
+    for name in ("independent", "mixture"):
+        guess = predict(name, population, len(codes), 2.0, repeats=4, parameters={}).tvd
+        real = []
+        for seed in range(4):
+            machine = start(name, schema, 2.0, len(codes), {}, seed)
+            simulate(machine, codes, np.random.default_rng(seed))
+            real.append(evaluate_model(machine.model(), codes, (1, 2))[2].tvd)
+        assert guess[2] == pytest.approx(np.mean(real), rel=0.25)
+
+
+def test_predicted_error_falls_with_participants_and_epsilon() -> None:
+    population = reference_population(_schema(4, 5, 3, 6), 0.1)
+    few = predict("independent", population, 2_000, 1.0, repeats=3).tvd
+    many = predict("independent", population, 200_000, 1.0, repeats=3).tvd
+    loud = predict("independent", population, 2_000, 6.0, repeats=3).tvd
+    assert many[1] < 0.3 * few[1]
+    assert loud[1] < 0.5 * few[1]
+    # A product of ever better one-way marginals ends at the dependence it leaves out, never below.
+    exact = predict("independent", population, 20_000_000, 8.0).tvd
+    assert exact[2] == pytest.approx(0.1, rel=0.02)
+
+
+def test_a_forecast_with_learnable_pairs() -> None:
+    forecast = plan(_schema(*[2] * 8), 300_000, 4.0)
+    assert forecast.recommendation == "mixture"
+    assert forecast.needed == {"participants": None, "epsilon": None}
+    assert not any("pure noise" in warning for warning in forecast.warnings)
+    figures = {p.name: p.tvd for p in forecast.methods}
+    assert figures["mixture"][2] < 0.5 * figures["independent"][2]
+    assert set(figures) == set(METHODS)
+
+
+def test_a_forecast_of_noise_says_so_and_what_would_change_it() -> None:
+    schema = _schema(8, 10, 8, 12, 9, 10)
+    forecast = plan(schema, 3_000, 0.5, repeats=1)
+    assert forecast.recommendation == "independent"
+    assert any("pairs would be pure noise" in warning for warning in forecast.warnings)
+    people, epsilon = forecast.needed["participants"], forecast.needed["epsilon"]
+    assert people is not None
+    assert people > 3_000
+    assert epsilon is not None
+    assert epsilon > 0.5
+    assert f"{people:,.0f}" in forecast.warnings[0]
+    # What it names does change the verdict.
+    better = plan(schema, int(1.5 * people), 0.5, repeats=1)
+    assert not any("pure noise" in warning for warning in better.warnings)
+
+
+def test_independent_attributes_are_never_called_learnable() -> None:
+    forecast = plan(_schema(3, 4, 5), 50_000, 2.0, dependence=0.0, repeats=1)
+    assert forecast.needed == {"participants": None, "epsilon": None}
+    assert forecast.recommendation == "independent"
+
+
+def test_one_attribute_has_no_pairs() -> None:
+    forecast = plan(_schema(5), 1_000, 1.0)
+    assert all(2 not in p.tvd for p in forecast.methods)
+    assert forecast.warnings == () or "single attribute" in forecast.warnings[0]
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    schema = _schema(3, 4, 5)
+    assert plan(schema, 20_000, 2.0).to_json() == plan(schema, 20_000, 2.0).to_json()
+
+
+def test_methods_that_cannot_be_played_are_listed_with_the_reason() -> None:
+    schema = _schema(3, 4)
+    population = reference_population(schema, 0.1)
+    found = predict("mixture", population, 1, 1.0)
+    assert not found.tvd
+    assert "nobody answered" in found.reason
+    assert "\n" not in found.reason
+
+
+@pytest.mark.parametrize("participants", [0, -5, 2.5, True])
+def test_participants_must_be_a_count(participants: object) -> None:
+    with pytest.raises(ParameterError, match="participants"):
+        plan(_schema(2, 2), participants, 1.0)  # type: ignore[arg-type]
+
+
+def test_epsilon_and_method_are_checked() -> None:
+    with pytest.raises((ParameterError, PrivacyError)):
+        plan(_schema(2, 2), 100, -1.0)
+    with pytest.raises(ParameterError, match="no method"):
+        plan(_schema(2, 2), 100, 1.0, methods=["magic"])
+
+
+@pytest.mark.parametrize("threshold", [1.0001, 3.0, 17.0, 99.0])
+def test_least_finds_the_first_value_that_holds(threshold: float) -> None:
+    found = least(lambda value: value >= threshold, 1.0, 100.0, 4.0, 1.05)
+    assert found is not None
+    assert threshold <= found <= 1.06 * threshold
+    assert least(lambda value: value >= 101, 1.0, 100.0, 4.0) is None
+
+
+def test_the_command_prints_json_and_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps(generate_network([3, 4, 2], seed=1).schema.to_json()))
+    plan_command(file, 40_000, 2.0, as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert {"participants", "epsilon", "methods", "recommendation", "warnings", "needed"} <= set(printed)
+    assert printed["participants"] == 40_000
+    assert set(printed["needed"]) == {"participants", "epsilon"}
+    by_name = {entry["name"]: entry["tvd"] for entry in printed["methods"]}
+    assert {"1", "2"} <= set(by_name["mixture"])
+    plan_command(file, 40_000, 2.0)
+    shown = capsys.readouterr().out
+    assert "independent" in shown
+    assert "2-way error" in shown
+    assert "Use " in shown
