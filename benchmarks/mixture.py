@@ -28,7 +28,8 @@ from dither.simulate import simulate
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SIZES = {"adult_coarse": 1_500_000, "adult": 1_500_000, "nltcs": 1_000_000}
-# Liu, Tang, Hu, Jin, Guo, "Multi-dimensional data publishing with local differential privacy" (PrivIncr), EDBT 2023, table 2: Adult, 1.5 million participants, mean 2-way distance; LoPub (Ren et al., 2018) as run there.
+# PrivIncr (Liu, Tang, Hu, Jin, Guo, EDBT 2023), table 2: Adult, 1.5 million participants, mean 2-way distance; LoPub (Ren et
+# al., 2018) as run there.
 PUBLISHED = {
     "PrivIncr, as published": {1.0: 0.162, 4.0: 0.073, 8.0: 0.040},
     "LoPub, as published by PrivIncr": {1.0: 0.721, 4.0: 0.68, 8.0: 0.633},
