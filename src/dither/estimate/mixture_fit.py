@@ -14,11 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from dither.estimate.pair_targets import Columns, PairTargets, inverse_variances
 from dither.estimate.project import norm_sub
 
 Floats = npt.NDArray[np.float64]
+MOST_COLUMNS_FOR_ONE_THREAD = 600
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,13 @@ def _prepared(targets: PairTargets, rng: np.random.Generator, options: FitOption
 
 def fit_mixture(targets: PairTargets, rng: np.random.Generator, options: FitOptions | None = None) -> FittedMixture:
     """Fit to all targets; without any pair the fit is the product of the one-way marginals."""
-    options = options or FitOptions()
+    # Matrices of a few hundred columns are too small to share: on a busy machine two threads take three times as long as one.
+    few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
+    with threadpool_limits(limits=few, user_api="blas"):
+        return _fit(targets, rng, options or FitOptions())
+
+
+def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions) -> FittedMixture:
     if not targets.has_pairs:
         return product_fit(targets)
     group = _prepared(targets, rng, options)
