@@ -281,7 +281,7 @@ def estimate_joints(
     progress: Progress | None = None,
 ) -> list[JointEstimate]:
     """Many joints, in the order asked, two or more at a time; the results do not depend on how many run at once."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     work = partial(estimate_joint, reports, estimator=estimator, features=features, tolerance=tolerance, steps=steps)
     reports.gram, reports.distributions  # noqa: B018  computed once, before threads ask for them

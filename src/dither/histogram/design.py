@@ -50,7 +50,7 @@ def optimise(
 
     `counts_for` is c; `start` is an earlier design of similar queries, to go on from.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # matrices of this size lose time by being shared out
         return _optimise(workload, epsilon, counts_for, start, search)
