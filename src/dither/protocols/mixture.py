@@ -31,8 +31,7 @@ from dither.protocols.mixture_screen import (
     rest_shares,
     second_round,
 )
-from dither.protocols.parameters import build_parameters
-from dither.protocols.state import check_close, pack_state, unpack_state
+from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
@@ -195,8 +194,4 @@ class MixtureProtocol:
 
     @classmethod
     def restore(cls, state: bytes) -> MixtureProtocol:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
+        return replay(cls, Parameters, state)
