@@ -239,11 +239,16 @@ def _compact(edges: Sequence[float]) -> list[str]:
     shown: list[str] = []
     for digits in range(3, 13):
         shown = [
-            np.format_float_positional(edge / scale, precision=digits, fractional=False, trim="-") for edge in edges
+            _digits(edge / scale, digits) + unit if abs(edge) >= scale else _digits(edge, digits) for edge in edges
         ]
         if len(set(shown)) == len(edges):
             break
-    return [f"{text}{unit}" if float(text) else "0" for text in shown]
+    return shown
+
+
+def _digits(number: float, digits: int) -> str:
+    """So many significant digits, without an exponent or trailing zeros."""
+    return np.format_float_positional(number, precision=digits, fractional=False, trim="-")
 
 
 def _groups(attribute: Attribute, frequencies: Floats) -> list[tuple[str, list[int]]]:
