@@ -144,10 +144,12 @@ def _liars(release: Release) -> str:
     """How far dishonest participants could move the figures: the closed form of each mechanism."""
     bounds = release.notes["manipulation"]
     rows = [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in bounds.items()]
-    return paragraph(
-        "Noise hides honest answers; it also gives weight to false ones. Nobody can tell a forged report from an honest one. "
-        "So far could participants who agree on what to send move the most exposed figure of each attribute, up or down:"
-    ) + table(("Attribute", "if 1 % lie", "if 5 % lie"), rows)
+    words = paragraph(
+        "Noise hides honest answers; it also gives weight to false ones. Nobody can tell a forged report from an honest one. So "
+        "far could participants who agree on what to send move the most exposed figure of each attribute, up or down, in points "
+        "of its percentage:"
+    )
+    return f'{words}<div class="card">{table(("Attribute", "if 1 % lie", "if 5 % lie"), rows)}</div>'
 
 
 def _quality(release: Release, found: Quality) -> str:
