@@ -115,3 +115,14 @@ def test_weights_are_inverse_variances_and_zero_where_nothing_was_asked() -> Non
 def test_a_silent_attribute_is_named() -> None:
     with pytest.raises(ParameterError, match="nobody answered about d"):
         pair_targets(SCHEMA, [a for a in answers() if "d" not in a.question.attributes])
+
+
+def test_smoothing_joins_neighbours_of_ordered_attributes_only() -> None:
+    columns = Columns([3, 4, 2], [0, 3, 2])  # the second has three ordered values and a missing code
+    values = np.arange(9.0)[None, :] ** 2
+    smoothed = columns.smooth(values)[0]
+    np.testing.assert_array_equal(smoothed[:3], values[0, :3])
+    np.testing.assert_allclose(smoothed[3:6], [0.75 * 9 + 0.25 * 16, 0.5 * 16 + 0.25 * (9 + 25), 0.75 * 25 + 0.25 * 16])
+    assert smoothed[6] == values[0, 6]
+    np.testing.assert_allclose(smoothed[7:], [0.75 * 49 + 0.25 * 64, 0.75 * 64 + 0.25 * 49])
+    assert smoothed.sum() == pytest.approx(values.sum())

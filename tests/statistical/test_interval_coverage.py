@@ -40,6 +40,9 @@ def test_coverage(method: str, strength: float, participants: int, epsilon: floa
                 mutant[k].append((gap <= 1.96 * 0.5 * found.standard_errors).ravel())
     for k in ways:
         assert len(inside[k]) > len(seeds)  # most populations have intervals that claim to hold
-        rate = float(np.concatenate(inside[k]).mean())
-        assert 0.90 <= rate <= 0.98, f"{k}-way intervals hold the truth in {rate:.3f} of the cells"
+        cells = np.concatenate(inside[k])
+        rate = float(cells.mean())
+        # Two standard errors of a rate of 95 % from so few populations; one-way there are just a hundred cells.
+        slack = 2 * np.sqrt(0.95 * 0.05 / len(cells))
+        assert 0.90 - slack <= rate <= 0.98 + slack, f"{k}-way intervals hold the truth in {rate:.3f} of the cells"
         assert np.concatenate(mutant[k]).mean() < 0.88

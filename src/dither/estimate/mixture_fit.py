@@ -77,7 +77,9 @@ class _Descent:
             self.velocity[:] = 0.0
             self.weight_velocity[:] = 0.0
         self.velocity *= momentum
-        self.velocity -= size * gradient[0]
+        self.velocity -= size * self.columns.smooth(
+            gradient[0]
+        )  # neighbouring values of an ordered attribute learn alike
         self.weight_velocity = momentum * self.weight_velocity - (size / len(self.weight_logits)) * gradient[1]
         self.logits += self.velocity
         self.weight_logits += self.weight_velocity

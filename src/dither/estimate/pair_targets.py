@@ -28,11 +28,16 @@ Noise = tuple[Floats, Floats, Floats]
 class Columns:
     """The attributes' domains side by side."""
 
-    def __init__(self, cardinalities: Sequence[int]) -> None:
+    def __init__(self, cardinalities: Sequence[int], ordered: Sequence[int] | None = None) -> None:
+        """`ordered` says of each attribute how many of its first codes are in an order that means something (0: none)."""
         self.cardinalities = np.asarray(cardinalities, dtype=np.intp)
         self.stops = np.cumsum(self.cardinalities)
         self.starts = self.stops - self.cardinalities
         self.width = int(self.stops[-1])
+        self.left, self.right = np.arange(self.width), np.arange(self.width)
+        for start, count in zip(self.starts, ordered or [], strict=False):
+            self.left[start + 1 : start + count] -= 1
+            self.right[start : start + max(count - 1, 0)] += 1
 
     def of(self, attribute: int) -> slice:
         """The columns of one attribute."""
@@ -49,6 +54,10 @@ class Columns:
     def sums(self, values: Floats) -> Floats:
         """Sums over each attribute's columns (last axis)."""
         return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
+
+    def smooth(self, values: Floats) -> Floats:
+        """Half of each column's value and a quarter of each neighbour's, where neighbouring codes are neighbouring values."""
+        return np.asarray(0.5 * values + 0.25 * (values[:, self.left] + values[:, self.right]))
 
     def softmax(self, logits: Floats) -> Floats:
         """A distribution for each attribute from logits."""
@@ -128,7 +137,7 @@ def check_asked(schema: Schema, answers: Sequence[Answered]) -> None:
 def pair_targets(schema: Schema, answers: Sequence[Answered]) -> PairTargets:
     """Pool all answers into pair and single targets; every attribute must have been asked about."""
     check_asked(schema, answers)
-    columns, d = Columns(schema.cardinalities), len(schema)
+    columns, d = Columns(schema.cardinalities, [a.answers if a.ordered else 0 for a in schema]), len(schema)
     place = {name: i for i, name in enumerate(schema.names)}
     pairs = _Average((columns.width, columns.width), (d, d))
     singles, one = _Average((columns.width,), (d,)), _Average((columns.width,), (d,))
