@@ -11,7 +11,10 @@ import typer
 from dither.errors import ParameterError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dither.evaluate import Evaluation
+    from dither.evaluate.sdmetrics_scores import SDMetricsScores
 
 
 def evaluate(
@@ -23,18 +26,22 @@ def evaluate(
     ways: Annotated[str, typer.Option(help="numbers of attributes to take together, with commas")] = "1,2,3",
     max_sets: Annotated[int, typer.Option(help="most attribute sets for each number; more are sampled")] = 100,
     seed: Annotated[int, typer.Option(help="decides which sets are sampled")] = 0,
+    sdmetrics: Annotated[
+        bool, typer.Option("--sdmetrics", help="also the scores of SDMetrics' quality report (that library is needed)")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Compare the marginals of two tables: total variation distance, Kullback-Leibler divergence, mean squared error.
 
-    Each figure is a mean over sets of one, two, three ... attributes; 0 means that the tables agree.
+    Each figure is a mean over sets of one, two, three ... attributes; 0 means that the tables agree. With --sdmetrics the scores
+    of SDMetrics' quality report follow, where 1 means that they agree.
 
     Example: dither evaluate adult out/synthetic.parquet
     """
     asked = _ways(ways)
     from dither.evaluate import evaluate as run
 
-    result = run(real, synthetic, schema, asked, max_sets, seed)
+    result = run(real, synthetic, schema, asked, max_sets, seed, sdmetrics)
     if as_json:
         print(json.dumps(result.to_json(), allow_nan=False))
     else:
@@ -70,6 +77,20 @@ def _show(result: Evaluation) -> None:
         f"{result.rows_real:,} real rows, {result.rows_synthetic:,} synthetic rows; means over attribute sets"
     )
     console.print(table)
+    if result.sdmetrics is not None:
+        _show_sdmetrics(result.sdmetrics, console)
+
+
+def _show_sdmetrics(scores: SDMetricsScores, console: Console) -> None:
+    trends = "none" if scores.column_pair_trends is None else f"{scores.column_pair_trends:.4f}"
+    console.print(f"\nSDMetrics {scores.version} quality report: overall score {scores.overall:.4f} (1 is best)")
+    console.print(f"  Column Shapes       {scores.column_shapes:.4f}")
+    console.print(f"  Column Pair Trends  {trends}")
+    for title, wanted in (("numerical", ("numerical",)), ("categorical", ("categorical", "boolean"))):
+        names = [name for name, sdtype in scores.sdtypes.items() if sdtype in wanted]
+        console.print(f"  {title}: {_literal(', '.join(names)) or 'none'}")
+    if scores.unscored:
+        console.print(f"  {scores.unscored} columns and pairs could not be scored and are left out of the means")
 
 
 def _literal(text: str) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 
 from dither.errors import ParameterError
 from dither.evaluate.metrics import WaySummary, evaluate_codes
-from dither.evaluate.tables import common_codes
+from dither.evaluate.sdmetrics_scores import SDMetricsScores, require_sdmetrics, sdmetrics_scores
+from dither.evaluate.tables import common_tables
 from dither.schema import Schema
 
 DEFAULT_WAYS = (1, 2, 3)
@@ -22,12 +23,14 @@ class Evaluation:
     """Distances between two tables by the number of attributes taken together, each a mean over sets of attributes.
 
     `tvd` is the total variation distance in [0, 1], `kl` the Kullback-Leibler divergence in nats, `mse` the mean
-    squared difference of a cell; `ways` has the spread and the worst set beside them.
+    squared difference of a cell; `ways` has the spread and the worst set beside them. `sdmetrics` has that library's scores if
+    they were asked for.
     """
 
     ways: dict[int, WaySummary]
     rows_real: int
     rows_synthetic: int
+    sdmetrics: SDMetricsScores | None = None
 
     @property
     def tvd(self) -> dict[int, float]:
@@ -61,6 +64,7 @@ class Evaluation:
             "mse": {str(k): value for k, value in self.mse.items()},
             "sets": sets,
             "rows": {"real": self.rows_real, "synthetic": self.rows_synthetic},
+            **({} if self.sdmetrics is None else {"sdmetrics": self.sdmetrics.to_json()}),
         }
 
 
@@ -71,11 +75,13 @@ def evaluate(
     ways: Sequence[int] = DEFAULT_WAYS,
     max_sets: int = 100,
     seed: int = 0,
+    sdmetrics: bool = False,
 ) -> Evaluation:
     """How far a synthetic table is from a real one, on marginals of 1, 2 and 3 attributes unless `ways` says otherwise.
 
     Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. Numbers are compared in the
     schema's bins. With more than `max_sets` sets of attributes that many are drawn; the same seed draws the same ones.
+    With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is installed.
 
     >>> import dither
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd
@@ -83,9 +89,12 @@ def evaluate(
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
-    first, second, domain = common_codes(real, synthetic, schema)
+    if sdmetrics:
+        require_sdmetrics()
+    tables = common_tables(real, synthetic, schema)
+    first, second, domain = tables.real_codes, tables.synthetic_codes, tables.schema
     asked = tuple(ways)
     if asked == DEFAULT_WAYS:  # nobody asked for three attributes of a table that has two
         asked = DEFAULT_WAYS[: len(domain)]
     found = evaluate_codes(first, second, domain, asked, max_sets, np.random.default_rng(seed))
-    return Evaluation(found, len(first), len(second))
+    return Evaluation(found, len(first), len(second), sdmetrics_scores(tables) if sdmetrics else None)

@@ -11,10 +11,13 @@ forger contributes (s - r q)/(p - q) instead of an honest person's f_T on averag
 | oue, olh  | r               | 0      | b(2r - f_T) + 2br/(E - 1)                      |
 | sue       | r               | 0      | b r e^(eps/2)/(e^(eps/2) - 1) - b f_T          |
 | subset w  | min(r, w)       | max(0, w - k + r) | as above with p = wE/(wE + k - w)   |
+| hadamard  | r               | 0      | b r (E + 1)/(E - 1) - b f_T                    |
 | bloom     | any bits        |        | sum over bits of the positive (negative) weights |
 
 One cell is r = 1, f_T its frequency. A forger of local hashing chooses the hash function too (a = 0 puts all cells into one
-bucket). Reference: Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021
+bucket), one of Fourier signs the coefficient (0 has the same sign in all cells).
+
+Reference: Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021
 (maximal gain attack), with the inversion of Wang et al. 2017.
 """
 
@@ -75,7 +78,7 @@ def supported(mechanism: Mechanism, size: int, direction: Direction = "raise") -
         return min(size, mechanism.size) if direction == "raise" else max(0, mechanism.size - (cells - size))
     if mechanism.name in ("sue", "oue"):
         return size if direction == "raise" else 0
-    if mechanism.name == "olh":  # one bucket holds all cells or none
+    if mechanism.name in ("olh", "hadamard"):  # one bucket, or coefficient 0, holds all cells or none
         return size if direction == "raise" else 0
     raise ParameterError(f"no bound is known for mechanism {mechanism.name!r}", where="mechanism", value=mechanism.name)
 

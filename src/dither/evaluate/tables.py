@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,19 @@ from dither.schema import Schema
 Codes = npt.NDArray[np.int32]
 
 
-def common_codes(real: Any, synthetic: Any, schema: Schema | str | Path | None) -> tuple[Codes, Codes, Schema]:
-    """The codes of both tables and the schema used.
+@dataclass(frozen=True)
+class CommonTables:
+    """A real and a synthetic table under one schema: as they were read, and in its codes."""
+
+    real: Any
+    synthetic: Any
+    real_codes: Codes
+    synthetic_codes: Codes
+    schema: Schema
+
+
+def common_tables(real: Any, synthetic: Any, schema: Schema | str | Path | None) -> CommonTables:
+    """Both tables and the schema used.
 
     Without a schema: that of the real table if it is bundled or has one beside it, else inferred from both tables
     together, so that a label which only one of them has is no error. A value outside a given domain names its table.
@@ -30,7 +42,7 @@ def common_codes(real: Any, synthetic: Any, schema: Schema | str | Path | None) 
         domain = infer_schema(_stack(first, second))
     else:
         second, _, _ = open_table(synthetic, domain)
-    return _codes(first, domain, "real"), _codes(second, domain, "synthetic"), domain
+    return CommonTables(first, second, _codes(first, domain, "real"), _codes(second, domain, "synthetic"), domain)
 
 
 def _stack(first: Any, second: Any) -> Any:

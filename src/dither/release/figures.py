@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.estimate.intervals import normal_interval
-from dither.release.marginal import measured_errors
+from dither.release.pair_errors import Errors, pair_errors
+from dither.release.pairs import Pair, compared_pairs
 from dither.release.release import Release
 from dither.schema import Attribute
 
 Floats = npt.NDArray[np.float64]
 
-MOST_PAIRS = 300  # all pairs of 25 attributes; beyond that only pairs that were measured are looked at
-PAIR_CELLS = 1_000_000
 MOST_BARS = 20
 HEAT_SIDE = 16
-WEAKEST_BITS = 1e-3  # a dependence below this cannot be seen in a picture
-MOST_EDGES = 40
+NUMBERED_ROWS, NUMBERED_COLUMNS = 12, 8  # as many groups as leave room for a number in each cell on a phone
 
 
 @dataclass(frozen=True)
@@ -47,17 +44,8 @@ class AttributeFigure:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two attributes and their mutual information in the model, in bits."""
-
-    first: str
-    second: str
-    bits: float
-
-
-@dataclass(frozen=True)
 class HeatMap:
-    """A joint distribution on grouped axes; `beside` is the truth, or half the width of the 95 % interval, or None."""
+    """A joint distribution on grouped axes; `beside` is the truth, or (`intervals`) half the 95 % interval's width, or None."""
 
     pair: Pair
     rows: tuple[str, ...]
@@ -65,6 +53,7 @@ class HeatMap:
     estimate: Floats
     beside: Floats | None
     beside_title: str
+    intervals: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +64,7 @@ class Quality:
     two_way_mean: float | None
     two_way_worst: tuple[tuple[str, str], float] | None
     pairs: int
+    possible_pairs: int
     covered: float | None
     intervals: int
 
@@ -99,44 +89,29 @@ def attribute_figure(release: Release, name: str) -> AttributeFigure:
     )
 
 
-def strong_pairs(release: Release) -> tuple[Pair, ...]:
-    """The attribute pairs of the model by falling mutual information; pairs too weak to see are left out."""
-    found = []
-    for first, second in _candidates(release):
-        bits = mutual_information(release.model.marginal([first, second]))
-        if bits >= WEAKEST_BITS:
-            found.append(Pair(first, second, bits))
-    return tuple(sorted(found, key=lambda pair: -pair.bits))
+def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> HeatMap:
+    """The joint distribution of a pair on grouped axes, the attribute with more values down the side.
 
-
-def mutual_information(joint: Floats) -> float:
-    """Mutual information of a two-way distribution in bits."""
-    outer = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
-    seen = joint > 0
-    return max(0.0, float((joint[seen] * np.log2(joint[seen] / outer[seen])).sum()))
-
-
-def heat_map(release: Release, pair: Pair) -> HeatMap:
-    """The joint distribution of a pair with at most 16 groups an axis, the attribute with more groups down the side."""
+    Beside it stands the truth of a simulation; else half the width of the 95 % interval, from the standard errors that `errors`
+    gives (the release's own unless given; a group's are added up in squares). The groups are then few enough for numbers in the
+    cells.
+    """
     names = [pair.first, pair.second]
+    if release.schema[names[0]].cardinality < release.schema[names[1]].cardinality:
+        names.reverse()
     joint = release.model.marginal(names)
-    grouped = [_groups(release.schema[name], joint.sum(axis=1 - i)) for i, name in enumerate(names)]
+    found = None if release.truth is not None else (errors or pair_errors(release))(names)
+    most = (HEAT_SIDE, HEAT_SIDE) if release.truth is not None else (NUMBERED_ROWS, NUMBERED_COLUMNS)
+    grouped = [_groups(release.schema[name], joint.sum(axis=1 - i), most[i]) for i, name in enumerate(names)]
     beside, title = None, ""
     if release.truth is not None:
-        beside, title = release.truth.marginal(names), "truth"
-    else:
-        errors = measured_errors(release.measured, names, release.participants)
-        if errors is not None:
-            beside, title = errors, "95 % interval, ±"
-    squared = title.startswith("95")  # standard errors of a group's members add up in squares
-    if len(grouped[0]) < len(grouped[1]):
-        pair = Pair(pair.second, pair.first, pair.bits)
-        grouped, joint, beside = grouped[::-1], joint.T, None if beside is None else beside.T
-    if beside is not None:
-        beside = _fold(np.square(beside) if squared else beside, grouped)
-        beside = normal_interval(np.zeros_like(beside), np.sqrt(beside))[1] if squared else beside
+        beside, title = _fold(release.truth.marginal(names), grouped), "truth"
+    elif found is not None:
+        folded = np.sqrt(_fold(np.square(found), grouped))
+        beside, title = normal_interval(np.zeros_like(folded), folded)[1], "95 % interval, ±"
     labels = [tuple(label for label, _ in side) for side in grouped]
-    return HeatMap(pair, labels[0], labels[1], _fold(joint, grouped), beside, title)
+    shown = Pair(names[0], names[1], pair.bits)
+    return HeatMap(shown, labels[0], labels[1], _fold(joint, grouped), beside, title, intervals=found is not None)
 
 
 def quality(release: Release) -> Quality | None:
@@ -152,7 +127,7 @@ def quality(release: Release) -> Quality | None:
             if bar.low is not None and bar.high is not None and bar.truth is not None:
                 intervals += 1
                 covered += bar.low - 1e-12 <= bar.truth <= bar.high + 1e-12
-    pairs = _candidates(release)
+    pairs = compared_pairs(release)
     two_way = [0.5 * float(np.abs(release.model.marginal(p) - truth.marginal(p)).sum()) for p in pairs]
     worst = int(np.argmax(two_way)) if two_way else -1
     return Quality(
@@ -160,19 +135,10 @@ def quality(release: Release) -> Quality | None:
         two_way_mean=float(np.mean(two_way)) if two_way else None,
         two_way_worst=(pairs[worst], two_way[worst]) if two_way else None,
         pairs=len(pairs),
+        possible_pairs=math.comb(len(release.schema), 2),
         covered=covered / intervals if intervals else None,
         intervals=intervals,
     )
-
-
-def _candidates(release: Release) -> list[tuple[str, str]]:
-    names = release.schema.names
-    pairs: Sequence[tuple[str, str]]
-    if math.comb(len(names), 2) <= MOST_PAIRS:
-        pairs = list(combinations(names, 2))
-    else:
-        pairs = [(m.attributes[0], m.attributes[1]) for m in release.measured if len(m.attributes) == 2][:MOST_PAIRS]
-    return [pair for pair in pairs if release.schema.cells(pair) <= PAIR_CELLS]
 
 
 def _bars(release: Release, attribute: Attribute) -> tuple[Bar, ...]:
@@ -251,17 +217,17 @@ def _digits(number: float, digits: int) -> str:
     return np.format_float_positional(number, precision=digits, fractional=False, trim="-")
 
 
-def _groups(attribute: Attribute, frequencies: Floats) -> list[tuple[str, list[int]]]:
+def _groups(attribute: Attribute, frequencies: Floats, most: int) -> list[tuple[str, list[int]]]:
     """An axis of a heat map: runs of neighbours if ordered, else the most frequent values and all others."""
     labels = attribute.labels
     if attribute.ordered:
-        runs = _neighbours(attribute, HEAT_SIDE)
+        runs = _neighbours(attribute, most)
         return list(zip(short_labels(attribute, runs), runs, strict=True))
-    if attribute.cardinality <= HEAT_SIDE:
+    if attribute.cardinality <= most:
         return [(label, [i]) for i, label in enumerate(labels)]
     order = [int(i) for i in np.argsort(-frequencies, kind="stable")]
-    kept = order[: HEAT_SIDE - 1]
-    rest = order[HEAT_SIDE - 1 :]
+    kept = order[: most - 1]
+    rest = order[most - 1 :]
     return [*((labels[i], [i]) for i in kept), (f"{len(rest)} others", rest)]
 
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from string import Template
 
 from dither.release.figures import Quality, quality
 from dither.release.guarantee import certainty, likelihood_factor
-from dither.release.markup import bullets, paragraph, percent, section, table, text
+from dither.release.markup import bullets, folded, paragraph, percent, section, table, text
+from dither.release.pairs import strong_pairs
 from dither.release.pictures import attribute_section, pair_section
 from dither.release.release import Release
 from dither.release.rerun import citation, rerun_command, rerun_python
 from dither.release.warn import find_warnings
 
+MOST_EXPOSED = 12
 _HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "clipped", "held_out", "manipulation")
 
 
 def render_report(release: Release) -> str:
     """The whole page. Everything that names come from, such as attributes and labels, is escaped."""
-    found = quality(release)
+    found, pairs = quality(release), strong_pairs(release)
     parts: list[tuple[str, str, Callable[[], str]]] = [
         ("summary", "In short", lambda: _summary(release, found)),
         ("guarantee", "What is promised", lambda: _guarantee(release)),
@@ -29,8 +31,8 @@ def render_report(release: Release) -> str:
     if release.notes.get("held_out"):
         parts.append(("held-out", "How good it is, without the truth", lambda: _held_out(release)))
     parts += [
-        ("attributes", "Each attribute", lambda: attribute_section(release)),
-        ("dependence", "What depends on what", lambda: pair_section(release)),
+        ("attributes", "Each attribute", lambda: attribute_section(release, pairs)),
+        ("dependence", "What depends on what", lambda: pair_section(release, pairs)),
         *([("liars", "If participants lie", lambda: _liars(release))] if release.notes.get("manipulation") else []),
         ("asked", "What was asked", lambda: _asked(release)),
         ("method", "The method", lambda: _method(release)),
@@ -81,9 +83,13 @@ def _summary(release: Release, found: Quality | None) -> str:
         out.append(
             '<div class="note">'
             + paragraph(
-                "This is a simulation: the rows of a table played the participants. That is the only reason why this "
-                "page can show the truth beside the estimates; a real collection never has it. If that table is "
-                "confidential, so is this page."
+                "This is a simulation: the rows of a table played the participants."
+                + (
+                    ""
+                    if release.truth is None
+                    else " That is the only reason why this page can show the truth beside the estimates; a real "
+                    "collection never has it. If that table is confidential, so is this page."
+                )
             )
             + "</div>"
         )
@@ -95,7 +101,9 @@ def _summary(release: Release, found: Quality | None) -> str:
         out.append(paragraph(f"{words} (total variation distance: the share of people who would have to be moved)."))
     warnings = find_warnings(release)
     if warnings:
-        out.append(f'<div class="warnings" role="note"><h2>Read with care</h2>{bullets(warnings)}</div>')
+        out.append(
+            f'<div class="warnings" role="note"><h3>Read with care</h3>{bullets(_sentence(w) for w in warnings)}</div>'
+        )
     return "".join(out)
 
 
@@ -126,7 +134,7 @@ def _guarantee(release: Release) -> str:
     )
     return (
         f'<div class="card">{paragraph(release.guarantee)}{bullets(promised)}</div>'
-        f"<p><strong>What it does not promise</strong></p>{bullets(not_promised)}"
+        f"<h3>What it does not promise</h3>{bullets(not_promised)}"
     )
 
 
@@ -141,15 +149,22 @@ def _held_out(release: Release) -> str:
 
 
 def _liars(release: Release) -> str:
-    """How far dishonest participants could move the figures: the closed form of each mechanism."""
-    bounds = release.notes["manipulation"]
-    rows = [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in bounds.items()]
+    """How far dishonest participants could move the figures: the closed form of each mechanism, most exposed first."""
+    bounds = sorted(release.notes["manipulation"].items(), key=lambda entry: -entry[1]["5%"])
+    rows = [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in bounds]
     words = paragraph(
         "Noise hides honest answers; it also gives weight to false ones. Nobody can tell a forged report from an honest one. So "
         "far could participants who agree on what to send move the most exposed figure of each attribute, up or down, in points "
         "of its percentage:"
     )
-    return f'{words}<div class="card">{table(("Attribute", "if 1 % lie", "if 5 % lie"), rows)}</div>'
+    head = ("Attribute", "if 1 % lie", "if 5 % lie")
+    shown = table(head, rows[:MOST_EXPOSED], css="narrow")
+    if len(rows) > MOST_EXPOSED:
+        rest = rows[MOST_EXPOSED:]
+        shown += folded(
+            f"{len(rest)} less exposed attributes", table(head, rest, css="narrow"), "Less exposed attributes"
+        )
+    return f'{words}<div class="card">{shown}</div>'
 
 
 def _quality(release: Release, found: Quality) -> str:
@@ -159,7 +174,9 @@ def _quality(release: Release, found: Quality) -> str:
     rows.append(("One-way distributions, mean", percent(mean), f"{len(found.one_way)} attributes"))
     rows.append(("One-way distributions, worst", percent(found.one_way[worst]), worst))
     if found.two_way_mean is not None and found.two_way_worst is not None:
-        rows.append(("Two-way distributions, mean", percent(found.two_way_mean), f"{found.pairs} pairs"))
+        rows.append(
+            ("Two-way distributions, mean", percent(found.two_way_mean), _of(found.pairs, found.possible_pairs))
+        )
         pair, distance = found.two_way_worst
         rows.append(("Two-way distributions, worst", percent(distance), " and ".join(pair)))
     if found.covered is not None:
@@ -226,20 +243,38 @@ def _run(release: Release) -> str:
     facts += [("seed", "none" if release.seed is None else release.seed), ("schema", release.schema_fingerprint[:16])]
     facts += [("epsilon asked", release.epsilon_asked), ("epsilon achieved", release.epsilon_achieved)]
     facts += [("model", release.model.kind), ("dither", release.dither_version)]
-    cards.append(f'<div class="card"><h3>Facts of the run</h3>{table(("Name", "Value"), facts, css="text")}</div>')
+    cards.append(f'<div class="card"><h3>Facts of the run</h3>{table(("Name", "Value"), facts, css="text run")}</div>')
     return f'<div class="grid">{"".join(cards)}</div>'
 
 
 def _again(release: Release) -> str:
+    first, second = "From the command line:", "In Python:"
+    if not release.simulated:
+        first = "The same questions to other people, with a running collector and the schema of this folder:"
+        second = "This release in Python, with the intervals of any figure:"
     return (
         f"{paragraph(citation(release))}"
-        f"<p>From the command line:</p><pre><code>{text(rerun_command(release))}</code></pre>"
-        f"<p>In Python:</p><pre><code>{text(rerun_python(release))}</code></pre>"
+        f"{paragraph(first)}<pre><code>{text(rerun_command(release))}</code></pre>"
+        f"{paragraph(second)}<pre><code>{text(rerun_python(release))}</code></pre>"
     )
 
 
+def _sentence(words: str) -> str:
+    """With a capital letter and a full stop."""
+    return words[:1].upper() + words[1:] + ("" if words[-1:] in (".", "!", "?") else ".")
+
+
+def _of(used: int, possible: int) -> str:
+    return f"{used:,} pairs" if used == possible else f"{used:,} of {possible:,} pairs"
+
+
 def _note(value: object) -> str:
-    shown = ", ".join(str(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
+    if isinstance(value, Mapping):
+        shown = ", ".join(f"{name} {_note(item)}" for name, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        shown = ", ".join(_note(item) for item in value)
+    else:
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
     return shown if len(shown) <= 400 else f"{shown[:399]}…"
 
 

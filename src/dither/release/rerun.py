@@ -1,4 +1,4 @@
-"""How to cite a release and make it again."""
+"""How to cite a release and make it again: from the same table, or with the same questions to other people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dither.release.release import Release
 
 
 def rerun_command(release: Release) -> str:
-    """The command line that makes the same release from the same table."""
+    """The command line that makes the same release from the same table; after a collection, that asks the same again."""
+    if not release.simulated:
+        return _campaign_command(release)
     words = ["dither", "publish", release.source or "TABLE", "--epsilon", f"{release.epsilon_asked:.17g}"]
     words += ["--method", release.method]
     for option, value in (
@@ -20,14 +22,16 @@ def rerun_command(release: Release) -> str:
     ):
         if value is not None:
             words += [option, str(value)]
-    for key, value in release.parameters.items():
-        if value is not None:
-            words += ["--set", f"{key}={_setting(value)}"]
-    return shlex.join([*words, "-o", "out"])
+    return shlex.join([*words, *_settings(release), "-o", "out"])
 
 
 def rerun_python(release: Release) -> str:
-    """The same in Python."""
+    """The same in Python; after a collection, how to read the release and its intervals."""
+    if not release.simulated:
+        names = list(release.schema.names[:2])
+        return (
+            f'import dither\n\nrelease = dither.load_release("out")\nintervals = dither.bootstrap(release, [{names!r}])'
+        )
     arguments = [
         repr(release.source or "TABLE"),
         f"epsilon={float(release.epsilon_asked)!r}",
@@ -60,6 +64,17 @@ def citation(release: Release) -> str:
         f"{release.epsilon_achieved:.6g} per record, {release.participants:,} participants{seed}, "
         f"schema {release.schema_fingerprint[:12]}."
     )
+
+
+def _campaign_command(release: Release) -> str:
+    words = ["dither", "campaign", "create", "--schema", "schema.json", "--epsilon", f"{release.epsilon_asked:.17g}"]
+    words += ["--participants", str(release.participants), "--method", release.method]
+    return shlex.join([*words, *_settings(release)])
+
+
+def _settings(release: Release) -> list[str]:
+    given = ((key, value) for key, value in release.parameters.items() if value is not None)
+    return [word for key, value in given for word in ("--set", f"{key}={_setting(value)}")]
 
 
 def _setting(value: Any) -> str:
