@@ -34,7 +34,7 @@ test: lint
 
 bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,server,bench]"
-	$(BIN)/python -m benchmarks.mechanisms $(if $(filter full,$(BENCH)),,--quick)
+	$(BIN)/dither bench mechanisms $(if $(filter full,$(BENCH)),,--quick)
 
 soak: setup
 	DITHER_SOAK=1 $(BIN)/python -m pytest tests/crash

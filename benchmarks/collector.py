@@ -1,7 +1,5 @@
 """Load on a collector: reports a second and latency, beside bare inserts into the same database and an empty endpoint.
 
-    python -m benchmarks.collector [--quick]
-
 Everything runs on this machine over loopback: the sender competes with the server for the cores, so ratios say more than rates.
 The empty endpoint is /live, an ordinary route of the framework; the upload is a plain one that skips the handling of parameters.
 Bare inserts commit as many rows at a time as a request carries; the collector may commit several requests together.
@@ -9,7 +7,6 @@ Bare inserts commit as many rows at a time as a request carries; the collector m
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import json
@@ -23,9 +20,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import Bench, NotAvailable, Size, Study
 from dither.client.transport import Connection
 from dither.reports import Envelope, Plan, Report, encode, plan_from_json
 from dither.reports.assignment import pick, report_id
@@ -36,41 +36,38 @@ SENDERS = 32
 SCHEMA = {f"a{i}": {"kind": "ordinal", "values": list(range(16))} for i in range(8)}
 
 
-def run(quick: bool = False, out: str | Path | None = None, data_dir: str | Path | None = None) -> dict[str, Any]:
-    """Measure every store that can be started here; `data_dir` is where databases are put (the disk that is measured)."""
-    seconds = 2.0 if quick else 10.0
-    results: dict[str, Any] = {"quick": quick, "batch": BATCH, "senders": SENDERS, "stores": {}}
-    with tempfile.TemporaryDirectory(dir=data_dir) as scratch:
-        results["stores"]["sqlite"] = _measure(
-            str(Path(scratch) / "collector.db"), _bare_sqlite, Path(scratch), seconds
-        )
+def load(store: str, seconds: float) -> list[dict[str, Any]]:
+    """Rates and waits of one kind of store; TMPDIR says where databases are put, and so which disk is measured."""
+    if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy"))):
+        raise NotAvailable("the collector's packages are not installed; pip install 'dither[server]'")
+    with tempfile.TemporaryDirectory() as scratch:
+        if store == "sqlite":
+            return _measure(str(Path(scratch) / "collector.db"), _bare_sqlite, Path(scratch), seconds)
         with _postgres(Path(scratch)) as url:
-            if url is None:
-                results["stores"]["postgresql"] = None
-            else:
-                results["stores"]["postgresql"] = _measure(url, _bare_postgres, Path(scratch), seconds)
-    if out is not None:
-        Path(out).write_text(json.dumps(results, indent=1) + "\n")
-    return results
+            return _measure(url, _bare_postgres, Path(scratch), seconds)
 
 
-def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> list[dict[str, Any]]:
     with _server(store) as url:
         campaign, plan = _campaign(url)
-        found["empty endpoint"] = asyncio.run(_load(url, _empty_requests(), 1, seconds))
-        found["singles"] = asyncio.run(_load(url, _uploads(campaign, plan, 1, "s"), 1, seconds))
-        found["batches"] = asyncio.run(_load(url, _uploads(campaign, plan, BATCH, "b"), BATCH, seconds))
+        empty = asyncio.run(_load(url, _empty_requests(), 1, seconds))
+        single = asyncio.run(_load(url, _uploads(campaign, plan, 1, "s"), 1, seconds))
+        batch = asyncio.run(_load(url, _uploads(campaign, plan, BATCH, "b"), BATCH, seconds))
     rows = [(report_id(_token("x", i), bytes(16), 0), i % 8, b"\0\1") for i in range(200_000)]
-    found["bare inserts"] = {
-        "singles a second": bare(store, scratch, rows, 1, seconds / 2),
-        "batches a second": bare(store, scratch, rows, BATCH, seconds / 2),
-    }
-    found["ratios"] = {
-        "singles to empty endpoint": found["singles"]["reports a second"] / found["empty endpoint"]["reports a second"],
-        "batches to bare inserts": found["batches"]["reports a second"] / found["bare inserts"]["batches a second"],
-    }
-    return found
+    ones, many = (bare(store, scratch, rows, size, seconds / 2) for size in (1, BATCH))
+    rate = "reports_a_second"
+    return [
+        {"what": "empty endpoint", **empty},
+        {
+            "what": "single reports",
+            **single,
+            "of_empty_endpoint": single[rate] / empty[rate],
+            "of_bare": single[rate] / ones,
+        },
+        {"what": f"batches of {BATCH}", **batch, "of_bare": batch[rate] / many},
+        {"what": "bare inserts, one a commit", rate: ones},
+        {"what": f"bare inserts, {BATCH} a commit", rate: many},
+    ]
 
 
 def _token(kind: str, number: int) -> bytes:
@@ -116,7 +113,7 @@ def _uploads(campaign: bytes, plan: Plan, size: int, kind: str) -> Iterator[byte
 async def _load(url: str, requests: Iterator[bytes], size: int, seconds: float) -> dict[str, float]:
     """Senders that each wait for an answer before the next request; the first half second is not counted."""
     host, port = url.removeprefix("http://").split(":")
-    ready = [next(requests) for _ in range(int(seconds * (9000 if size == 1 else 400)))]
+    ready = [next(requests) for _ in range(int((seconds + 0.5) * (9000 if size == 1 else 400)))]
     ready.reverse()
     taken: list[tuple[float, float]] = []
     begin = time.perf_counter()
@@ -139,10 +136,10 @@ async def _load(url: str, requests: Iterator[bytes], size: int, seconds: float) 
     waits = sorted(b - a for a, b in counted)
     span = max(b for _, b in counted) - min(a for a, _ in counted)
     return {
-        "reports a second": len(counted) * size / span,
-        "requests a second": len(counted) / span,
-        "p50 ms": 1000 * waits[len(waits) // 2],
-        "p99 ms": 1000 * waits[int(len(waits) * 0.99)],
+        "reports_a_second": len(counted) * size / span,
+        "requests_a_second": len(counted) / span,
+        "p50_ms": 1000 * waits[len(waits) // 2],
+        "p99_ms": 1000 * waits[int(len(waits) * 0.99)],
     }
 
 
@@ -204,13 +201,12 @@ def _server(store: str) -> Iterator[str]:
 
 
 @contextmanager
-def _postgres(scratch: Path) -> Iterator[str | None]:
-    """A server of our own with its default durability, or None where PostgreSQL is not installed."""
+def _postgres(scratch: Path) -> Iterator[str]:
+    """A server of our own with its default durability."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
     beside = shutil.which("pg_ctl") or (str(found[-1]) if found else None)
     if beside is None:
-        yield None
-        return
+        raise NotAvailable("PostgreSQL's programs are not installed")
     programs = Path(beside).parent
     user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     home = Path(tempfile.mkdtemp(dir=scratch.parent))
@@ -233,25 +229,19 @@ def _postgres(scratch: Path) -> Iterator[str | None]:
         shutil.rmtree(home)
 
 
-def _print(results: dict[str, Any]) -> None:
-    for store, found in results["stores"].items():
-        if found is None:
-            print(f"{store}: not installed")
-            continue
-        print(store)
-        for name in ("empty endpoint", "singles", "batches"):
-            r = found[name]
-            rates = f"{r['reports a second']:9,.0f} a second  p50 {r['p50 ms']:6.2f} ms  p99 {r['p99 ms']:6.2f} ms"
-            print(f"  {name:15} {rates}")
-        for name, rate in found["bare inserts"].items():
-            print(f"  bare inserts, {name}: {rate:,.0f}")
-        for name, ratio in found["ratios"].items():
-            print(f"  {name}: {ratio:.2f}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out")
-    given = parser.parse_args()
-    _print(run(given.quick, given.out))
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """The study of one size; reports are generated, so no folder is read."""
+    seconds = {"full": 10.0, "quick": 2.0, "smoke": 0.3}[size]
+    study = Study(
+        name="load",
+        title="Reports a second and waiting times",
+        axes={"store": ("sqlite",) if size == "smoke" else ("sqlite", "postgresql")},
+        measure=partial(load, seconds=seconds),
+        note=f"{SENDERS} senders over loopback, each waiting for an answer before its next request, {seconds:g} s a line. Of empty "
+        "endpoint and of bare are shares of the rates of the lines with those names.",
+    )
+    about = (
+        "Sender, collector and database share this machine's cores, so ratios say more than rates. The collector may commit "
+        "several requests together, so it can pass bare inserts."
+    )
+    return Bench("collector", "Load on a collector", about, (study,), size)

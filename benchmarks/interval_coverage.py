@@ -1,30 +1,28 @@
 """How often the 95 % intervals hold the truth: generated populations with known joint distribution.
 
-    python benchmarks/interval_coverage.py [--quick] [-o FOLDER]
-
 For each setting several random networks are collected once each; the intervals of all single attributes, of pairs and of
-triples are compared with the networks' exact marginals. `cells` counts every cell once, `frequency` weighs it by its true
-frequency; `half` is what intervals of half the standard error would give. Where a method takes
-attributes as independent the intervals of several attributes say that they assume so; `cautions` is their share, and they are
-left out unless the population is independent.
+triples are compared with the networks' exact marginals. Where a method takes attributes as independent the intervals of several
+attributes say that they assume so: `cautions` is their share, and they are left out unless the population is independent.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import Bench, Size, Study
 from dither.datasets.generated import generate_network
 from dither.evaluate.bootstrap import prepare_bootstrap
 from dither.evaluate.redraw import redraw
 from dither.protocols import start
+
+WAYS = (1, 2, 3)
+SETS = 60  # of pairs, and of triples
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,10 @@ class Setting:
     strength: float = 1.5
     method: str = "mixture"
 
+    @property
+    def key(self) -> str:
+        return f"{self.name}, {self.method}, {self.participants:,}, epsilon {self.epsilon:g}"
+
 
 MIXED, BINARY, WIDE = (2, 3, 4, 5, 6, 3, 2, 4), (2,) * 8 + (3, 3), (4, 8, 10, 6, 12, 5, 8)
 SETTINGS = (
@@ -48,23 +50,27 @@ SETTINGS = (
     Setting("binary", BINARY, 100_000, 1.0),
     Setting("binary", BINARY, 500_000, 4.0),
     Setting("wide", WIDE, 1_000_000, 2.0),
-    Setting("mixed", MIXED, 20_000, 1.0, 0.0, "independent"),
-    Setting("mixed", MIXED, 500_000, 4.0, 0.0, "independent"),
+    Setting("mixed, independent attributes", MIXED, 20_000, 1.0, 0.0, "independent"),
+    Setting("mixed, independent attributes", MIXED, 500_000, 4.0, 0.0, "independent"),
 )
+SMOKE = (
+    Setting("small", (2, 3, 4), 50_000, 4.0),
+    Setting("small, independent attributes", (2, 3, 4), 20_000, 1.0, 0.0, "independent"),
+)
+BY_KEY = {setting.key: setting for setting in SETTINGS + SMOKE}
 
 
-def cover(setting: Setting, seed: int, replicates: int) -> tuple[dict[int, dict[str, tuple[float, float]]], float]:
+def cover(setting: Setting, seed: int, replicates: int) -> tuple[dict[int, dict[str, np.ndarray]], float]:
     """Hits and cells for each number of attributes of one population collected once, and the share of cautions."""
     network = generate_network(setting.cardinalities, strength=setting.strength, seed=seed)
-    names = network.schema.names
     machine = start(setting.method, network.schema, setting.epsilon, setting.participants, {}, seed)
     redraw(machine, network, np.random.default_rng([seed, 1]))
     prepared = prepare_bootstrap(machine, replicates=replicates, seed=seed)
-    out: dict[int, dict[str, tuple[float, float]]] = {}
+    out: dict[int, dict[str, np.ndarray]] = {}
     cautions = np.zeros(2)
-    for ways in (1, 2, 3):
+    for ways in WAYS:
         sums = {key: np.zeros(2) for key in ("cells", "frequency", "half")}
-        for chosen in list(combinations(names, ways))[:60]:
+        for chosen in list(combinations(network.schema.names, ways))[:SETS]:
             found, truth = prepared.interval(chosen), network.marginal(chosen)
             cautions += (bool(found.caution), 1)
             if found.caution and setting.strength > 0:
@@ -74,54 +80,42 @@ def cover(setting: Setting, seed: int, replicates: int) -> tuple[dict[int, dict[
             sums["cells"] += (inside.sum(), truth.size)
             sums["frequency"] += (float((inside * truth).sum()), 1.0)
             sums["half"] += (half.sum(), truth.size)
-        out[ways] = {key: (float(a), float(b)) for key, (a, b) in sums.items()}
+        out[ways] = sums
     return out, float(cautions[0] / cautions[1])
 
 
-def measure(setting: Setting, seeds: int, replicates: int) -> dict[str, Any]:
-    """Coverage over several populations."""
-    begin = time.process_time()
-    collected = [cover(setting, seed, replicates) for seed in range(seeds)]
-    found = [hits for hits, _ in collected]
-    coverage = {
-        str(ways): {
-            key: sum(f[ways][key][0] for f in found) / max(sum(f[ways][key][1] for f in found), 1)
-            for key in ("cells", "frequency", "half")
-        }
-        for ways in (1, 2, 3)
+def coverage(setting: str, populations: int, replicates: int) -> dict[str, Any]:
+    """Hits over cells of all populations together, for one, two and three attributes."""
+    given = BY_KEY[setting]
+    collected = [cover(given, seed, replicates) for seed in range(populations)]
+    row: dict[str, Any] = {
+        "setting": None,  # told by the labels that follow
+        "population": given.name,
+        "method": given.method,
+        "participants": given.participants,
+        "epsilon": given.epsilon,
     }
-    shown = "  ".join(
-        f"{w}-way {c['cells']:.3f} ({c['frequency']:.3f}, half {c['half']:.3f})" for w, c in coverage.items()
+    for key, words in (("cells", "coverage"), ("frequency", "by_frequency"), ("half", "half_the_error")):
+        for ways in WAYS:
+            hits, cells = sum(found[ways][key] for found, _ in collected)
+            row[f"{words}_{ways}way"] = hits / cells if cells else None  # None: every interval assumes independence
+    return row | {"cautions": float(np.mean([share for _, share in collected]))}
+
+
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """The study of one size; populations are generated, so no folder is read."""
+    settings = {"full": SETTINGS, "quick": SETTINGS[::3], "smoke": SMOKE}[size]
+    populations, replicates = {"full": (4, 20), "quick": (2, 10), "smoke": (2, 6)}[size]
+    study = Study(
+        name="coverage",
+        title="Share of cells whose 95 % interval holds the truth",
+        axes={"setting": tuple(setting.key for setting in settings)},
+        measure=partial(coverage, populations=populations, replicates=replicates),
+        labels=("participants", "epsilon"),
+        note=f"{populations} populations each, {replicates} replicates. Coverage counts every cell once, by frequency weighs it by "
+        "its true frequency; half the error is what intervals of half the standard error would give. Networks have strong "
+        "interactions (strength 1.5; weak: 0.5). Cautions is the share of intervals that say they assume independence; they are "
+        "left out unless the population is independent.",
     )
-    facts = {
-        "population": setting.name,
-        "method": setting.method,
-        "participants": setting.participants,
-        "epsilon": setting.epsilon,
-        "strength": setting.strength,
-        "cautions": round(sum(share for _, share in collected) / seeds, 3),
-    }
-    print(*facts.values(), shown, sep="  ", flush=True)
-    return {
-        **facts,
-        "seeds": seeds,
-        "replicates": replicates,
-        "coverage": coverage,
-        "seconds": time.process_time() - begin,
-    }
-
-
-def run(quick: bool = False, out: Path = Path("bench-out/interval_coverage"), data_dir: Path | None = None) -> None:
-    """Measure the coverage and write it as JSON; the populations are generated, so no data folder is read."""
-    settings = SETTINGS[::3] if quick else SETTINGS
-    rows = [measure(setting, 2 if quick else 4, 10 if quick else 20) for setting in settings]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "coverage.json").write_text(json.dumps({"rows": rows}, indent=1))
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("-o", "--output", type=Path, default=Path("bench-out/interval_coverage"))
-    given = parser.parse_args()
-    run(given.quick, given.output)
+    about = "Random networks with known joint distribution, collected once each; bootstrap intervals against exact marginals."
+    return Bench("interval_coverage", "Coverage of the 95 % intervals", about, (study,), size)

@@ -1,23 +1,21 @@
 """Frequency mechanisms against other libraries, in one run: CPU time and memory, as ratios.
 
-    python -m benchmarks.mechanisms [--quick] [-o FILE]
-
 Each measurement runs in a process of its own, compiles and warms up first, and counts CPU time (all threads). A peer may get fewer
 people than we do; costs are then compared per person. Peers: multi-freq-ldpy and pure-ldp, installed by the extra `bench`.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import multiprocessing
-import resource
 import time
 from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.apart import apart, peak_megabytes
+from benchmarks.harness import Bench, NotAvailable, Size, Study
 
 EPSILON = 1.0
 
@@ -135,6 +133,20 @@ RUNNERS: dict[str, Callable[[str, int, int], tuple[float, float]]] = {
 }
 
 
+PEOPLE = {  # of a full run
+    ("oue", 256): {
+        "dither": 1_000_000,
+        "dither, plain NumPy": 1_000_000,
+        "dither, count-only": 1_000_000,
+        "multi-freq-ldpy": 1_000_000,
+        "pure-ldp": 200_000,
+    },
+    ("oue", 1024): {"dither": 1_000_000, "multi-freq-ldpy": 1_000_000},
+    ("grr", 1024): {"dither": 1_000_000, "multi-freq-ldpy": 100_000, "pure-ldp": 100_000},
+    ("olh", 1024): {"dither": 1_000_000, "multi-freq-ldpy": 4_000, "pure-ldp": 4_000},
+}
+
+
 def _best_of(
     runner: Callable[[str, int, int], tuple[float, float]], name: str, n: int, cells: int
 ) -> tuple[float, float]:
@@ -145,97 +157,67 @@ def _best_of(
     return min(runs, key=sum)
 
 
-def _child(library: str, name: str, n: int, cells: int, pipe: Any) -> None:
-    import warnings
+def work(library: str, name: str, n: int, cells: int) -> dict[str, float]:
+    """CPU seconds and extra memory of one library, in this process."""
+    # Imports and a first small run belong to the start-up, not to the work.
+    RUNNERS[library](name, min(n, 200), cells)
+    before = peak_megabytes()
+    client, server = _best_of(RUNNERS[library], name, n, cells)
+    return {"client_seconds": client, "server_seconds": server, "peak_extra_mb": peak_megabytes() - before}
 
-    warnings.simplefilter("ignore")
+
+def measure(library: str, name: str, n: int, cells: int) -> dict[str, float]:
+    """`work` in a process of its own, and its cost a person; `NotAvailable` where the library is not installed."""
+    row = apart(work, library, name, n, cells)
+    return row | {"microseconds_per_person": 1e6 * (row["client_seconds"] + row["server_seconds"]) / n}
+
+
+@lru_cache(maxsize=1)
+def _dither(name: str, n: int, cells: int) -> dict[str, float]:
+    return measure("dither", name, n, cells)
+
+
+def compared(mechanism: str, cells: int, library: str, divisor: int = 1) -> dict[str, Any]:
+    """One library's cost beside Dither's, measured in the same run."""
+    people = {name: n // divisor for name, n in PEOPLE[mechanism, cells].items()}
+    ours = _dither(mechanism, people["dither"], cells)
     try:
-        # Imports and a first small run belong to the start-up, not to the work.
-        RUNNERS[library](name, min(n, 200), cells)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        client, server = _best_of(RUNNERS[library], name, n, cells)
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        pipe.send({"client_seconds": client, "server_seconds": server, "peak_extra_mb": (after - before) / 1024})
-    except ImportError as error:
-        pipe.send({"error": f"not installed: {error.name}"})
+        row = ours if library == "dither" else measure(library, mechanism, people[library], cells)
+    except NotAvailable as missing:
+        raise NotAvailable(f"{library}: {missing}; pip install 'dither[bench]'") from None
+    out = {
+        "people": people[library],
+        "microseconds_per_person": row["microseconds_per_person"],
+        "times_dither": row["microseconds_per_person"] / ours["microseconds_per_person"],
+        "client_us": 1e6 * row["client_seconds"] / people[library],
+        "server_us": 1e6 * row["server_seconds"] / people[library],
+        "peak_extra_mb": row["peak_extra_mb"],
+    }
+    if row["server_seconds"] and ours["server_seconds"]:
+        mine = ours["server_seconds"] / people["dither"]
+        out["server_times_dither"] = row["server_seconds"] / people[library] / mine
+    return out
 
 
-def measure(library: str, name: str, n: int, cells: int) -> dict[str, Any]:
-    """One measurement in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(library, name, n, cells, sender))
-    process.start()
-    sender.close()  # so that a child that dies is noticed instead of waited for
-    try:
-        row = receiver.recv()
-    except EOFError:
-        row = {"error": "failed; its message stands above"}
-    process.join()
-    row |= {"library": library, "mechanism": name, "n": n, "cells": cells}
-    if "error" not in row:
-        row["microseconds_per_person"] = 1e6 * (row["client_seconds"] + row["server_seconds"]) / n
-    return row
-
-
-def cases(quick: bool) -> list[tuple[str, str, int, int]]:
-    scale = 10 if quick else 1
-    return [
-        ("dither", "oue", 1_000_000 // scale, 256),
-        ("dither, plain NumPy", "oue", 1_000_000 // scale, 256),
-        ("multi-freq-ldpy", "oue", 1_000_000 // scale, 256),
-        ("pure-ldp", "oue", 200_000 // scale, 256),
-        ("dither, count-only", "oue", 1_000_000, 256),
-        ("dither", "oue", 1_000_000 // scale, 1024),
-        ("multi-freq-ldpy", "oue", 1_000_000 // scale, 1024),
-        ("dither", "grr", 1_000_000 // scale, 1024),
-        ("multi-freq-ldpy", "grr", 100_000 // scale, 1024),
-        ("pure-ldp", "grr", 100_000 // scale, 1024),
-        ("dither", "olh", 1_000_000 // scale, 1024),
-        ("multi-freq-ldpy", "olh", 4_000 // scale, 1024),
-        ("pure-ldp", "olh", 4_000 // scale, 1024),
-    ]
-
-
-def run(quick: bool = False, out: Path | None = None, data_dir: Path | None = None) -> dict[str, Any]:
-    """All measurements with ratios to Dither's cost per person."""
-    rows = [measure(*case) for case in cases(quick)]
-    base = {(r["mechanism"], r["cells"]): r for r in rows if r["library"] == "dither"}
-    for row in rows:
-        if "error" not in row and row["library"] != "dither":
-            mine = base[row["mechanism"], row["cells"]]
-            row["times_dither"] = row["microseconds_per_person"] / mine["microseconds_per_person"]
-            if mine["server_seconds"] and row["server_seconds"]:
-                row["server_times_dither"] = (row["server_seconds"] / row["n"]) / (mine["server_seconds"] / mine["n"])
-    result = {"benchmark": "mechanisms", "epsilon": EPSILON, "quick": quick, "rows": rows}
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "mechanisms.json").write_text(json.dumps(result, indent=1) + "\n")
-    return result
-
-
-def show(result: dict[str, Any]) -> None:
-    titles = (("mechanism", 10), ("cells", 7), ("people", 11), ("us/person", 11), ("x dither", 10), ("server x", 10))
-    print(f"{'library':22}" + "".join(f"{t:>{w}}" for t, w in titles) + f"{'extra MB':>10}")
-    for r in result["rows"]:
-        if "error" in r:
-            print(f"{r['library']:22}{r['mechanism']:>10}{r['cells']:>7}  {r['error']}")
-            continue
-        ratio = f"{r['times_dither']:.1f}" if "times_dither" in r else ""
-        server = f"{r['server_times_dither']:.0f}" if "server_times_dither" in r else ""
-        print(
-            f"{r['library']:22}{r['mechanism']:>10}{r['cells']:>7}{r['n']:>11,}{r['microseconds_per_person']:>11.4f}"
-            f"{ratio:>10}{server:>10}{r['peak_extra_mb']:>10.0f}"
-        )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the people")
-    parser.add_argument("-o", "--out", type=Path, help="folder for mechanisms.json")
-    arguments = parser.parse_args()
-    show(run(arguments.quick, arguments.out))
-
-
-if __name__ == "__main__":
-    main()
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """The study of one size; values are generated, so no folder is read."""
+    cases = tuple(PEOPLE)[:1] if size == "smoke" else tuple(PEOPLE)
+    study = Study(
+        name="cost",
+        title="CPU time and memory a person",
+        axes={
+            "mechanism": tuple(dict.fromkeys(name for name, _ in cases)),
+            "cells": tuple(dict.fromkeys(cells for _, cells in cases)),
+            "library": tuple(RUNNERS),
+        },
+        measure=partial(compared, divisor={"full": 1, "quick": 10, "smoke": 500}[size]),
+        labels=("people",),
+        skip=lambda mechanism, cells, library: library not in PEOPLE.get((mechanism, cells), ()),
+        note=f"Epsilon {EPSILON:g}, a report for every person, client and server together; the quickest of up to three runs. "
+        "Extra memory is what the work adds to the peak of a process that has warmed up.",
+    )
+    about = (
+        "The same work by Dither and by other libraries as their documentation shows it, each in a process of its own. Ratios "
+        "compare costs per person, since a slow peer gets fewer people."
+    )
+    return Bench("mechanisms", "Frequency mechanisms beside other libraries", about, (study,), size)

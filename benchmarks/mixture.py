@@ -1,180 +1,156 @@
-"""The house method on Adult and NLTCS: error against epsilon, with time and memory, beside what others published.
+"""The house method on Adult and NLTCS: error against epsilon, time and memory, beside what others published.
 
-    python -m benchmarks.mixture [--quick] [-o FOLDER]
-
-Each line is the mean over seeds of the mean total variation distance over all pairs and 100 random triples, exact marginals of
-the model against the resampled population. Data: beside the repository at ../shared/data; without it the bundled Adult.
+Errors are mean total variation distances over all pairs and over 100 random triples: exact marginals of the model against
+those of the participants' own records, who are rows of the table drawn with replacement, anew for each seed.
 """
 
 from __future__ import annotations
 
-import argparse
-import html
-import json
-import resource
 import time
-from itertools import combinations
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.pictures import line_chart
-from dither.models import Independent, Model
+from benchmarks import tables
+from benchmarks.apart import apart, peak_megabytes
+from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.tables import PRODUCT, Table, exact_product
+from dither.evaluate.metrics import attribute_sets, marginal
+from dither.models import Model
 from dither.protocols import start
-from dither.schema import Schema, load_schema
 from dither.simulate import simulate
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+PEOPLE = {"Adult": 1_500_000, "NLTCS": 1_000_000}
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-SIZES = {"adult_coarse": 1_500_000, "adult": 1_500_000, "nltcs": 1_000_000}
-# PrivIncr (Liu, Tang, Hu, Jin, Guo, EDBT 2023), table 2: Adult, 1.5 million participants, mean 2-way distance; LoPub (Ren et
+# PrivIncr (Liu, Tang, Hu, Jin, Guo, EDBT 2023), table 2: Adult, 1.5 million participants, mean 2-way distance, LoPub (Ren et
 # al., 2018) as run there.
 PUBLISHED = {
-    "PrivIncr, as published": {1.0: 0.162, 4.0: 0.073, 8.0: 0.040},
-    "LoPub, as published by PrivIncr": {1.0: 0.721, 4.0: 0.68, 8.0: 0.633},
+    "PrivIncr": {1.0: 0.162, 4.0: 0.073, 8.0: 0.040},
+    "LoPub, as run for PrivIncr": {1.0: 0.721, 4.0: 0.68, 8.0: 0.633},
 }
 
 
-def tables(data_dir: Path | None) -> dict[str, tuple[Schema, np.ndarray]]:
-    """The tables there are, as codes."""
-    folder = data_dir or DATA
+@lru_cache(maxsize=3)
+def population(name: str, people: int, seed: int, data_dir: Path | None) -> Table:
+    """Participants who are their own truth."""
+    drawn = tables.resampled(name, people, seed, data_dir)
+    return Table(name, drawn.schema, drawn.codes, drawn.codes)
+
+
+@lru_cache(maxsize=6)
+def truth(name: str, people: int, seed: int, data_dir: Path | None, ways: int) -> list[tuple[list[str], np.ndarray]]:
+    """The true marginals of all pairs or of 100 random triples."""
+    table = population(name, people, seed, data_dir)
+    most = 10_000 if ways == 2 else 100
+    sets = attribute_sets(len(table.schema), ways, most, np.random.default_rng(0))
+    return [([table.schema.names[i] for i in s], marginal(table.codes, table.schema.cardinalities, s)) for s in sets]
+
+
+def errors(model: Model, name: str, people: int, seed: int, data_dir: Path | None) -> dict[str, float]:
+    """Mean distances of a model's pairs and triples."""
     out = {}
-    for name in ("adult_coarse", "nltcs"):
-        if (folder / f"{name}.parquet").is_file():
-            import pyarrow.parquet as pq
-
-            schema = load_schema(folder / f"{name}.domain.json")
-            table = pq.read_table(folder / f"{name}.parquet")
-            out[name] = (schema, np.column_stack([np.asarray(table[n]) for n in schema.names]).astype(np.int32))
-    if not out:
-        from dither.datasets import load_dataset
-        from dither.schema.table import encode
-
-        dataset = load_dataset("adult")
-        out["adult"] = (dataset.schema, np.asarray(encode(dataset.table, dataset.schema), dtype=np.int32))
+    for ways in (2, 3):
+        exact = truth(name, people, seed, data_dir, ways)
+        out[f"tvd_{ways}"] = float(np.mean([np.abs(model.marginal(names) - t).sum() / 2 for names, t in exact]))
     return out
 
 
-class Truth:
-    """The true marginals of a population: all pairs and 100 random triples."""
-
-    def __init__(self, schema: Schema, codes: np.ndarray) -> None:
-        k, d = schema.cardinalities, len(schema)
-        triples = list(combinations(range(d), 3))
-        chosen = np.random.default_rng(0).choice(len(triples), min(100, len(triples)), replace=False)
-        self.marginals: dict[int, list[tuple[list[str], np.ndarray]]] = {2: [], 3: []}
-        for members in [*combinations(range(d), 2), *(triples[i] for i in chosen)]:
-            cell = np.zeros(len(codes), dtype=np.int64)
-            for i in members:
-                cell = cell * k[i] + codes[:, i]
-            shape = [k[i] for i in members]
-            counts = np.bincount(cell, minlength=int(np.prod(shape))).reshape(shape)
-            self.marginals[len(members)].append(([schema.names[i] for i in members], counts / len(codes)))
-        self.product = Independent(
-            schema, tuple(np.bincount(codes[:, i], minlength=k[i]) / len(codes) for i in range(d))
-        )
-
-    def error(self, model: Model, ways: int) -> float:
-        return float(np.mean([np.abs(model.marginal(names) - true).sum() / 2 for names, true in self.marginals[ways]]))
-
-
-def measure(
-    method: str, schema: Schema, codes: np.ndarray, truth: Truth, epsilon: float, seed: int
-) -> dict[str, float]:
-    """One campaign of a method: errors and CPU seconds."""
-    machine = start(method, schema, epsilon, len(codes), seed=seed)
+def measure(dataset: str, method: str, people: int, epsilon: float, seed: int, data_dir: Path | None) -> dict[str, Any]:
+    """One campaign of a method: errors, and CPU seconds from reports to a model and to as many rows as participants."""
+    table = population(dataset, people, seed, data_dir)
+    if method == PRODUCT:
+        return {"participants": people, **errors(exact_product(table), dataset, people, seed, data_dir)}
+    machine = start(method, table.schema, epsilon, people, seed=seed)
     rng = np.random.default_rng([seed, 1])
-    simulate(machine, codes, rng)
+    simulate(machine, table.codes, rng)
     begin = time.process_time()
     model = machine.model()
     fitted = time.process_time()
-    model.sample(len(codes), rng)
+    model.sample(people, rng)
     sampled = time.process_time()
-    return {
-        "2": truth.error(model, 2),
-        "3": truth.error(model, 3),
-        "fit_s": fitted - begin,
-        "sample_s": sampled - fitted,
-    }
+    found = errors(model, dataset, people, seed, data_dir)
+    return {"participants": people, **found, "fit_cpu_s": fitted - begin, "sample_cpu_s": sampled - fitted}
 
 
-def run(quick: bool = False, out: Path | None = None, data_dir: Path | None = None) -> dict[str, Any]:
-    """Measure everything; with `out` write results.json and report.html there."""
-    seeds = range(1 if quick else 3)
-    results: dict[str, Any] = {"quick": quick, "seeds": len(seeds), "published": PUBLISHED, "tables": {}}
-    for name, (schema, rows) in tables(data_dir).items():
-        n = SIZES[name] // (20 if quick else 1)
-        lines: list[dict[str, Any]] = []
-        populations = []
-        for seed in seeds:
-            rng = np.random.default_rng([seed, 0])
-            codes = np.asfortranarray(rows[rng.integers(0, len(rows), n)])
-            populations.append((codes, Truth(schema, codes)))
-        for epsilon in (1.0, 4.0) if quick else EPSILONS:
-            for method in ("mixture", "independent"):
-                runs = [measure(method, schema, c, t, epsilon, s) for s, (c, t) in zip(seeds, populations, strict=True)]
-                line: dict[str, Any] = {"epsilon": epsilon, "method": method}
-                for key in runs[0]:
-                    values = [r[key] for r in runs]
-                    line[key], line[f"{key}_spread"] = float(np.mean(values)), float(np.std(values))
-                lines.append(line)
-        product = {w: float(np.mean([t.error(t.product, int(w)) for _, t in populations])) for w in ("2", "3")}
-        results["tables"][name] = {"participants": n, "lines": lines, "product_of_exact_one_ways": product}
-    results["peak_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        (out / "report.html").write_text(page(results), encoding="utf-8")
-    return results
+def against_independent(
+    dataset: str, people: int, epsilon: float, seed: int, data_dir: Path | None
+) -> dict[str, float]:
+    """Both methods on the same participants: how much worse or better looking for dependence comes out."""
+    found = {m: measure(dataset, m, people, epsilon, seed, data_dir)["tvd_2"] for m in ("mixture", "independent")}
+    return {**found, "ratio": found["mixture"] / found["independent"]}
 
 
-def page(results: dict[str, Any]) -> str:
-    """One self-contained page: a chart and a table for each data set."""
-    parts = [
-        "<!doctype html><meta charset=utf-8><title>Mixture</title><style>body{font:15px sans-serif;max-width:60em;"
-    ]
-    parts.append(
-        "margin:2em auto}td,th{padding:.2em .8em;text-align:right}svg{max-width:48em}</style><h1>Mixture of products</h1>"
+def cost(dataset: str, epsilon: float, people: int, folder: str | None) -> dict[str, float]:
+    """CPU seconds from reports to as many rows as participants, and the most memory held, population included."""
+    drawn = tables.resampled(dataset, people, 0, Path(folder) if folder else None)
+    machine = start("mixture", drawn.schema, epsilon, people, seed=0)
+    rng = np.random.default_rng(1)
+    simulate(machine, drawn.codes, rng)
+    begin = time.process_time()
+    machine.model().sample(people, rng)
+    return {"cpu_s": time.process_time() - begin, "peak_megabytes": peak_megabytes()}
+
+
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """Declared for each size; the smoke size takes a few thousand participants of the bundled Adult."""
+    if size == "smoke":
+        data_dir = Path("nowhere")
+    datasets = tables.names(data_dir, "Adult", "NLTCS")
+    divide = {"full": 1, "quick": 20, "smoke": 75}[size]
+    epsilons = EPSILONS if size == "full" else (1.0, 4.0) if size == "quick" else (8.0,)
+
+    def at(dataset: str, method: str, epsilon: float, seed: int) -> dict[str, Any]:
+        return measure(dataset, method, PEOPLE[dataset] // divide, epsilon, seed, data_dir)
+
+    def alone(dataset: str, epsilon: float) -> dict[str, float]:
+        found: dict[str, float] = apart(cost, dataset, epsilon, PEOPLE[dataset] // divide, data_dir and str(data_dir))
+        return found
+
+    def ratio(dataset: str, participants: int, seed: int, epsilon: float) -> dict[str, float]:
+        return against_independent(dataset, participants, epsilon, seed, data_dir)
+
+    published = tuple(
+        {"dataset": "Adult", "method": method, "epsilon": e, "participants": PEOPLE["Adult"], "tvd_2": value}
+        for method, values in PUBLISHED.items()
+        for e, value in values.items()
     )
-    parts.append(
-        f"<p>Mean of {results['seeds']} seeds, ± their spread; peak memory {results['peak_megabytes']:.0f} MB.</p>"
+    charts = tuple(
+        Chart("epsilon", y, log_x=True, log_y=True, title=f"Mean {y[-1]}-way distance") for y in ("tvd_2", "tvd_3")
     )
-    for name, table in results["tables"].items():
-        parts.append(f"<h2>{html.escape(name)}, {table['participants']:,} participants</h2>")
-        epsilons = sorted({line["epsilon"] for line in table["lines"]})
-        for ways in ("2", "3"):
-            lines: dict[str, list[tuple[float, float | None]]] = {}
-            for line in table["lines"]:
-                lines.setdefault(line["method"], []).append((line["epsilon"], line[ways]))
-            lines["exact one-ways"] = [(e, table["product_of_exact_one_ways"][ways]) for e in epsilons]
-            if ways == "2" and name != "nltcs":
-                lines["PrivIncr"] = [(e, PUBLISHED["PrivIncr, as published"].get(e)) for e in epsilons]
-            parts.append(line_chart(f"Mean {ways}-way distance", "epsilon", "distance", lines, log_x=True))
-        parts.append("<table><tr><th>epsilon<th>method<th>2-way<th>3-way<th>fit, CPU s<th>sampling, CPU s</tr>")
-        for line in table["lines"]:
-            cells = [f"{line['epsilon']:g}", line["method"]]
-            cells += [f"{line[w]:.4f} ± {line[w + '_spread']:.4f}" for w in ("2", "3")]
-            cells += [f"{line['fit_s']:.1f}", f"{line['sample_s']:.1f}"]
-            parts.append("<tr>" + "".join(f"<td>{html.escape(c)}" for c in cells) + "</tr>")
-        parts.append("</table>")
-        if name != "nltcs":
-            for label, values in PUBLISHED.items():
-                figures = ", ".join(f"{v:g} at epsilon {e:g}" for e, v in values.items())
-                parts.append(f"<p>{html.escape(label)}: {figures}.</p>")
-    return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("-o", "--output", type=Path, default=Path("bench-out/mixture"))
-    given = parser.parse_args()
-    for table_name, figures in run(given.quick, given.output)["tables"].items():
-        for shown in figures["lines"]:
-            print(
-                table_name,
-                shown["epsilon"],
-                shown["method"],
-                *(f"{shown[w]:.4f}" for w in ("2", "3", "fit_s", "sample_s")),
-            )
+    axes: dict[str, Any] = {"dataset": datasets, "seed": range(3 if size == "full" else 1)}
+    axes |= {"epsilon": epsilons, "method": ("mixture", "independent", PRODUCT)}
+    studies = (
+        Study(
+            "errors",
+            "Error of pairs and triples",
+            axes,
+            at,
+            ("participants",),
+            charts,
+            known=published if size == "full" else (),
+        ),
+        Study(
+            "against_independent",
+            "Little noise or much: 2-way error over that of independent attributes",
+            {
+                "dataset": tables.names(data_dir, "Adult", "NLTCS", "Retail", tables.GENERATED)
+                if size == "full"
+                else datasets,
+                "participants": (20_000, 200_000) if size == "full" else (5_000,),
+                "seed": range(8 if size == "full" else 1),
+                "epsilon": (0.1, 0.25, 0.5, 1.0, 2.0) if size == "full" else (0.1, 1.0),
+            },
+            ratio,
+            charts=(Chart("epsilon", "ratio", colour="dataset", panels=("participants",), log_x=True),),
+            note="Where the noise drowns dependence the method should fall back to independence: a ratio of 1 or less.",
+        ),
+        Study(
+            "cost", "A process of its own, from records to rows", {"dataset": datasets[:1], "epsilon": (4.0,)}, alone
+        ),
+    )
+    about = (
+        "The default method beside independent attributes, the exact product, and published figures on the same table."
+    )
+    return Bench("mixture", "The house method: a mixture of products fitted to noisy pairs", about, studies, size)

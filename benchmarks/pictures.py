@@ -1,4 +1,4 @@
-"""Small line charts as SVG text, and the pictures of docs/explanation/mixture.md.
+"""The pictures of docs/explanation/mixture.md, as SVG.
 
     python -m benchmarks.pictures [-o FOLDER]
 
@@ -16,15 +16,14 @@ import numpy as np
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 560, 300, 62, 46, 34, 150
 COLOURS = ("#1b6ca8", "#c8553d", "#4c956c", "#8e6c8a", "#555555", "#d19c1d")
-Points = Sequence[tuple[float, float | None]]
+Points = Sequence[tuple[float, float]]
 
 
 def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], log_x: bool = False) -> str:
-    """Lines with markers, y from zero, names at the right; points without a value are left out."""
-    known = {name: [(x, y) for x, y in points if y is not None] for name, points in lines.items()}
-    xs = sorted({x for points in known.values() for x, _ in points})
-    top = max(y for points in known.values() for _, y in points) * 1.08
-    low = min(0.0, min(y for points in known.values() for _, y in points) * 1.05)
+    """Lines with markers, y from zero, names at the right."""
+    xs = sorted({x for points in lines.values() for x, _ in points})
+    top = max(y for points in lines.values() for _, y in points) * 1.08
+    low = min(0.0, min(y for points in lines.values() for _, y in points) * 1.05)
     place = math.log if log_x else float
     span = (place(xs[-1]) - place(xs[0])) or 1.0
 
@@ -38,17 +37,18 @@ def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], lo
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/><text x="{LEFT}" y="20" font-size="14">{title}</text>',
     ]
+    digits = 0 if top >= 100 else 2
     for tick in np.linspace(low, top, 5):
         x, y = at(xs[0], float(tick))
         out.append(f'<line x1="{x:.0f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dddddd"/>')
-        out.append(f'<text x="{x - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{tick:.3g}</text>')
+        out.append(f'<text x="{x - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{tick:,.{digits}f}</text>')
     for x in xs if len(xs) <= 8 else [float(v) for v in np.linspace(xs[0], xs[-1], 6)]:
         across_at, down = at(x, low)
         out.append(f'<text x="{across_at:.1f}" y="{down + 16:.1f}" text-anchor="middle">{x:g}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     out.append(f'<text x="{middle:.0f}" y="{HEIGHT - 10}" text-anchor="middle">{across}</text>')
     out.append(f'<text transform="translate(14 {HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">{up}</text>')
-    for number, (name, points) in enumerate(known.items()):
+    for number, (name, points) in enumerate(lines.items()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(f"{'M' if i == 0 else 'L'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(at(*p) for p in points))
         out.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
@@ -85,7 +85,7 @@ def stopping() -> str:
                 true[columns.of(i), columns.of(j)] = network.marginal([a, b])
     true_one = np.concatenate([network.marginal([a]) for a in names])
     group = _prepared(targets, rng, FitOptions())
-    rows: dict[str, list[tuple[float, float | None]]] = {"true risk": [], "SURE": [], "chi² − cells": []}
+    rows: dict[str, list[tuple[float, float]]] = {"true risk": [], "SURE": [], "chi² − cells": []}
     for iteration in range(90):
         check = iteration % 5 == 0
         models, chi2, df = group.advance(check)
@@ -104,7 +104,7 @@ def cost_of_pairs() -> str:
     from dither.protocols.mixture_plan import Sets, one_way_error, one_way_precision, pair_plan, single_shares
 
     tables = {"16 of 2 values": (2,) * 16, "10 of 5 values": (5,) * 10, "12 of 10 values": (10,) * 12}
-    rows: dict[str, list[tuple[float, float | None]]] = {}
+    rows: dict[str, list[tuple[float, float]]] = {}
     for name, k in tables.items():
         rows[name] = []
         for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):

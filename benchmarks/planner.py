@@ -1,53 +1,39 @@
 """How well `dither plan` predicts: predicted over realised mean two-way error on Adult and NLTCS.
 
-    python benchmarks/planner.py [--quick] [-o FOLDER]
-
 The prediction sees schema, participants and epsilon only, with one default assumption on dependence. The realised error is
-that of simulated collections on the real table, resampled to the number of participants. Data: from beside the repository at
-../shared/data; without it the bundled Adult alone.
+that of simulated collections on the real table, resampled to the number of participants.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from dither.datasets import open_table
+from benchmarks import tables
+from benchmarks.harness import Bench, Chart, NotAvailable, Outcome, Size, Study
 from dither.evaluate.metrics import evaluate_model
 from dither.planner import assumed_dependence, predict, reference_population
 from dither.protocols import start
-from dither.schema import Schema
-from dither.schema.table import encode
 from dither.simulate import simulate
 
-TABLES = ("adult_coarse", "nltcs")
-METHODS = ("independent", "mixture")
-PEOPLE = (20_000, 100_000, 1_500_000)
-EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEED = 11
 
 
-def load(name: str, data_dir: Path | None) -> tuple[Schema, np.ndarray] | None:
-    """A table as codes, or None if it is not there."""
-    here = data_dir or Path(__file__).resolve().parents[1].parent / "shared" / "data"
-    path = here / f"{name}.parquet"
-    if not path.is_file():
-        return None
-    table, schema, _ = open_table(path)
-    return schema, np.asarray(encode(table, schema).codes)
+@lru_cache(maxsize=2)
+def _reference(dataset: str, data_dir: Path | None) -> object:
+    schema = tables.load(dataset, data_dir).schema
+    return reference_population(schema, assumed_dependence(schema))
 
 
-def realised(schema: Schema, codes: np.ndarray, name: str, people: int, epsilon: float, seeds: int) -> dict[int, float]:
+def realised(table: tables.Table, method: str, participants: int, epsilon: float, seeds: int) -> dict[int, float]:
     """The mean errors of simulated collections on the real table."""
     found = []
     for seed in range(seeds):
         rng = np.random.default_rng([SEED, seed])
-        population = np.asfortranarray(codes[rng.integers(0, len(codes), people)])
-        machine = start(name, schema, epsilon, people, {}, seed)
+        population = np.asfortranarray(table.codes[rng.integers(0, len(table.codes), participants)])
+        machine = start(method, table.schema, epsilon, participants, {}, seed)
         simulate(machine, population, rng)
         ways = evaluate_model(machine.model(), population, (1, 2), 105)
         found.append((ways[1].tvd, ways[2].tvd))
@@ -55,60 +41,58 @@ def realised(schema: Schema, codes: np.ndarray, name: str, people: int, epsilon:
     return {1: float(one), 2: float(two)}
 
 
-def compare(name: str, schema: Schema, codes: np.ndarray, quick: bool) -> list[dict[str, Any]]:
-    """One row for each method, number of participants and epsilon."""
-    population = reference_population(schema, assumed_dependence(schema))
-    rows = []
-    for people in PEOPLE[:2] if quick else PEOPLE:
-        for epsilon in EPSILONS[1::2] if quick else EPSILONS:
-            for method in METHODS:
-                guess = predict(method, population, people, epsilon, repeats=1 if quick else 5).tvd
-                real = realised(schema, codes, method, people, epsilon, 1 if quick else 3)
-                row = {"table": name, "method": method, "participants": people, "epsilon": epsilon}
-                row |= {f"predicted_{k}": guess[k] for k in (1, 2)} | {f"realised_{k}": real[k] for k in (1, 2)}
-                row["ratio"] = guess[2] / real[2]
-                rows.append(row)
-                print(
-                    f"{name:13} {method:12} {people:>9,} eps {epsilon:<4g} predicted {guess[2]:.4f} realised {real[2]:.4f} "
-                    f"ratio {row['ratio']:.2f}",
-                    flush=True,
-                )
-    return rows
+def compare(
+    dataset: str,
+    method: str,
+    participants: int,
+    epsilon: float,
+    repeats: int,
+    seeds: int,
+    data_dir: Path | None,
+) -> dict[str, float]:
+    """Both errors, predicted over realised, and that ratio or its inverse, whichever is above one."""
+    if dataset not in tables.names(data_dir, dataset):
+        raise NotAvailable(f"{dataset}'s table is not there; --data names its folder")
+    guess = predict(method, _reference(dataset, data_dir), participants, epsilon, repeats=repeats).tvd
+    real = realised(tables.load(dataset, data_dir), method, participants, epsilon, seeds)
+    ratio = guess[2] / real[2]
+    return {
+        "ratio": ratio,
+        "factor": max(ratio, 1 / ratio),
+        "predicted_2way": guess[2],
+        "realised_2way": real[2],
+        "predicted_1way": guess[1],
+        "realised_1way": real[1],
+    }
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """The ratios as a table: one line a table, method and number of participants."""
-    epsilons = sorted({row["epsilon"] for row in rows})
-    lines = ["| table | method | participants | " + " | ".join(f"eps {e:g}" for e in epsilons) + " |"]
-    lines.append("|---" * (3 + len(epsilons)) + "|")
-    for key in dict.fromkeys((r["table"], r["method"], r["participants"]) for r in rows):
-        ratios = {r["epsilon"]: r["ratio"] for r in rows if (r["table"], r["method"], r["participants"]) == key}
-        lines.append(f"| {key[0]} | {key[1]} | {key[2]:,} | " + " | ".join(f"{ratios[e]:.2f}" for e in epsilons) + " |")
-    return "\n".join(lines)
+def worst_factor(outcome: Outcome) -> float:
+    """By how much the worst of all predictions is off."""
+    return max(row["mean"] for row in outcome.summary if row["measure"] == "factor")
 
 
-def run(quick: bool = False, out: Path = Path("bench-out/planner"), data_dir: Path | None = None) -> None:
-    """Measure the ratios and write them as JSON and as a table."""
-    rows: list[dict[str, Any]] = []
-    found = {name: load(name, data_dir) for name in TABLES}
-    if not any(found.values()):
-        table, schema, _ = open_table("adult")
-        found = {"adult": (schema, np.asarray(encode(table, schema).codes))}
-    for name, loaded in found.items():
-        if loaded is not None:
-            rows += compare(name, *loaded, quick)
-    worst = max(max(r["ratio"], 1 / r["ratio"]) for r in rows)
-    print(markdown(rows))
-    print(f"worst factor {worst:.2f}")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "planner.json").write_text(json.dumps({"rows": rows, "worst_factor": worst}, indent=1))
-    (out / "planner.md").write_text(markdown(rows) + "\n")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("-o", "--output", type=Path, default=Path("bench-out/planner"))
-    parser.add_argument("--data", type=Path)
-    given = parser.parse_args()
-    run(given.quick, given.output, given.data)
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """The study of one size."""
+    datasets = ("Adult",) if size == "smoke" else ("Adult", "NLTCS")
+    people = {"full": (20_000, 100_000, 1_500_000), "quick": (20_000, 100_000), "smoke": (20_000,)}[size]
+    epsilons = {"full": (0.5, 1.0, 2.0, 4.0, 8.0), "quick": (1.0, 4.0), "smoke": (8.0,)}[size]
+    repeats, seeds = {"full": (5, 3), "quick": (1, 1), "smoke": (1, 1)}[size]
+    study = Study(
+        name="ratios",
+        title="Predicted over realised two-way error",
+        axes={
+            "dataset": datasets,
+            "method": ("independent", "mixture"),
+            "participants": people,
+            "epsilon": epsilons,
+        },
+        measure=partial(compare, repeats=repeats, seeds=seeds, data_dir=data_dir),
+        charts=(Chart(x="epsilon", y="ratio", colour="participants", panels=("dataset", "method"), log_x=True),),
+        note="A ratio of one is a perfect forecast; the factor is the ratio or its inverse, whichever is above one. "
+        f"Predictions are means of {repeats}, realised errors of {seeds} simulated collections.",
+    )
+    about = (
+        "The planner sees schema, participants and epsilon. The level of dependence that it assumes was read off these two tables, "
+        "so this is no independent test."
+    )
+    return Bench("planner", "The planner's predictions, checked", about, (study,), size)

@@ -1,32 +1,28 @@
-"""PrivIncr's evaluation, measured: table 2 and figures 3 to 7.
+"""PrivIncr's evaluation, measured: table 2 and figures 3 to 7 (Liu, Tang, Hu, Jin, Guo, EDBT 2023).
 
-    python -m benchmarks.privincr [--quick] [-o FOLDER]
-
-Every row of methods carries 2-, 3- and 4-way total variation and the seconds from reports to synthetic rows (figures 5 and
-7), beside the product of exact one-way marginals, which no table may go without, and the junction tree without privacy.
-Figure 3 compares joint estimators, figure 4 sweeps T, omega and phi, figure 6 trains an SVM on synthetic rows.
-
-Data: Adult and NLTCS from beside the repository at ../shared/data; without it the bundled Adult alone. Adult is also
-resampled to 1.5 million participants, as in the paper. TPC-E's rows could not be had.
+Every method carries 2-, 3- and 4-way total variation and the CPU seconds from records to synthetic rows, beside the product
+of exact one-way marginals and the junction tree without privacy. Figure 3 compares joint estimators, figures 4 and 7 sweep
+T, omega and phi, figure 6 trains an SVM on synthetic rows. Adult is resampled to 1.5 million participants as in the paper;
+TPC-E's rows could not be had.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import tables
+from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.tables import PRODUCT, Table, exact_product
 from dither.estimate.rivals import RIVALS, rival_joint
 from dither.evaluate.metrics import attribute_sets, evaluate_model, marginal, tvd
 from dither.evaluate.tasks import classification, split_rows
-from dither.models import Independent, Model
+from dither.models import Model
 from dither.protocols import bayesnet, calm, fourier, independent, noincremental, privincr
 from dither.protocols.jtree_nonprivate import publish_nonprivate
 from dither.protocols.machine import Campaign, ProtocolMachine
@@ -35,13 +31,18 @@ from dither.simulate import simulate
 
 SEED = 20230328
 POPULATION = 1_500_000
-PRODUCT = "product of exact one-way marginals"
-PUBLISHED = {  # table 2, 2-way, 1.5 million participants; nobody else published figures for these rows
-    "privincr": {1: 0.162, 4: 0.073, 8: 0.04},
-    "noincremental": {1: 0.46, 4: 0.166, 8: 0.044},
-    "lopub": {1: 0.721, 4: 0.68, 8: 0.633},
+TREE = "junction tree without privacy"
+PUBLISHED = {  # table 2, 2-way, 1.5 million participants
+    "privincr": {1.0: 0.162, 4.0: 0.073, 8.0: 0.04},
+    "noincremental": {1.0: 0.46, 4.0: 0.166, 8.0: 0.044},
+    "lopub": {1.0: 0.721, 4.0: 0.68, 8.0: 0.633},
 }
 AS_PRINTED = {"threshold": "paper", "fit": "paper", "shares": "cells", "singles": 0.0, "mechanism": "oue"}
+SWEEPS: dict[str, tuple[float, ...]] = {
+    "rounds": (1, 2, 4, 6, 8, 10),
+    "omega": (0.1, 0.3, 0.5, 0.7, 0.9),
+    "phi": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
+}
 Start = Callable[[Campaign], ProtocolMachine]
 METHODS: dict[str, Start] = {
     "privincr": lambda c: privincr.PrivIncr.start(c, privincr.Parameters()),
@@ -55,54 +56,14 @@ METHODS: dict[str, Start] = {
 }
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table as codes: the participants, and the rows that errors are measured against."""
-
-    name: str
-    schema: Schema
-    codes: np.ndarray
-    truth: np.ndarray
-
-
-def load_tables(data_dir: Path | None, quick: bool) -> list[Table]:
-    """Adult as it is, Adult resampled, NLTCS: whatever there is."""
-    from dither.datasets import open_table
-    from dither.schema.table import encode
-
-    here = data_dir or Path(__file__).resolve().parents[1].parent / "shared" / "data"
-    out = []
-    for name, file in (("Adult", "adult_coarse"), ("NLTCS", "nltcs")):
-        if (here / f"{file}.parquet").is_file():
-            table, schema, _ = open_table(here / f"{file}.parquet")
-            codes = np.asarray(encode(table, schema).codes)
-            out.append(Table(name, schema, codes, codes))
-    if not out:
-        table, schema, _ = open_table("adult")
-        codes = np.asarray(encode(table, schema).codes)
-        out.append(Table("Adult", schema, codes, codes))
-    if not quick:
-        out.insert(1, resampled(out[0], POPULATION, 0))
-    return out
-
-
-def resampled(table: Table, people: int, seed: int) -> Table:
-    """Rows drawn with replacement, as the paper enlarges Adult."""
-    rows = np.random.default_rng([SEED, seed]).integers(0, len(table.codes), people)
-    name = f"{table.name} at {people:,}" if people != len(table.codes) else table.name
-    return Table(name, table.schema, np.asfortranarray(table.codes[rows]), table.codes)
-
-
-def run_method(
-    start: Start, table: Table, epsilon: float, seed: int
-) -> tuple[ProtocolMachine, Model, dict[str, float]]:
-    """One campaign with the time of each stage, sampling as many rows as there are participants."""
-    wall, cpu = time.perf_counter(), time.process_time()
+def run_method(start: Start, table: Table, epsilon: float, seed: int) -> tuple[ProtocolMachine, Model, float]:
+    """One campaign, sampling as many rows as there are participants, and its CPU seconds."""
+    begin = time.process_time()
     machine = start(Campaign(table.schema, epsilon, len(table.codes), seed))
     simulate(machine, table.codes, np.random.default_rng([SEED, seed, 1]))
     model = machine.model()
     model.sample(len(table.codes), np.random.default_rng([SEED, seed, 2]))
-    return machine, model, {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
+    return machine, model, time.process_time() - begin
 
 
 def errors(model: Model, table: Table, ways: Sequence[int], sets: int) -> dict[str, float]:
@@ -111,69 +72,49 @@ def errors(model: Model, table: Table, ways: Sequence[int], sets: int) -> dict[s
     return {f"tvd_{k}": float(s.tvd) for k, s in found.items()}
 
 
-def exact_product(table: Table) -> Independent:
-    """The best that can be had without any dependence: no noise at all, only independence."""
-    sizes = table.schema.cardinalities
-    return Independent(table.schema, tuple(marginal(table.truth, sizes, (i,)) for i in range(len(sizes))))
+@lru_cache(maxsize=32)
+def without_noise(dataset: str, people: int, method: str, sets: int, data_dir: Path | None) -> dict[str, float]:
+    """The lines that no epsilon changes."""
+    table = people_of(dataset, people, data_dir)
+    plain = (
+        exact_product(table) if method == PRODUCT else publish_nonprivate(table.truth, table.schema, no_privacy=True)
+    )
+    return errors(plain, table, (2, 3, 4), sets)
 
 
-def methods(
-    table: Table, epsilons: Sequence[float], seeds: int, sets: int, names: Sequence[str] = tuple(METHODS)
-) -> list[dict[str, Any]]:
-    """Table 2 and figure 5: every method at every epsilon, mean of the seeds, with the lines without noise."""
-    ways = (2, 3, 4)
-    without = {
-        PRODUCT: errors(exact_product(table), table, ways, sets),
-        "junction tree without privacy": errors(
-            publish_nonprivate(table.truth, table.schema, no_privacy=True), table, ways, sets
-        ),
-    }
-    rows = []
-    for epsilon in epsilons:
-        rows += [{"dataset": table.name, "epsilon": epsilon, "method": name, **e} for name, e in without.items()]
-        for name in names:
-            found = []
-            for seed in range(seeds):
-                machine, model, seconds = run_method(METHODS[name], table, epsilon, seed)
-                notes = machine.notes()
-                found.append({**errors(model, table, ways, sets), **seconds, "edges": len(notes.get("edges", []))})
-            row = {"dataset": table.name, "epsilon": epsilon, "method": name}
-            row |= {key: float(np.mean([f[key] for f in found])) for key in found[0]}
-            row["spread_2"] = float(np.std([f["tvd_2"] for f in found]))
-            row["published_2"] = PUBLISHED.get(name, {}).get(epsilon) if len(table.codes) == POPULATION else None
-            rows.append(row)
-    return rows
+def people_of(dataset: str, people: int, data_dir: Path | None, seed: int = 0) -> Table:
+    """The table itself, a random part of it, or rows drawn with replacement if more participants are wanted."""
+    table = tables.load(dataset, data_dir)
+    if people > len(table.codes):
+        return tables.resampled(dataset, people, seed, data_dir)
+    return tables.part(dataset, people, data_dir)
 
 
-def figure_3(table: Table, epsilons: Sequence[float], people: int, sets: int) -> list[dict[str, Any]]:
-    """Joint estimators by epsilon and number of attributes, over random attribute sets of at most 2,000 cells."""
-    rng = np.random.default_rng(SEED)
-    codes = table.codes[rng.choice(len(table.codes), min(people, len(table.codes)), replace=False)]
-    rows = []
-    for d in (2, 3, 4):
-        chosen = attribute_sets(len(table.schema), d, 40 * sets, rng)
-        order = rng.permutation(len(chosen))
-        narrow = [chosen[i] for i in order if np.prod([table.schema.cardinalities[a] for a in chosen[i]]) <= 2_000][
-            :sets
-        ]
-        for epsilon in epsilons:
-            for rival in (*RIVALS, PRODUCT):
-                found = [_rival_error(table, codes, s, rival, epsilon) for s in narrow]
-                rows.append(
-                    {
-                        "dataset": table.name,
-                        "attributes": d,
-                        "epsilon": epsilon,
-                        "method": rival,
-                        "tvd": float(np.mean(found)),
-                        "sets": len(narrow),
-                    }
-                )
-    return rows
+def measure_method(
+    dataset: str, people: int, epsilon: float, method: str, seed: int, sets: int, data_dir: Path | None
+) -> dict[str, Any]:
+    """Table 2 and figure 5: one method at one epsilon."""
+    if method in (PRODUCT, TREE):
+        return without_noise(dataset, people, method, sets, data_dir)
+    table = people_of(dataset, people, data_dir)
+    machine, model, seconds = run_method(METHODS[method], table, epsilon, seed)
+    return {**errors(model, table, (2, 3, 4), sets), "cpu_s": seconds, "edges": len(machine.notes().get("edges", []))}
 
 
-def _rival_error(table: Table, codes: np.ndarray, positions: tuple[int, ...], rival: str, epsilon: float) -> float:
-    part = codes[:, positions]
+def measure_estimator(
+    dataset: str, people: int, attributes: int, epsilon: float, method: str, sets: int, data_dir: Path | None
+) -> dict[str, float]:
+    """Figure 3: a joint estimator over random attribute sets of at most 2,000 cells."""
+    table = tables.part(dataset, people, data_dir)
+    rng, sizes = np.random.default_rng([SEED, attributes]), table.schema.cardinalities
+    candidates = attribute_sets(len(table.schema), attributes, 40 * sets, rng)
+    order = rng.permutation(len(candidates))
+    narrow = [candidates[i] for i in order if np.prod([sizes[a] for a in candidates[i]]) <= 2_000][:sets]
+    return {"tvd": float(np.mean([_joint_error(table, s, method, epsilon) for s in narrow])), "sets": len(narrow)}
+
+
+def _joint_error(table: Table, positions: tuple[int, ...], rival: str, epsilon: float) -> float:
+    part = table.codes[:, positions]
     schema = Schema(tuple(table.schema.attributes[i] for i in positions))
     exact = marginal(part, schema.cardinalities, range(len(positions)))
     if rival == PRODUCT:
@@ -182,213 +123,131 @@ def _rival_error(table: Table, codes: np.ndarray, positions: tuple[int, ...], ri
     return tvd(rival_joint(schema, part, rival, epsilon, rng, steps=200), exact)  # type: ignore[arg-type]
 
 
-def figure_4(table: Table, epsilons: Sequence[float], seeds: int, sets: int, quick: bool) -> list[dict[str, Any]]:
-    """3-way error and run time while T, omega or phi varies (figures 4 and 7)."""
-    sweeps: dict[str, tuple[Any, ...]] = {
-        "rounds": (1, 6) if quick else (1, 2, 4, 6, 8, 10),
-        "omega": (0.3,) if quick else (0.1, 0.3, 0.5, 0.7, 0.9),
-        "phi": (0.3,) if quick else (0.0, 0.1, 0.2, 0.3, 0.4, 0.5),
-    }
-    product = errors(exact_product(table), table, (2, 3), sets)
-    rows = []
-    for epsilon in epsilons:
-        for name, values in sweeps.items():
-            rows.append({"dataset": table.name, "epsilon": epsilon, "parameter": name, "value": PRODUCT, **product})
-            for value in values:
-                found = []
-                for seed in range(seeds):
-
-                    def start(c: Campaign, name: str = name, value: Any = value) -> ProtocolMachine:
-                        return privincr.PrivIncr.start(c, privincr.Parameters(**{name: value}))
-
-                    _, model, seconds = run_method(start, table, epsilon, seed)
-                    found.append({**errors(model, table, (2, 3), sets), **seconds})
-                row = {"dataset": table.name, "epsilon": epsilon, "parameter": name, "value": value}
-                rows.append(row | {key: float(np.mean([f[key] for f in found])) for key in found[0]})
-    return rows
-
-
-def figure_6(
-    table: Table, people: int, epsilons: Sequence[float], names: Sequence[str], rows: int
-) -> list[dict[str, Any]]:
-    """SVM accuracy on real rows; training on real rows, on rows without dependence and guessing stand beside it."""
-    train, test = split_rows(table.codes, 0.2, np.random.default_rng(SEED))
-    source = resampled(Table(table.name, table.schema, train, train), people, 7)
-    wanted = [t for t in ("income", "salary", "sex", "education") if t in table.schema.names] or list(
-        table.schema.names[:3]
+def measure_sweep(
+    dataset: str, people: int, epsilon: float, parameter: str, value: float, seed: int, sets: int, data_dir: Path | None
+) -> dict[str, float]:
+    """Figures 4 and 7: one value of one parameter, the others at their defaults."""
+    table = people_of(dataset, people, data_dir)
+    given: dict[str, Any] = {parameter: int(value) if parameter == "rounds" else value}
+    _, model, seconds = run_method(
+        lambda c: privincr.PrivIncr.start(c, privincr.Parameters(**given)), table, epsilon, seed
     )
-    out = []
+    return {**errors(model, table, (2, 3), sets), "cpu_s": seconds}
 
-    def score(synthetic: np.ndarray, real: bool) -> list[Any]:
-        return classification(
-            table.schema,
-            synthetic,
-            test,
-            classifier="svm",
-            real=train if real else None,
-            targets=wanted,
-            seed=SEED,
-            rows=rows,
-        )
 
-    plain = score(exact_product(source).sample(rows, np.random.default_rng(SEED)), True)
-    for epsilon in epsilons:
-        for s in plain:
-            common = {"dataset": source.name, "epsilon": epsilon, "target": s.target}
-            out.append({**common, "method": PRODUCT, "accuracy": s.synthetic})
-            out.append({**common, "method": "real rows, no privacy", "accuracy": s.real})
-            out.append({**common, "method": "most frequent value", "accuracy": s.majority})
-        for name in names:
-            _, model, _ = run_method(METHODS[name], source, epsilon, 0)
-            for s in score(model.sample(rows, np.random.default_rng(SEED)), False):
-                out.append(
-                    {
-                        "dataset": source.name,
-                        "epsilon": epsilon,
-                        "target": s.target,
-                        "method": name,
-                        "accuracy": s.synthetic,
-                    }
-                )
+def measure_svm(
+    dataset: str, people: int, epsilon: float, method: str, rows: int, data_dir: Path | None
+) -> list[dict[str, Any]]:
+    """Figure 6: accuracy on real rows of an SVM trained on synthetic, real or independent rows, and of guessing."""
+    table = tables.part(dataset, min(people, len(tables.load(dataset, data_dir).codes)), data_dir)
+    train, test = split_rows(table.codes, 0.2, np.random.default_rng(SEED))
+    wanted = [t for t in ("income", "salary", "sex", "education") if t in table.schema.names]
+    plain = method == PRODUCT
+    if plain:
+        model: Model = exact_product(Table("", table.schema, train, train))
+    else:
+        drawn = np.asfortranarray(train[np.random.default_rng([SEED, 7]).integers(0, len(train), people)])
+        _, model, _ = run_method(METHODS[method], Table("", table.schema, drawn, train), epsilon, 0)
+    scores = classification(
+        table.schema,
+        model.sample(rows, np.random.default_rng(SEED)),
+        test,
+        classifier="svm",
+        real=train if plain else None,
+        targets=wanted,
+        seed=SEED,
+        rows=rows,
+    )
+    out: list[dict[str, Any]] = [{"method": method, "target": s.target, "accuracy": s.synthetic} for s in scores]
+    if plain:
+        out += [{"method": "real rows, no privacy", "target": s.target, "accuracy": s.real} for s in scores]
+        out += [{"method": "most frequent value", "target": s.target, "accuracy": s.majority} for s in scores]
     return out
 
 
-def run(quick: bool = False, out: Path | None = None, data_dir: Path | None = None) -> dict[str, Any]:
-    """Measure everything; with `out` write privincr.json and privincr.html there. `quick` is under a minute."""
-    started = time.perf_counter()
-    tables = load_tables(data_dir, quick)
-    epsilons: tuple[float, ...] = (1, 4) if quick else (1, 2, 4, 8)
-    seeds, sets = (1, 12) if quick else (3, 105)
-    result: dict[str, Any] = {
-        "what": "PrivIncr, table 2 and figures 3 to 7; one simulated participant a row",
-        "seed": SEED,
-        "quick": quick,
-        "datasets": {t.name: {"rows": len(t.codes), "attributes": len(t.schema)} for t in tables},
-        "methods": [],
-    }
-    for table in tables:
-        brief = quick and table is not tables[0]
-        chosen = ("calm", "noincremental", "independent") if brief else tuple(METHODS)
-        result["methods"] += methods(table, epsilons[-1:] if brief else epsilons, seeds, sets, chosen)
-    adult = tables[0]
-    largest = adult if quick else tables[1]
-    result["figure_3"] = figure_3(
-        adult, (1, 4) if quick else (1, 2, 4, 8), 5_000 if quick else 45_222, 2 if quick else 20
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """Declared for each size: quick leaves out the 1.5 million participants, smoke takes a part of the bundled Adult."""
+    full, smoke = size == "full", size == "smoke"
+    data_dir = Path("nowhere") if smoke else data_dir
+    sets = 105 if full else 12
+    largest = POPULATION if full else 3_000 if smoke else 45_222
+    epsilons: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0) if full else (1.0, 4.0) if size == "quick" else (8.0,)
+    published = tuple(
+        {"dataset": "Adult", "participants": POPULATION, "epsilon": e, "method": method, "tvd_2": value}
+        for method, values in PUBLISHED.items()
+        for e, value in values.items()
     )
-    result["figure_4"] = figure_4(largest, (4,) if quick else (1, 4, 8), 1 if quick else 2, sets, quick)
-    compared = ("privincr",) if quick else ("privincr", "privincr, fit=paper", "noincremental", "calm")
-    result["figure_6"] = figure_6(
-        adult,
-        len(adult.codes) if quick else POPULATION,
-        (4,) if quick else epsilons,
-        compared,
-        2_000 if quick else 20_000,
+    sizes = {"Adult": (45_222, POPULATION) if full else (largest,), "NLTCS": (21_574,)}
+    some = ("privincr", "noincremental", "calm", "independent", PRODUCT)
+    cases = [f"{d} at {n:,}" for d in tables.names(data_dir, "Adult", "NLTCS") for n in sizes[d]]
+
+    def table_2(table: str, epsilon: float, method: str, seed: int) -> dict[str, Any]:
+        dataset, people = table.split(" at ")
+        n = int(people.replace(",", ""))
+        row = measure_method(dataset, n, epsilon, method, seed, sets, data_dir)
+        return {"dataset": dataset, "participants": n, **row}
+
+    def figure_3(attributes: int, epsilon: float, method: str) -> dict[str, Any]:
+        people = 45_222 if full else 1_000 if smoke else 5_000
+        return {
+            "dataset": "Adult",
+            **measure_estimator("Adult", people, attributes, epsilon, method, 20 if full else 2, data_dir),
+        }
+
+    def figure_4(epsilon: float, sweep: str, seed: int) -> dict[str, Any]:
+        parameter, value = sweep.split(" = ")
+        row = measure_sweep("Adult", largest, epsilon, parameter, float(value), seed, sets, data_dir)
+        return {"parameter": parameter, "value": float(value), **row}
+
+    def figure_6(epsilon: float, method: str) -> list[dict[str, Any]]:
+        return measure_svm("Adult", largest, epsilon, method, 20_000 if full else 1_000, data_dir)
+
+    sweeps = [f"{name} = {value:g}" for name, values in SWEEPS.items() for value in (values if full else values[1:2])]
+    compared = ("privincr", "privincr, fit=paper", "noincremental", "calm", PRODUCT) if full else ("privincr", PRODUCT)
+    by_way = tuple(
+        Chart("epsilon", f"tvd_{k}", panels=("dataset", "participants"), log_x=True, log_y=True) for k in (2, 3, 4)
     )
-    result["seconds"] = time.perf_counter() - started
-    write(result, out, "privincr", page(result) if out is not None else "")
-    return result
-
-
-def write(result: dict[str, Any], out: Path | None, name: str, html: str) -> None:
-    """Both files under a temporary name first."""
-    if out is None:
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    for suffix, text in ((".json", json.dumps(result, indent=1) + "\n"), (".html", html)):
-        temporary = out / f".{name}{suffix}.tmp"
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, out / f"{name}{suffix}")
-
-
-def page(result: dict[str, Any]) -> str:
-    """Charts and tables in one HTML file: inline SVG, no script, nothing fetched."""
-    sweep = [{**r, "panel": f"{r['parameter']}"} for r in result["figure_4"] if r["value"] != PRODUCT]
-    joint = [{**r, "panel": f"{r['attributes']} attributes"} for r in result["figure_3"]]
-    by_way = [
-        {**r, "panel": f"{r['dataset']}, {k}-way", "tvd": r[f"tvd_{k}"]} for r in result["methods"] for k in (2, 3, 4)
-    ]
-    svm = [{**r, "panel": r["target"]} for r in result["figure_6"]]
-    parts = [
-        ("Table 2 and figure 5. Mean total variation of k-way marginals", lines(by_way, "epsilon", "tvd", "method")),
-        ("Figure 3. Joint estimators", lines(joint, "epsilon", "tvd", "method")),
-        ("Figure 4. 3-way error while one parameter varies", lines(sweep, "value", "tvd_3", "epsilon")),
-        ("Figure 7. CPU seconds from reports to synthetic rows", lines(sweep, "value", "cpu_seconds", "epsilon")),
-        ("Figure 6. SVM accuracy on real rows", lines(svm, "epsilon", "accuracy", "method")),
-    ]
-    parts += [(f"Figures of {key}", html_table(result[key])) for key in ("methods", "figure_3", "figure_4", "figure_6")]
-    return html_page("PrivIncr, measured", result["what"], parts)
-
-
-def html_page(title: str, what: str, parts: Sequence[tuple[str, str]]) -> str:
-    """One page of headed parts."""
-    from html import escape
-
-    style = "body{font:15px sans-serif;margin:2em;max-width:75em}table{border-collapse:collapse}"
-    style += "td,th{padding:2px 9px;text-align:right;border-bottom:1px solid #ddd}svg{max-width:100%;height:auto}"
-    body = "".join(f"<h2>{escape(head)}</h2>{content}" for head, content in parts)
-    return (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{escape(title)}</title><style>{style}</style>"
-        f"<h1>{escape(title)}</h1><p>{escape(what)}</p>{body}</html>\n"
+    studies = (
+        Study(
+            "table_2",
+            "Table 2 and figure 5. Mean total variation of 2-, 3- and 4-way marginals",
+            {
+                "table": cases,
+                "epsilon": epsilons,
+                "method": (*METHODS, PRODUCT, TREE) if not smoke else some,
+                "seed": range(3 if full else 1),
+            },
+            table_2,
+            ("participants",),
+            by_way,
+            skip=lambda table, epsilon, method, seed: (
+                (method in (PRODUCT, TREE) and seed > 0)
+                or (size == "quick" and table.startswith("NLTCS") and (method not in some or epsilon < 4))
+            ),
+            known=published if full else (),
+        ),
+        Study(
+            "figure_3",
+            "Figure 3. Joint estimators of 2, 3 and 4 attributes",
+            {"attributes": (2, 3, 4) if not smoke else (2,), "epsilon": epsilons, "method": (*RIVALS, PRODUCT)},
+            figure_3,
+            charts=(Chart("epsilon", "tvd", panels=("attributes",), log_x=True),),
+        ),
+        Study(
+            "figure_4",
+            "Figures 4 and 7. Error and CPU seconds while one parameter varies",
+            {"epsilon": (1.0, 4.0, 8.0) if full else (4.0,), "sweep": sweeps, "seed": range(2 if full else 1)},
+            figure_4,
+            ("value",),
+            tuple(Chart("value", y, colour="epsilon", panels=("parameter",)) for y in ("tvd_3", "cpu_s")),
+        ),
+        Study(
+            "figure_6",
+            "Figure 6. Accuracy of an SVM on real rows",
+            {"epsilon": epsilons if full else epsilons[-1:], "method": compared},
+            figure_6,
+            charts=(Chart("epsilon", "accuracy", panels=("target",), log_x=True),),
+        ),
     )
-
-
-def lines(rows: Sequence[dict[str, Any]], x: str, y: str, colour: str) -> str:
-    """A chart a panel, drawn as SVG."""
-    import altair as alt
-    import vl_convert
-
-    values = [{k: r[k] for k in (x, y, colour, "panel")} for r in rows if r.get(y) is not None]
-    if not values:
-        return ""
-    chart = (
-        alt.Chart(alt.InlineData(values=values))
-        .mark_line(point=True)
-        .encode(
-            x=alt.X(f"{x}:Q", title=x),
-            y=alt.Y(f"{y}:Q", title=y.replace("_", " "), scale=alt.Scale(zero=False)),
-            color=alt.Color(f"{colour}:N", title=colour),
-        )
-        .properties(width=230, height=190)
-        .facet(alt.Facet("panel:N", title=None), columns=3)
-        .resolve_scale(x="independent", y="independent")
-    )
-    svg: str = vl_convert.vegalite_to_svg(chart.to_dict())
-    return svg
-
-
-def html_table(rows: Sequence[dict[str, Any]]) -> str:
-    """All rows; a cell that a row lacks stays empty."""
-    from html import escape
-
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    head = "".join(f"<th>{escape(key.replace('_', ' '))}</th>" for key in keys)
-    body = []
-    for row in rows:
-        cells = (row.get(key) for key in keys)
-        shown = (f"{v:.4g}" if isinstance(v, float) else escape("" if v is None else str(v)) for v in cells)
-        body.append("<tr>" + "".join(f"<td>{c}</td>" for c in shown) + "</tr>")
-    return f"<table><tr>{head}</tr>{''.join(body)}</table>"
-
-
-def print_summary(result: dict[str, Any]) -> None:
-    """The methods' table."""
-    for r in result["methods"]:
-        seconds = f"{r['cpu_seconds']:.1f} s of processor" if "cpu_seconds" in r else ""
-        print(
-            f"{r['dataset']:20} eps {r['epsilon']:<4} {r['method']:36} 2-way {r['tvd_2']:.4f} 3-way {r['tvd_3']:.4f} "
-            f"4-way {r['tvd_4']:.4f} {seconds}"
-        )
-    print(f"{result['seconds']:.0f} s in all")
-
-
-def main() -> None:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description="PrivIncr's tables and figures, measured")
-    parser.add_argument("--quick", action="store_true", help="Adult and NLTCS as they are, one seed: under a minute")
-    parser.add_argument("-o", "--out", type=Path, default=None, help="folder for privincr.json and privincr.html")
-    given = parser.parse_args()
-    print_summary(run(quick=given.quick, out=given.out))
-
-
-if __name__ == "__main__":
-    main()
+    about = "PrivIncr and the methods it is measured against; one simulated participant a record."
+    return Bench("privincr", "PrivIncr, measured", about, studies, size)

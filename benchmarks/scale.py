@@ -1,17 +1,12 @@
-"""How the house method's cost grows with the number of attributes: 15, 50, 100 and 200 attributes of 10 values.
+"""How the house method's cost grows: up to 200 attributes, and a whole campaign of 10 million participants.
 
-    python -m benchmarks.scale [--quick] [-o FOLDER]
-
-Tallies are drawn from the exact pair marginals of a generated network, so no population has to be held; what is timed is
-pooling, fitting and sampling. `seconds_per_million_pair_cells` divides the fit by its steps, starts and pair cells. One more
-line (not in --quick) puts 10 million simulated participants of 100 attributes through a whole campaign, row by row.
+Everything is counted in CPU seconds, each point in a process of its own. In the first study tallies are drawn from the exact
+pair marginals of a generated network, so that no population has to be held and what is timed is pooling and fitting. The second
+puts a generated population through a whole campaign, row by row.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
 import time
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.apart import apart, peak_megabytes
+from benchmarks.harness import Bench, Chart, Size, Study
 from dither.datasets.generated import generate_network
 from dither.estimate import answered
 from dither.estimate.mixture_fit import FitOptions, fit_mixture
@@ -28,7 +25,7 @@ from dither.reports import Plan, question
 from dither.simulate import simulate
 from dither.tally import CountTally, zero
 
-VALUES, EPSILON = 10, 4.0
+VALUES, EPSILON, STEPS, BLOCK = 10, 4.0, 20, 500_000
 
 
 def drawn(attributes: int, participants: int, rng: np.random.Generator) -> tuple[Any, CountTally]:
@@ -48,65 +45,99 @@ def drawn(attributes: int, participants: int, rng: np.random.Generator) -> tuple
     return network.schema, tally
 
 
-def measure(attributes: int, participants: int) -> dict[str, float]:
-    """CPU seconds of pooling and fitting, and the fit's cost a pair cell."""
+def fit(attributes: int, participants: int) -> dict[str, float]:
+    """CPU seconds of pooling and of a fixed number of steps (so that sizes compare), and the fit's cost a pair cell."""
     rng = np.random.default_rng(0)
     schema, tally = drawn(attributes, participants, rng)
     begin = time.process_time()
     targets = pair_targets(schema, answered([tally]))
     pooled = time.process_time()
-    # A fixed number of steps makes the sizes comparable.
-    fitted = fit_mixture(targets, rng, FitOptions(components=60, iterations=20, pilot_iterations=20))
+    options = FitOptions(components=60, iterations=STEPS, pilot_iterations=STEPS)
+    fitted = fit_mixture(targets, rng, options)
     done = time.process_time()
-    descents = fitted.diagnostics["starts"] + FitOptions().twins
-    work = 20 * descents + 20
+    starts = fitted.diagnostics["starts"]
+    steps = STEPS * (starts + options.twins) + STEPS  # of every start and twin, and of the pilot
     return {
-        "attributes": attributes,
         "pair_cells": targets.cells,
-        "pool_s": pooled - begin,
-        "fit_s": done - pooled,
-        "starts": fitted.diagnostics["starts"],
-        "seconds_per_million_pair_cells": (done - pooled) / work / (targets.cells / 1e6),
-        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "starts": starts,
+        "pool_cpu_s": pooled - begin,
+        "fit_cpu_s": done - pooled,
+        "step_cpu_s_per_million_pair_cells": (done - pooled) / steps / (targets.cells / 1e6),
+        "peak_mb": peak_megabytes(),
     }
 
 
-def campaign(attributes: int, participants: int) -> dict[str, float]:
-    """A whole campaign over a generated population, row by row."""
+def population(network: Any, participants: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of codes, a byte each, drawn in blocks."""
+    codes = np.empty((participants, len(network.schema)), np.uint8, order="F")
+    for begin in range(0, participants, BLOCK):
+        end = min(begin + BLOCK, participants)
+        codes[begin:end] = network.sample_codes(end - begin, rng)
+    return codes
+
+
+def campaign(attributes: int, participants: int, screen: str) -> dict[str, float]:
+    """A whole campaign over a generated population, row by row, and a million synthetic rows."""
     network = generate_network([VALUES] * attributes, strength=2.0, seed=3)
     rng = np.random.default_rng(0)
-    codes = network.sample_codes(participants, rng)
-    machine = start("mixture", network.schema, EPSILON, participants)
     begin = time.process_time()
-    simulate(machine, codes, rng)
+    codes = population(network, participants, rng)
+    machine = start("mixture", network.schema, EPSILON, participants, {"screen": screen})
+    held, ready = peak_megabytes(), time.process_time()
+    plans = simulate(machine, codes, rng)
     asked = time.process_time()
     model = machine.model()
     fitted = time.process_time()
     model.sample(1_000_000, rng)
+    done = time.process_time()
     return {
-        "attributes": attributes,
-        "participants": participants,
-        "simulate_s": asked - begin,
-        "fit_s": fitted - asked,
-        "sample_million_rows_s": time.process_time() - fitted,
-        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "rounds": len(plans),
+        "pairs_asked": len({q.attributes for plan in plans for q in plan.questions if len(q.attributes) == 2}),
+        "population_cpu_s": ready - begin,
+        "simulate_cpu_s": asked - ready,
+        "fit_cpu_s": fitted - asked,
+        "sample_million_rows_cpu_s": done - fitted,
+        "population_mb": held,
+        "peak_mb": peak_megabytes(),
     }
 
 
-def run(quick: bool = False, out: Path | None = None, data_dir: Path | None = None) -> dict[str, Any]:
-    """Measure; with `out` write results.json there. No table is read, so `data_dir` is not used."""
-    sizes = (15, 30, 50) if quick else (15, 50, 100, 200)
-    results: dict[str, Any] = {"lines": [measure(d, 1_000_000 if quick else 10_000_000) for d in sizes]}
-    results["campaign"] = campaign(30, 100_000) if quick else campaign(100, 10_000_000)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    return results
+def growth_point(attributes: int, participants: int) -> dict[str, float]:
+    """`fit` in a process of its own."""
+    return apart(fit, attributes, participants)
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("-o", "--output", type=Path, default=Path("bench-out/scale"))
-    given = parser.parse_args()
-    print(json.dumps(run(given.quick, given.output), indent=1))
+def campaign_point(attributes: int, participants: int, screen: str) -> dict[str, float]:
+    """`campaign` in a process of its own."""
+    return apart(campaign, attributes, participants, screen)
+
+
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """The studies of one size; tables are generated, so no folder is read."""
+    sizes = {"full": (15, 50, 100, 200), "quick": (15, 30, 50), "smoke": (4, 8)}[size]
+    drawn_from = {"full": 10_000_000, "quick": 1_000_000, "smoke": 100_000}[size]
+    attributes, people = {"full": (100, 10_000_000), "quick": (30, 200_000), "smoke": (5, 20_000)}[size]
+    growth = Study(
+        name="growth",
+        title="Pooling and fitting against the number of attributes",
+        axes={"attributes": sizes, "participants": (drawn_from,)},
+        measure=growth_point,
+        charts=(Chart(x="attributes", y="fit_cpu_s", colour="participants", panels=()),),
+        note=f"Attributes of {VALUES} values, epsilon {EPSILON:g}, 60 components, {STEPS} steps of every start, twin and pilot. "
+        "If the fit is linear in pair cells, the cost of a step per million of them stays where it is.",
+    )
+    campaigns = Study(
+        name="campaign",
+        title="A whole campaign, one row a participant",
+        axes={
+            "attributes": (attributes,),
+            "participants": (people,),
+            "screen": ("never",) if size == "smoke" else ("never", "auto"),
+        },
+        measure=campaign_point,
+        note=f"Attributes of {VALUES} values, epsilon {EPSILON:g}. Screen auto, the default, looks before it asks pairs, and asks "
+        "single attributes where pairs would not pay; never asks pairs come what may, which is the full cost. The peak holds the "
+        "population, which nobody would hold in a real collection; population MB is what was held before the first question.",
+    )
+    about = "CPU seconds and peak memory of the house method; every point runs in a process of its own with one thread."
+    return Bench("scale", "Scale: attributes and participants", about, (growth, campaigns), size)

@@ -132,24 +132,3 @@ def test_values_outside_the_range(table: Path, tmp_path: Path, capsys: pytest.Ca
     for policy in ("clip", "drop"):
         assert run(table, *given, "--out-of-range", policy) == 0
         assert "warning" in capsys.readouterr().err
-
-
-def test_bench_runs_on_a_generated_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks import chp
-
-    monkeypatch.setattr(chp, "scale", lambda quick: {"values": 0})
-    monkeypatch.setattr(chp, "SMALL_EPSILONS", (1.0,))
-    monkeypatch.setattr(chp, "PAPER_EPSILONS", (3.0, 15.0))
-    monkeypatch.setattr(chp, "GROUPS", ((10,), (3, 5, 7)))
-    monkeypatch.setattr(chp, "summary", lambda errors, real=chp.summary: real(errors[:5]))
-    monkeypatch.setattr(chp, "coverage", lambda tables, runs, real=chp.coverage: real(tables, 20))
-    results = chp.run(quick=True, out=tmp_path, data_dir=tmp_path / "none")
-    (name,) = results["tables"]
-    assert "GENERATED" in name
-    for epsilon in ("3.0", "15.0"):
-        errors = {m: v[epsilon]["mse"] for m, v in results["figure_4"][name].items()}
-        assert errors["chp, sue"] < errors["split, sue"]
-        assert errors["smart"] <= errors["chp, best"]
-    assert results["figure_6"]["3"] | {"chp, sue": 13, "union_cells": 13} == results["figure_6"]["3"]
-    assert json.loads((tmp_path / "chp.json").read_text())["runs"] == 20
-    assert "http" not in re.sub(r"</?svg[^>]*>", "", (tmp_path / "chp.html").read_text())

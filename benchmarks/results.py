@@ -1,0 +1,251 @@
+"""The stored results: what full runs measured, RESULTS.md made from it, and the README's figures made from it.
+
+    dither bench NAME --store        measure in full, then put the means into benchmarks/results.json
+    python -m benchmarks.results     write RESULTS.md and the README's table anew from benchmarks/results.json
+
+A test fails when either text differs from what the stored results give.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dither.schema.files import write_atomically
+
+if TYPE_CHECKING:
+    from benchmarks.harness import Outcome
+
+HERE = Path(__file__).resolve().parent
+STORED, RESULTS, README = HERE / "results.json", HERE / "RESULTS.md", HERE.parent / "README.md"
+BEGIN, END = "<!-- figures from benchmarks/results.json -->", "<!-- end of figures -->"
+Figure = dict[str, Any]
+WHOLE_LINES = 30  # a longer study is shown as its charts' lines instead
+
+
+# ---- storing ---------------------------------------------------------------------------------------------------------
+
+
+def keep(outcome: Outcome) -> None:
+    """Put a full run's means into results.json, replacing what stood there of this benchmark, and rewrite the texts."""
+    from benchmarks.harness.run import machine
+
+    if outcome.bench.size != "full":
+        raise ValueError("only full sizes are stored")
+    stored = load()
+    stored[outcome.bench.name] = {
+        "title": outcome.bench.title,
+        "about": outcome.bench.about,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "code": outcome.code,
+        "seconds": round(outcome.seconds),
+        "machine": machine(),
+        "notes": outcome.notes,
+        "studies": [
+            {"name": s.name, "title": s.title, "note": s.note, "charts": [_chart(asdict(c)) for c in s.charts]}
+            for s in outcome.bench.studies
+        ],
+        "figures": [_rounded(row) for row in outcome.summary],
+    }
+    text = _dumped(stored)
+    write_atomically(STORED, lambda path: path.write_text(text, encoding="utf-8"))
+    write_texts()
+
+
+def load() -> dict[str, dict[str, Any]]:
+    """Every stored benchmark by name."""
+    return json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {}
+
+
+def _chart(chart: dict[str, Any]) -> dict[str, Any]:
+    return {key: chart[key] for key in ("x", "y", "colour", "panels", "only")}
+
+
+def _rounded(row: Figure) -> Figure:
+    return {**row, "mean": float(f"{row['mean']:.6g}"), "spread": row["spread"] and float(f"{row['spread']:.3g}")}
+
+
+def _dumped(stored: dict[str, dict[str, Any]]) -> str:
+    """One figure a line, so that a change shows which figure changed."""
+    parts = []
+    for name in sorted(stored):
+        head = {key: value for key, value in stored[name].items() if key != "figures"}
+        lines = ",\n".join("  " + json.dumps(figure) for figure in stored[name]["figures"])
+        parts.append(f'"{name}": {json.dumps(head, indent=1)[:-2]},\n "figures": [\n{lines}\n ]\n}}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def find(stored: dict[str, dict[str, Any]], bench: str, study: str, measure: str, **labels: Any) -> float:
+    """One stored mean by its labels; a KeyError names what is missing or ambiguous."""
+    found = [
+        figure["mean"]
+        for figure in stored[bench]["figures"]
+        if figure["study"] == study
+        and figure["measure"] == measure
+        and all(figure["labels"].get(key) == value for key, value in labels.items())
+    ]
+    if len(found) != 1:
+        raise KeyError(f"{len(found)} figures in {bench}/{study} have {measure} with {labels}")
+    return float(found[0])
+
+
+# ---- RESULTS.md ------------------------------------------------------------------------------------------------------
+
+
+def results_text(stored: dict[str, dict[str, Any]]) -> str:
+    """The whole of RESULTS.md."""
+    parts = [
+        "# Results\n",
+        "Generated from [results.json](results.json) by `python -m benchmarks.results`; do not edit. Every section gives the "
+        "command that measures it anew, the machine and the versions. ± is the standard deviation over seeds. Lines marked "
+        "*published* are figures from papers, not measured here. Times are CPU seconds unless they say otherwise, on a machine "
+        "that was busy with other work: compare them with each other, not with a clock.\n",
+        "\n".join(f"- [{entry['title']}](#{_anchor(entry['title'])})" for entry in stored.values()) + "\n",
+    ]
+    for name, entry in stored.items():
+        facts = entry["machine"]
+        versions = ", ".join(f"{key} {value}" for key, value in facts.items() if key not in ("processor", "system"))
+        parts.append(f"## {entry['title']}\n")
+        parts.append(f"`dither bench {name}`, {entry['date']}, {entry['seconds']:,} s. {entry['about']}\n")
+        parts.append(f"{facts['processor']}, {facts['system']}; {versions}.\n")
+        parts += [f"Not measured: {note}\n" for note in entry["notes"]]
+        for study in entry["studies"]:
+            rows = [figure for figure in entry["figures"] if figure["study"] == study["name"]]
+            if rows:
+                parts.append(f"### {study['title']}\n")
+                parts += [f"{study['note']}\n"] if study["note"] else []
+                parts += _study(study, rows)
+    return "\n".join(parts)
+
+
+def _study(study: dict[str, Any], rows: Sequence[Figure]) -> list[str]:
+    lines = {tuple(row["labels"].items()) for row in rows}
+    if len(lines) <= WHOLE_LINES or not study["charts"]:
+        return [_whole(rows)]
+    return [text for chart in study["charts"] if (text := _crossed(chart, rows))]
+
+
+def _whole(rows: Sequence[Figure]) -> str:
+    labels = list(dict.fromkeys(name for row in rows for name in row["labels"]))
+    measures = list(dict.fromkeys(row["measure"] for row in rows))
+    lines: dict[tuple[Any, ...], dict[str, str]] = {}
+    for row in rows:
+        lines.setdefault(tuple(row["labels"].get(n) for n in labels), {})[row["measure"]] = _shown(row)
+    body = [[*map(_plain, key), *(found.get(m, "") for m in measures)] for key, found in lines.items()]
+    return _table([*labels, *measures], body, len(labels))
+
+
+def _crossed(chart: dict[str, Any], rows: Sequence[Figure]) -> str:
+    """A chart as a table: one line a line of the chart, one column a place on its x axis."""
+    chosen = [
+        row
+        for row in rows
+        if row["measure"] == chart["y"]
+        and chart["x"] in row["labels"]
+        and all(row["labels"].get(k) in v for k, v in chart["only"].items())
+    ]
+    if not chosen:
+        return ""
+    across = sorted({row["labels"][chart["x"]] for row in chosen})
+    names = [*chart["panels"], chart["colour"]]
+    names += ["source"] if any("source" in row["labels"] for row in chosen) else []
+    lines: dict[tuple[Any, ...], dict[Any, str]] = {}
+    for row in chosen:
+        lines.setdefault(tuple(row["labels"].get(n) for n in names), {})[row["labels"][chart["x"]]] = _shown(row)
+    body = [[*map(_plain, key), *(found.get(x, "") for x in across)] for key, found in lines.items()]
+    return f"{_words(chart['y'])}:\n\n" + _table(
+        [*names, *(f"{_words(chart['x'])} {_plain(x)}" for x in across)], body, len(names)
+    )
+
+
+def _table(head: Iterable[str], body: Iterable[Sequence[str]], left: int) -> str:
+    names = [_words(name) for name in head]
+    rule = ["---" if i < left else "---:" for i in range(len(names))]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (names, rule, *body)) + "\n"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:
+        return f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _shown(row: Figure) -> str:
+    spread = f" ± {row['spread']:.1g}" if row["spread"] and row["runs"] > 1 else ""
+    return f"{row['mean']:,.3g}{spread}"
+
+
+def _anchor(title: str) -> str:
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
+
+
+# ---- the README ------------------------------------------------------------------------------------------------------
+
+
+def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
+    """The README's table and the sentence under it: nothing in it that is not stored."""
+    from benchmarks.tables import PRODUCT
+
+    adult: dict[str, Any] = {"dataset": "Adult", "participants": 1_500_000}
+    lines: list[tuple[str, str, dict[str, Any]]] = [
+        ("LoPub, as run by PrivIncr's authors", "privincr", {"method": "lopub", "source": "published"}),
+        ("PrivIncr, as published", "privincr", {"method": "privincr", "source": "published"}),
+        ("product of the **exact** one-way marginals: no dependence learnt", "mixture", {"method": PRODUCT}),
+        ("Dither, `privincr`", "privincr", {"method": "privincr", "source": None}),
+        ("Dither, `mixture` (default)", "mixture", {"method": "mixture"}),
+    ]
+    epsilons = (1.0, 2.0, 4.0, 8.0)
+    text = ["| | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |", "|---|" + "---:|" * len(epsilons)]
+    for title, bench, labels in lines:
+        study = {"mixture": "errors", "privincr": "table_2"}[bench]
+        cells = []
+        for epsilon in epsilons:
+            try:
+                value = f"{find(stored, bench, study, 'tvd_2', epsilon=epsilon, **adult, **labels):.3f}"
+            except KeyError:
+                value = ""  # the papers give no figure at epsilon 2
+            cells.append(f"**{value}**" if "default" in title else value)
+        text.append(f"| {title} | " + " | ".join(cells) + " |")
+    seconds = find(stored, "mixture", "cost", "cpu_s", dataset="Adult", epsilon=4.0)
+    memory = find(stored, "mixture", "cost", "peak_megabytes", dataset="Adult", epsilon=4.0)
+    text.append(
+        f"\nOurs are means of {_runs(stored)} seeds. From the reports of 1.5 million participants to as many synthetic rows takes "
+        f"{seconds:.1f} s of one processor core and {memory / 1000:.1f} GB at epsilon 4."
+    )
+    return "\n".join(text)
+
+
+def _runs(stored: dict[str, dict[str, Any]]) -> int:
+    return min(f["runs"] for f in stored["mixture"]["figures"] if f["labels"].get("method") == "mixture")
+
+
+def readme_text(stored: dict[str, dict[str, Any]]) -> str:
+    """The README with its figures replaced."""
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{readme_figures(stored)}\n\n{END}{after}"
+
+
+def write_texts() -> None:
+    """Write both texts anew."""
+    stored = load()
+    results = results_text(stored)
+    write_atomically(RESULTS, lambda path: path.write_text(results, encoding="utf-8"))
+    if {"mixture", "privincr"} <= set(stored):
+        readme = readme_text(stored)
+        write_atomically(README, lambda path: path.write_text(readme, encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    write_texts()

@@ -1,0 +1,93 @@
+"""The Bayes network's benchmark at its smallest size."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.bayesnet import EXTENTS, REPORTED, Source, bench, networks, reported_accuracy, true_network
+from benchmarks.harness import Outcome, execute
+from benchmarks.tables import PRODUCT, Table
+from dither.schema import Attribute, Schema
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return execute(bench("smoke"), tmp_path_factory.mktemp("bayesnet"))
+
+
+def test_everything_is_measured_and_finite(outcome: Outcome) -> None:
+    assert not outcome.notes
+    assert {row["study"] for row in outcome.summary} == {"networks", "ranges", "queries", "classifiers", "plans"}
+    assert all(math.isfinite(row["mean"]) for row in outcome.summary)
+
+
+def test_noise_spoils_what_the_network_claims_and_what_it_holds(outcome: Outcome) -> None:
+    def sums(f: float) -> tuple[float, float]:
+        labels = {"f": f, "root": "entropy", "degree": 2}
+        measures = ("sum_of_mutual_information", "sum_in_the_true_table")
+        claimed, held = (outcome.mean("networks", m, **labels) for m in measures)
+        return claimed, held
+
+    exact, low, high = sums(0.0), sums(0.1), sums(0.9)
+    assert exact[0] == pytest.approx(exact[1])
+    assert abs(high[0] - high[1]) > 5 * abs(low[0] - low[1])
+    assert high[1] < low[1] <= exact[1] * 1.01
+    assert outcome.mean("networks", "edge_accuracy", f=0.0, root="random", degree=1) == 1
+
+
+def test_the_cached_search_computes_less(outcome: Outcome) -> None:
+    cached, every = (outcome.mean("networks", "computed", f=0.0, root=r, degree=1) for r in ("entropy", "random"))
+    assert cached == math.comb(5, 2)
+    assert every == sum(m * (5 - m) for m in range(1, 5))
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_queries_are_answered_better_than_by_the_product_at_small_f_only(outcome: Outcome, k: int) -> None:
+    for measure in ("avd", "kl"):
+        found = {f: outcome.mean("queries", measure, f=f, k=k, method="bayesnet") for f in (0.1, 0.9)}
+        alone = outcome.mean("queries", measure, f=0.1, k=k, method=PRODUCT)
+        assert found[0.1] < alone < found[0.9]
+        assert outcome.mean("queries", measure, f=0.9, k=k, method=PRODUCT) == alone
+
+
+def test_one_question_beats_all_questions(outcome: Outcome) -> None:
+    def avd(method: str) -> float:
+        return outcome.mean("plans", "avd_2", method=method)
+
+    assert avd("bayesnet, plan=sample") < avd("bayesnet, plan=split")
+    assert avd("bayesnet, plan=sample") < avd(PRODUCT) < avd("independent")
+
+
+def test_svm_learns_from_little_noise(outcome: Outcome) -> None:
+    def accuracy(method: str, f: float) -> float:
+        return outcome.mean("classifiers", "accuracy", method=method, f=f)
+
+    guess = accuracy("most frequent value", 0.1)
+    assert accuracy("real rows, no privacy", 0.1) > guess + 0.02
+    assert accuracy("bayesnet", 0.1) > guess + 0.02
+    epsilon = outcome.mean("classifiers", "epsilon_of_a_record", method="bayesnet", f=0.1)
+    assert epsilon == pytest.approx(10 * math.log(19))
+
+
+@pytest.mark.parametrize("method", REPORTED)
+def test_reports_with_little_noise_teach_a_rule_where_there_is_one(method: str) -> None:
+    schema = Schema(tuple(Attribute(n, "categorical", ("0", "1")) for n in "abc"))
+    rng = np.random.default_rng(1)
+    bit = rng.integers(0, 2, 6_000)
+    codes = np.column_stack([bit, bit, rng.integers(0, 2, 6_000)])
+    table, test = Table("copied bit", schema, codes[:5_000], codes[:5_000]), codes[5_000:]
+    assert reported_accuracy(table, test, ["a"], REPORTED[method], 60.0, 5_000, 0) > 0.95
+    # The third attribute says nothing about the others: nothing beats a coin there.
+    assert abs(reported_accuracy(table, test, ["c"], REPORTED[method], 60.0, 5_000, 0) - 0.5) < 5 * 0.5 / math.sqrt(
+        1_000
+    )
+
+
+def test_the_true_network_is_what_f_zero_reports() -> None:
+    source = bench("smoke").studies[0].measure.args[0]  # type: ignore[attr-defined]
+    assert isinstance(source, Source)
+    assert source.extent is EXTENTS["smoke"]
+    row = networks(source, "Adult", 0.0, 0, "entropy", 1)
+    assert row["edges"] == 4 == len(true_network(source, "Adult", "entropy", 1).edges())
+    assert "joints_estimated" not in row

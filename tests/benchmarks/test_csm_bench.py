@@ -1,0 +1,61 @@
+"""The CSM benchmark at its smallest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import csm
+from benchmarks.harness import Outcome, execute
+from benchmarks.tables import GENERATED
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return execute(csm.bench("smoke"), tmp_path_factory.mktemp("csm"))
+
+
+def test_every_study_has_figures(outcome: Outcome) -> None:
+    assert {row["study"] for row in outcome.summary} == {study.name for study in outcome.bench.studies}
+    assert not outcome.notes
+
+
+@pytest.mark.parametrize("dataset", ["Adult", GENERATED])
+def test_laplace_beats_csm_and_learns_more_than_the_total(outcome: Outcome, dataset: str) -> None:
+    mse = {m: outcome.mean("figure3", "mse", dataset=dataset, cells=128, method=m) for m in csm.METHODS}
+    assert mse["laplace"] < mse["uniform"]
+    assert mse["laplace"] < min(mse["csm"], mse[csm.AUTOMATIC])
+
+
+def test_only_csm_depends_on_tau(outcome: Outcome) -> None:
+    for method, same in (("csm", False), ("laplace", True)):
+        one, other = (
+            outcome.mean("figure2", "mse", dataset="Adult", epsilon=1.0, tau=tau, method=method) for tau in (0.2, 0.6)
+        )
+        assert (one == other) is same
+
+
+def test_the_share_of_errors_falls_and_the_bound_holds(outcome: Outcome) -> None:
+    labels = {"dataset": "Adult", "method": csm.CHERNOFF}
+    found = [r["labels"] for r in outcome.summary if r["study"] == "figure4"]
+    mus = [entry["mu"] for entry in found if labels.items() <= entry.items()]
+    etas = [outcome.mean("figure4", "eta_linear", dataset="Adult", method="laplace", mu=mu) for mu in mus]
+    assert len(mus) == 6
+    assert etas == sorted(etas, reverse=True)
+    for mu, eta in zip(mus, etas, strict=True):
+        assert eta <= outcome.mean("figure4", "eta_linear", mu=mu, **labels) + 0.05
+
+
+def test_the_papers_noise_spends_more_than_it_says(outcome: Outcome) -> None:
+    given = {"dataset": "Adult", "epsilon": 0.5}
+    assert outcome.mean("figure5", "real_epsilon", method=csm.PAPER, **given) > 2
+    assert outcome.mean("figure5", "real_epsilon", method="csm", **given) == 0.5
+
+
+def test_the_page_says_what_is_left_out(outcome: Outcome, tmp_path: Path) -> None:
+    from benchmarks.harness import page
+
+    text = page.render(outcome)
+    assert "known privacy breach" in text
+    assert text.count("<svg") == sum(len(study.charts) for study in outcome.bench.studies)

@@ -1,0 +1,56 @@
+"""The smallest size of the house method's and PrivIncr's benchmarks: every line there, and in the order that must hold."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks import mixture, privincr
+from benchmarks.harness import Outcome, execute
+from benchmarks.tables import PRODUCT
+
+
+def run(module: object, out: Path) -> Outcome:
+    return execute(module.bench("smoke"), out, show=lambda text: None)  # type: ignore[attr-defined]
+
+
+def test_mixture(tmp_path: Path) -> None:
+    outcome = run(mixture, tmp_path)
+    found = {m: outcome.mean("errors", "tvd_2", method=m) for m in ("mixture", "independent", PRODUCT)}
+    # 20,000 people at epsilon 8: dependence can just be learnt, and independence cannot beat exact marginals.
+    assert found["mixture"] < found["independent"]
+    assert found[PRODUCT] < found["independent"] < 3 * found[PRODUCT]
+    assert outcome.mean("errors", "tvd_3", method="mixture") > found["mixture"]
+    assert 50 < outcome.mean("cost", "peak_megabytes") < 4_000
+
+
+def test_privincr(tmp_path: Path) -> None:
+    outcome = run(privincr, tmp_path)
+    assert {row["study"] for row in outcome.summary} == {"table_2", "figure_3", "figure_4", "figure_6"}
+    assert all(math.isfinite(row["mean"]) and row["mean"] >= 0 for row in outcome.summary)
+    product = outcome.mean("table_2", "tvd_2", method=PRODUCT)
+    for method in ("privincr", "noincremental", "calm", "independent"):
+        errors = [outcome.mean("table_2", f"tvd_{k}", method=method) for k in (2, 3, 4)]
+        assert errors == sorted(errors)
+        assert product / 5 < errors[0] < 0.5
+    # With two attributes and epsilon 8 every estimator sees the pair better than independence does.
+    for rival in ("voue", "oue+em"):
+        assert outcome.mean("figure_3", "tvd", method=rival) < 0.5
+    guess, real = (
+        outcome.mean("figure_6", "accuracy", method=m, target="income")
+        for m in ("most frequent value", "real rows, no privacy")
+    )
+    assert guess <= real + 0.03
+
+
+def test_an_unknown_benchmark_and_a_stored_quick_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    from dither.cli import run as command
+
+    assert command(["bench", "nosuch"]) == 2
+    assert "no benchmark 'nosuch'" in capsys.readouterr().err
+    assert command(["bench", "mixture", "--quick", "--store"]) == 2
+    assert "--quick" in capsys.readouterr().err
+    assert command(["bench", "mixture", "--data", "no-such-folder"]) == 2
+    assert "no-such-folder" in capsys.readouterr().err

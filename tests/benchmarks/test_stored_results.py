@@ -1,0 +1,74 @@
+"""RESULTS.md and the README say what benchmarks/results.json holds, and nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks import results
+
+
+def outside_figures(readme: str) -> str:
+    before, _, rest = readme.partition(results.BEGIN)
+    return before + rest.partition(results.END)[2]
+
+
+def claims(text: str) -> list[str]:
+    """Measured figures: decimal fractions, and amounts of time, memory, error or speed."""
+    units = r"(?:s|seconds?|minutes?|ms|MB|GB|%|per cent|times|x)"
+    return re.findall(rf"(?<![\w.])(?:\d[\d,]*(?:\.\d+)? ?{units}|\d+\.\d+(?!\.?\d))(?![\w/])", text)
+
+
+def test_results_page_is_what_the_stored_results_give() -> None:
+    assert results.RESULTS.read_text(encoding="utf-8") == results.results_text(results.load())
+
+
+def test_readme_figures_are_what_the_stored_results_give() -> None:
+    assert results.README.read_text(encoding="utf-8") == results.readme_text(results.load())
+
+
+def test_readme_claims_no_figure_outside_its_generated_part() -> None:
+    text = outside_figures(results.README.read_text(encoding="utf-8"))
+    code = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    for no_claim in ("Python 3.11", "Apache-2.0", "1.5 million participants"):
+        code = code.replace(no_claim, "")
+    assert claims(code) == []
+
+
+def test_a_claim_slipped_into_the_prose_would_be_seen() -> None:
+    assert claims("an error of 0.027 in 3 s with 1.2 GB, 54 times as fast, 30 %") == [
+        "0.027",
+        "3 s",
+        "1.2 GB",
+        "54 times",
+        "30 %",
+    ]
+    assert claims("epsilon 4, 45,222 participants, 15 attributes, version 0.1.0, 2^32") == []
+
+
+def test_a_changed_result_changes_both_texts() -> None:
+    stored = results.load()
+    figure = next(
+        f
+        for f in stored["mixture"]["figures"]
+        if f["labels"].get("method") == "mixture" and f["labels"]["epsilon"] == 4.0
+    )
+    figure["mean"] *= 2
+    assert results.RESULTS.read_text(encoding="utf-8") != results.results_text(stored)
+    assert results.README.read_text(encoding="utf-8") != results.readme_text(stored)
+
+
+def test_stored_results_are_of_full_runs_with_machine_versions_and_date() -> None:
+    stored = results.load()
+    assert {"mixture", "privincr"} <= set(stored)
+    for name, entry in stored.items():
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", entry["date"]), name
+        assert {"processor", "system", "python", "dither", "numpy"} <= set(entry["machine"]), name
+        assert entry["figures"], name
+
+
+def test_finding_a_figure_is_exact() -> None:
+    stored = results.load()
+    with pytest.raises(KeyError, match="figures in mixture/errors"):
+        results.find(stored, "mixture", "errors", "tvd_2", dataset="Adult")
