@@ -95,7 +95,7 @@ def draw(chart: Chart, rows: list[Mean], study: Study) -> str:
     x = alt.X(
         "x:Q",
         title=_words(chart.x),
-        axis=alt.Axis(values=spots, labelOverlap=True) if len(spots) <= 10 else alt.Axis(tickCount=6),
+        axis=alt.Axis(values=spots, labelOverlap=True, format=",~r") if len(spots) <= 10 else alt.Axis(tickCount=6),
         scale=alt.Scale(type="log" if chart.log_x else "linear", zero=False, nice=False),
     )
     up = alt.Axis(tickCount=4, format="~g") if chart.log_y else alt.Axis(tickCount=5)
@@ -162,5 +162,10 @@ def _label(value: Any) -> str:
 def _figure(row: Mean | None) -> str:
     if row is None:
         return ""
-    spread = f" ± {row['spread']:.2g}" if row["spread"] is not None and row["runs"] > 1 else ""
-    return f"{row['mean']:,.4g}{spread}"
+    spread = f" ± {_digits(row['spread'], 2)}" if row["spread"] is not None and row["runs"] > 1 else ""
+    return f"{_digits(row['mean'], 4)}{spread}"
+
+
+def _digits(value: float, digits: int) -> str:
+    """So many significant digits; thousands whole rather than as powers of ten."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
