@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import selectors
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ class Connection:
         sent = dict(headers or {})
         if body is not None and "content-type" not in sent:
             sent["content-type"] = REPORTS_TYPE
+        if self._dropped():
+            self._http.close()
         try:
             self._http.request(method, path, body, sent)
             response = self._http.getresponse()
@@ -86,6 +89,17 @@ class Connection:
             self._http.close()
             raise Unreachable(f"the collector does not answer: {error}") from None
         return Answer(response.status, data, _seconds(response.getheader("retry-after")))
+
+    def _dropped(self) -> bool:
+        """Whether the server has closed the kept connection meanwhile, as servers do with idle ones.
+
+        Between requests nothing but its end makes it readable. Nothing was sent yet, so connecting anew repeats nothing.
+        """
+        if self._http.sock is None:
+            return False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._http.sock, selectors.EVENT_READ)
+            return bool(selector.select(0))
 
     def close(self) -> None:
         """Close the connection."""
