@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,10 @@ STYLE = (
     "th.label,td.label{text-align:left}svg{max-width:100%;height:auto}.note{background:#fff6da;padding:.5rem .8rem}"
     "summary{cursor:pointer}figure{margin:1rem 0}figcaption{color:#444}"
 )
+PALETTE = (
+    *("#1b6ca8", "#c8553d", "#3a8f62", "#8e6c8a", "#b8860b", "#4d4d4d", "#2ca3a3", "#d1477a"),
+    *("#6b4ea0", "#7a8b1f", "#e07b39", "#5c7fa3"),
+)
 OPEN_ROWS = 24  # longer tables are folded
 
 
@@ -29,7 +33,7 @@ def render(outcome: Outcome) -> str:
     parts = [
         f"<p>{escape(bench.about)}</p>",
         f"<p>Size: {bench.size}. Measuring took {outcome.seconds:,.0f} s. ± is the standard deviation over seeds.</p>",
-        *(f'<p class="note">Not measured: {escape(note)}</p>' for note in outcome.notes),
+        _notes(outcome.notes),
     ]
     for study in bench.studies:
         rows = [row for row in outcome.summary if row["study"] == study.name]
@@ -46,6 +50,15 @@ def render(outcome: Outcome) -> str:
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><title>{escape(bench.title)}</title>'
         f"<style>{STYLE}</style></head><body><main><h1>{escape(bench.title)}</h1>{''.join(parts)}</main></body></html>\n"
     )
+
+
+def _notes(notes: Sequence[str]) -> str:
+    """What could not be measured; folded when there is much of it."""
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    if not items:
+        return ""
+    shown = " open" if len(notes) <= 3 else ""
+    return f'<details class="note"{shown}><summary>{len(notes)} not measured</summary><ul>{items}</ul></details>'
 
 
 def contents(outcomes: Mapping[str, Outcome]) -> str:
@@ -100,17 +113,22 @@ def draw(chart: Chart, rows: list[Mean], study: Study) -> str:
     )
     up = alt.Axis(tickCount=4, format="~g") if chart.log_y else alt.Axis(tickCount=5)
     scale = alt.Scale(type="log" if chart.log_y else "linear", zero=not chart.log_y)
-    colour = alt.Color(
-        "line:N", sort=None, scale=alt.Scale(scheme="tableau10"), legend=alt.Legend(title=None, labelLimit=0)
-    )
-    columns = min(3, len({v["panel"] for v in values}))
+    # A line keeps its colour in all charts of a study, whichever other lines a chart leaves out.
+    every = list(dict.fromkeys(_line(chart, row) for row in rows))
+    drawn = list(dict.fromkeys(v["line"] for v in values))
+    hues = alt.Scale(domain=drawn, range=[PALETTE[every.index(line) % len(PALETTE)] for line in drawn])
+    panels = list(dict.fromkeys(v["panel"] for v in values))
+    places = {panel: {v["x"] for v in values if v["panel"] == panel} for panel in panels}
+    alone = any(len(xs) == 1 for xs in places.values())  # a panel of one place has no scale of its own
+    colour = alt.Color("line:N", sort=None, scale=hues, legend=alt.Legend(title=None, labelLimit=0))
+    columns = min(3, len(panels))
     lines = alt.Chart().mark_line(point=True).encode(x=x, y=alt.Y("y:Q", title=_words(chart.y), axis=up, scale=scale))
     bars = alt.Chart().mark_rule(opacity=0.6).encode(x=x, y=alt.Y("low:Q", title=_words(chart.y)), y2="high:Q")
     picture = (
         alt.layer(lines.encode(color=colour), bars.encode(color=colour), data=data)
         .properties(width=270 if columns > 1 else 480, height=230)
-        .facet(alt.Facet("panel:N", title=None, sort=None), columns=columns)
-        .resolve_scale(x="independent", y="independent")
+        .facet(alt.Facet("panel:N", title=None, sort=panels), columns=columns)
+        .resolve_scale(x="shared" if alone else "independent", y="independent")
         .configure_axis(gridColor="#e6e6e6", labelFontSize=11, titleFontSize=12)
         .configure_legend(labelFontSize=12, orient="bottom", columns=2)
         .configure_header(labelFontSize=13)
@@ -127,9 +145,6 @@ def _values(chart: Chart, rows: list[Mean]) -> list[dict[str, Any]]:
         wanted = row["measure"] == chart.y and all(labels.get(k) in v for k, v in chart.only.items())
         if not wanted or not isinstance(labels.get(chart.x), int | float) or (chart.log_y and row["mean"] <= 0):
             continue
-        line = _label(labels.get(chart.colour, ""))
-        if labels.get("source") == "published":
-            line += " (published)"
         spread = row["spread"] or 0.0
         low = row["mean"] - spread
         panel = ", ".join(f"{_label(labels[p])}" if isinstance(labels[p], str) else f"{_words(p)} {_label(labels[p])}"
@@ -140,11 +155,17 @@ def _values(chart: Chart, rows: list[Mean]) -> list[dict[str, Any]]:
                 "y": row["mean"],
                 "low": max(low, row["mean"] / 20) if chart.log_y else low,
                 "high": row["mean"] + spread,
-                "line": line,
+                "line": _line(chart, row),
                 "panel": panel,
             }
         )
     return out
+
+
+def _line(chart: Chart, row: Mean) -> str:
+    """The name of the line that a row belongs to."""
+    published = " (published)" if row["labels"].get("source") == "published" else ""
+    return _label(row["labels"].get(chart.colour, "")) + published
 
 
 def _words(name: str) -> str:
