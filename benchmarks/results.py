@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.harness.page import digits
 from dither.schema.files import write_atomically
 
 if TYPE_CHECKING:
@@ -181,8 +182,8 @@ def _plain(value: Any) -> str:
 
 
 def _shown(row: Figure) -> str:
-    spread = f" ± {row['spread']:.1g}" if row["spread"] and row["runs"] > 1 else ""
-    return f"{row['mean']:,.3g}{spread}"
+    spread = f" ± {digits(row['spread'], 1)}" if row["spread"] and row["runs"] > 1 else ""
+    return f"{digits(row['mean'], 3)}{spread}"
 
 
 def _anchor(title: str) -> str:

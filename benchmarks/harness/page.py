@@ -183,10 +183,10 @@ def _label(value: Any) -> str:
 def _figure(row: Mean | None) -> str:
     if row is None:
         return ""
-    spread = f" ± {_digits(row['spread'], 2)}" if row["spread"] is not None and row["runs"] > 1 else ""
-    return f"{_digits(row['mean'], 4)}{spread}"
+    spread = f" ± {digits(row['spread'], 2)}" if row["spread"] is not None and row["runs"] > 1 else ""
+    return f"{digits(row['mean'], 4)}{spread}"
 
 
-def _digits(value: float, digits: int) -> str:
+def digits(value: float, digits: int) -> str:
     """So many significant digits; thousands whole rather than as powers of ten."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
