@@ -187,6 +187,6 @@ def _figure(row: Mean | None) -> str:
     return f"{digits(row['mean'], 4)}{spread}"
 
 
-def digits(value: float, digits: int) -> str:
-    """So many significant digits; thousands whole rather than as powers of ten."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+def digits(value: float, figures: int) -> str:
+    """At least so many significant digits; large numbers whole rather than as powers of ten."""
+    return f"{value:,.0f}" if abs(value) >= 10**figures else f"{value:.{figures}g}"
