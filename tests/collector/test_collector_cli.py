@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -127,20 +129,34 @@ def test_a_collector_that_is_not_there_is_a_failure(capsys: pytest.CaptureFixtur
     assert "does not answer" in run(capsys, "campaign", "status", "--url", "http://127.0.0.1:9", status=1)
 
 
-def test_serve_makes_a_private_key_and_stops_when_told(folder: Path) -> None:
+def serving(port: int) -> subprocess.Popen[str]:
+    """`dither serve` in a process of its own."""
     code = f"from dither import cli; cli.VERBS.update({VERBS!r}); cli.main()"
-    arguments = ["serve", "--store", "new.db", "--key-file", "new.key", "--port", "0"]
-    with subprocess.Popen(
+    arguments = ["serve", "--store", "new.db", "--key-file", "new.key", "--port", str(port)]
+    return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    ) as process:
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_serve_makes_a_private_key_and_stops_when_told(folder: Path, number: signal.Signals) -> None:
+    with serving(port=0) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
-        process.terminate()
+        process.send_signal(number)
         _, errors = process.communicate(timeout=15)
-    assert "Traceback" not in errors
+    assert process.returncode == 0
+    assert errors.splitlines() == ["dither: admin key in new.key"]
     assert (folder / "new.key").stat().st_mode & 0o777 == 0o600
     assert len((folder / "new.key").read_text().strip()) >= 40
+
+
+def test_serve_on_a_port_in_use_is_a_failure() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, serving(taken.getsockname()[1]) as process:
+        said, errors = process.communicate(timeout=15)
+    assert (process.returncode, said) == (3, "")
+    assert "address already in use" in errors

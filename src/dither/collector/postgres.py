@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import selectors
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,11 +31,17 @@ def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
         raise InputError(f"{address.render_as_string()} is not a PostgreSQL address", where="store")
     address = address.set(drivername="postgresql+psycopg")
     engine = sa.create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 5})
-    keeper = _take_lock(engine, patience)
+    try:
+        claim = Claim(engine, patience)
+    except BaseException:
+        engine.dispose()
+        raise
 
     @contextmanager
     def writing() -> Iterator[Connection]:
         with engine.begin() as connection:
+            # After the connection was made: should the database restart from here on, the transaction fails.
+            claim.hold()
             # The guarantee rests on the log reaching the disk before the commit returns, whatever the server's default.
             connection.exec_driver_sql("SET LOCAL synchronous_commit TO on")
             yield connection
@@ -51,11 +59,11 @@ def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
 
     def check() -> None:
         with engine.connect() as connection:
+            claim.hold()
             connection.exec_driver_sql("SELECT 1 FROM facts")
 
     def close() -> None:
-        with guarded_quietly():
-            keeper.close()
+        claim.drop()
         engine.dispose()
 
     try:
@@ -87,24 +95,52 @@ def guarded() -> Iterator[None]:
         raise
 
 
-@contextmanager
-def guarded_quietly() -> Iterator[None]:
-    """For closing a connection that may be gone already: there is nothing left to lose."""
-    try:
-        yield
-    except sa.exc.DBAPIError:
-        return
+class Claim:
+    """A session lock that keeps other collectors away. It ends with its session, so after a restart it is taken anew."""
+
+    def __init__(self, engine: sa.Engine, patience: float) -> None:
+        self._engine = engine
+        self._turn = threading.Lock()
+        self._session = self._take(patience)
+
+    def hold(self) -> None:
+        """Make sure that the lock is held; StoreAway if another collector has it by now."""
+        with self._turn:
+            if not _ended(self._session):
+                return
+            self.drop()
+            try:
+                self._session = self._take(patience=1.0)
+            except InputError as error:
+                raise StoreAway(str(error)) from None
+
+    def drop(self) -> None:
+        """End the session, and with it the lock."""
+        if not self._session.closed:
+            self._session.invalidate()
+            self._session.close()
+
+    def _take(self, patience: float) -> Connection:
+        """A killed collector's session may take a moment to go."""
+        deadline = time.monotonic() + patience
+        with guarded():
+            session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                while not session.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).scalar():
+                    if time.monotonic() > deadline:
+                        raise InputError("the database is in use by another collector", where="store")
+                    time.sleep(0.1)
+            except BaseException:
+                session.close()
+                raise
+            return session
 
 
-def _take_lock(engine: sa.Engine, patience: float) -> Connection:
-    """A session lock, held until the connection ends; a killed collector's session may take a moment to go."""
-    deadline = time.monotonic() + patience
-    with guarded():
-        connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        while not connection.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).scalar():
-            if time.monotonic() > deadline:
-                connection.close()
-                engine.dispose()
-                raise InputError("the database is in use by another collector", where="store")
-            time.sleep(0.1)
-        return connection
+def _ended(session: Connection) -> bool:
+    """Whether the server has ended an idle session, without asking it: nothing but its end makes one readable."""
+    if session.closed:
+        return True
+    driver: Any = session.connection.dbapi_connection
+    with selectors.DefaultSelector() as selector:
+        selector.register(driver.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -62,7 +63,10 @@ def read_key(file: Path) -> str:
 
 
 def serve(store: str, key: str, host: str, port: int, queue_reports: int = 20_000) -> None:
-    """Serve until SIGTERM or SIGINT; prints the address once it listens."""
+    """Serve until SIGTERM or SIGINT, then return; prints the address once it listens.
+
+    A second SIGINT does not wait for requests under way and ends the process with status 1.
+    """
     import uvicorn
 
     from dither.collector.app import make_app
@@ -91,4 +95,18 @@ def serve(store: str, key: str, host: str, port: int, queue_reports: int = 20_00
         timeout_keep_alive=30,
         lifespan="on",
     )
-    Announcing(config).run()
+    server = Announcing(config)
+
+    def stop(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    # uvicorn raises the signals that it caught once more after it has stopped: without these handlers a graceful stop would
+    # end as a kill. They also serve for a signal that comes just before uvicorn listens to them itself.
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.run()
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    if server.force_exit:
+        raise SystemExit(1)
