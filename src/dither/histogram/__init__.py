@@ -18,12 +18,14 @@ from dither.callable_module import make_callable
 if TYPE_CHECKING:
     from dither.histogram.api import histogram as histogram
     from dither.histogram.consumer import Consumer as Consumer
+    from dither.histogram.duchi_vector import DuchiVector as DuchiVector
     from dither.histogram.late import LateAnswer as LateAnswer
     from dither.histogram.means import Duchi as Duchi
     from dither.histogram.means import Hybrid as Hybrid
     from dither.histogram.means import Piecewise as Piecewise
     from dither.histogram.means import mean_mechanism as mean_mechanism
     from dither.histogram.multi import MultiMean as MultiMean
+    from dither.histogram.multi import multi_mean as multi_mean
     from dither.histogram.partition import Partition as Partition
     from dither.histogram.release import ConsumerHistogram as ConsumerHistogram
     from dither.histogram.release import HistogramRelease as HistogramRelease
@@ -35,6 +37,7 @@ _HOMES = {
     "Consumer": "consumer",
     "ConsumerHistogram": "release",
     "Duchi": "means",
+    "DuchiVector": "duchi_vector",
     "HistogramRelease": "release",
     "Hybrid": "means",
     "LateAnswer": "late",
@@ -45,6 +48,7 @@ _HOMES = {
     "Strategy": "strategy",
     "histogram": "api",
     "mean_mechanism": "means",
+    "multi_mean": "multi",
     "several_values": "several",
 }
 

@@ -13,6 +13,7 @@ lie outside [-1, 1]. The number of random bytes does not depend on the value. St
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -240,13 +241,35 @@ def draw_bytes(grid: Grid) -> int:
     return (1 + grid.draws) * grid.threshold_bits // 8
 
 
+def check_number(value: float, where: str = "value") -> float:
+    """A number from -1 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1 <= value <= 1:
+        raise ParameterError(f"a value must be a number from -1 to 1, not {value!r}", where=where, value=value)
+    return float(value)
+
+
+def check_record(values: Sequence[float], attributes: int) -> None:
+    """One value an attribute."""
+    if len(values) != attributes:
+        raise ParameterError(f"{attributes} values are needed, not {len(values)}", where="values", value=len(values))
+
+
+def check_records(values: Any, attributes: int) -> Floats:
+    """A table of one column an attribute."""
+    import numpy as np
+
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] != attributes:
+        raise ParameterError(f"values must be a table of {attributes} columns", where="values", value=table.shape)
+    return table
+
+
 def randomise(grid: Grid, value: float, source: ByteSource) -> bytes:
     """The report of one participant with a value in [-1, 1]."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1 <= value <= 1:
-        raise ParameterError(f"a value must be a number from -1 to 1, not {value!r}", where="value", value=value)
+    number = check_number(value)
     step, data = grid.threshold_bits // 8, source(draw_bytes(grid))
     draws = [int.from_bytes(data[i : i + step], "little") for i in range(0, len(data), step)]
-    place = (float(value) + 1) / 2 * (grid.levels - 1)
+    place = (number + 1) / 2 * (grid.levels - 1)
     level = min(int(place), grid.levels - 2)
     level += draws[0] < round((place - level) * 2**grid.threshold_bits)
     return grid.output(level, draws[1:]).to_bytes(report_bytes(grid), "little")
@@ -294,7 +317,11 @@ def numbers_of(grid: Grid, reports: PackedReports) -> Floats:
 
 def estimate_mean(grid: Grid, reports: PackedReports) -> MeanEstimate:
     """The mean of the participants' values, unbiased, with its standard error."""
-    numbers = numbers_of(grid, reports)
+    return mean_of(numbers_of(grid, reports))
+
+
+def mean_of(numbers: Floats) -> MeanEstimate:
+    """The mean of unbiased numbers, with the standard error that they show."""
     if len(numbers) < 2:
         raise ParameterError(
             "a mean with a standard error needs at least two reports", where="reports", value=len(numbers)

@@ -16,11 +16,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError
+from dither.histogram.duchi_vector import DuchiVector
 from dither.histogram.means import (
+    KINDS,
     Duchi,
     Hybrid,
     MeanEstimate,
     Piecewise,
+    check_record,
+    check_records,
     draw_bytes,
     estimate_mean,
     mean_mechanism,
@@ -84,10 +88,7 @@ class MultiMean:
 
     def randomise(self, values: Sequence[float], source: ByteSource) -> bytes:
         """The report of one participant; the random bytes for the choice are read before any value is."""
-        if len(values) != self.attributes:
-            raise ParameterError(
-                f"{self.attributes} values are needed, not {len(values)}", where="values", value=len(values)
-            )
+        check_record(values, self.attributes)
         data = source(self.attributes * _KEY_BYTES)
         keys = [data[i * _KEY_BYTES : (i + 1) * _KEY_BYTES] for i in range(self.attributes)]
         chosen = sorted(sorted(range(self.attributes), key=keys.__getitem__)[: self.asked])
@@ -104,11 +105,7 @@ class MultiMean:
         """The reports of many simulated participants (rows of `values`), the same law as `randomise`."""
         import numpy as np
 
-        table = np.asarray(values, dtype=np.float64)
-        if table.ndim != 2 or table.shape[1] != self.attributes:
-            raise ParameterError(
-                f"values must be a table of {self.attributes} columns", where="values", value=table.shape
-            )
+        table = check_records(values, self.attributes)
         keys = stream.words(table.size).reshape(table.shape)
         chosen = np.sort(np.argsort(keys, axis=1, kind="stable")[:, : self.asked], axis=1)
         parts: list[npt.NDArray[np.uint8]] = []
@@ -130,3 +127,22 @@ class MultiMean:
             estimate_mean(self.grid, PackedReports(np.ascontiguousarray(pairs[pairs[:, 0] == a, 1:])))
             for a in range(self.attributes)
         ]
+
+
+def multi_mean(
+    attributes: int, epsilon: float, mechanism: str = "hybrid", asked: int | None = None
+) -> MultiMean | DuchiVector:
+    """A mechanism for the means of several attributes, by name; "duchi-vector" answers about all of them at once."""
+    if mechanism == DuchiVector.name:
+        if asked not in (None, attributes):
+            raise ParameterError(
+                f"{mechanism} asks about all attributes, not {asked} of {attributes}", where="asked", value=asked
+            )
+        return DuchiVector.for_epsilon(attributes, epsilon)
+    if mechanism not in KINDS:
+        raise ParameterError(
+            f"no mechanism {mechanism!r} for several means; there are {', '.join((*KINDS, DuchiVector.name))}",
+            where="mechanism",
+            value=mechanism,
+        )
+    return MultiMean.for_epsilon(attributes, epsilon, mechanism, asked)
