@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dither.estimate import mixture_fit
+from dither.estimate.descent import Descent
 from dither.estimate.mixture_fit import (
     FitOptions,
-    _Descent,
     _prepared,
     component_count,
     fit_mixture,
@@ -81,7 +81,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
     rng = np.random.default_rng(0)
     targets = collected(500, 1.0, rng)
     w2, w1 = inverse_variances(targets, np.outer(targets.one, targets.one), targets.one)
-    start = _Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)))
+    start = Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)))
     start.weight_logits = rng.standard_normal(4)
 
     def loss() -> float:
@@ -91,7 +91,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
 
     weights, a = start.model()
     pull2, pull1 = w2 * (pair_matrix(weights, a) - targets.pairs), w1 * (weights @ a - targets.singles)
-    by_logit, by_weight = start.gradient(weights, a, pull2, pull1)
+    by_logit, by_weight = start.pair_gradient(weights, a, pull2, pull1)
     step = 1e-5
     for c, column in ((0, 0), (1, 3), (2, 7), (3, 13)):
         start.logits[c, column] += step

@@ -5,6 +5,8 @@ of the one product A' diag(w) A: a gradient is two matrix products. The fit desc
 of the one-way marginals plus a perturbation, from several starts in lockstep, and stops where the risk of their average, as
 estimated by Stein's unbiased risk estimate (SURE), is least: chi^2 - cells + 2 df, with the degrees of freedom df from twin
 descents on slightly moved data (Ramani, Blu, Unser, IEEE TIP 2008). The average of mixtures is a mixture.
+
+Where sets of three attributes or more were asked, the descent is on their whole tables instead (`set_fit`).
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from dither.estimate.pair_targets import Columns, PairTargets, inverse_variances
+from dither.estimate.descent import Descent, StepSize
+from dither.estimate.pair_targets import PairTargets, inverse_variances
 from dither.estimate.project import norm_sub
+from dither.estimate.set_fit import SetLockstep
+from dither.estimate.set_targets import SetTargets
 
 Floats = npt.NDArray[np.float64]
 MOST_COLUMNS_FOR_ONE_THREAD = 600
+MANY_CELLS = (
+    20_000  # of sets: a start needs more components, and one twin measures its many degrees of freedom well enough
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class FitOptions:
     pilot_iterations: int = 150
     iterations: int = 600
     check_every: int = 5
+    reweigh_every: int = 25  # only whole tables of sets are reweighed
     patience: int = 6
     tolerance: float = 2e-3
     probe: float = 0.1
@@ -51,65 +60,15 @@ class FittedMixture:
     diagnostics: dict[str, float]
 
 
-class _Descent:
-    """One start: logits of components and weights, with their velocities."""
-
-    def __init__(self, columns: Columns, logits: Floats) -> None:
-        self.columns = columns
-        self.logits, self.weight_logits = logits, np.zeros(len(logits))
-        self.velocity, self.weight_velocity = np.zeros_like(logits), np.zeros(len(logits))
-
-    def model(self) -> tuple[Floats, Floats]:
-        raised = np.exp(self.weight_logits - self.weight_logits.max())
-        return raised / raised.sum(), self.columns.softmax(self.logits)
-
-    def gradient(self, weights: Floats, a: Floats, pair_pull: Floats, single_pull: Floats) -> tuple[Floats, Floats]:
-        """The gradient in the logits (of the components divided by their weight, which keeps steps alike)."""
-        g = a @ pair_pull
-        by_weight = 0.5 * np.einsum("cd,cd->c", g, a) + a @ single_pull
-        g += single_pull
-        g *= a
-        g -= a * self.columns.spread(self.columns.sums(g))
-        return g, by_weight - float(weights @ by_weight)
-
-    def step(self, gradient: tuple[Floats, Floats], size: float, momentum: float, restart: bool) -> None:
-        if restart:
-            self.velocity[:] = 0.0
-            self.weight_velocity[:] = 0.0
-        self.velocity *= momentum
-        self.velocity -= size * self.columns.smooth(
-            gradient[0]
-        )  # neighbouring values of an ordered attribute learn alike
-        self.weight_velocity = momentum * self.weight_velocity - (size / len(self.weight_logits)) * gradient[1]
-        self.logits += self.velocity
-        self.weight_logits += self.weight_velocity
-
-
-class _StepSize:
-    """One step size for all starts: grows by 2 % a step, shrinks when the loss rises."""
-
-    def __init__(self) -> None:
-        self.size, self.last = 0.0, math.inf
-
-    def update(self, loss: float, steepest: float) -> bool:
-        """Adapt; true if momentum should start afresh."""
-        if self.size == 0.0:
-            self.size = 0.3 / max(steepest, 1e-300)
-        worse = loss > self.last * 1.0002
-        self.size *= 0.6 if worse else 1.02
-        self.last = loss
-        return worse
-
-
 def _base_logits(targets: PairTargets, one: Floats) -> Floats:
     """Logits of one-way marginals, none so small that a step could not raise it again."""
     floor = np.maximum(one, 0.1 * np.sqrt(targets.one_variance))
     return np.asarray(np.log(floor / targets.columns.spread(targets.columns.sums(floor))))
 
 
-def _pilot(targets: PairTargets, start: _Descent, options: FitOptions) -> tuple[Floats, Floats]:
+def _pilot(targets: PairTargets, start: Descent, options: FitOptions) -> tuple[Floats, Floats]:
     """Frequencies to take the variances at: one descent, reweighted as it goes, stopped by the discrepancy principle."""
-    control = _StepSize()
+    control = StepSize()
     pair, one = np.outer(targets.one, targets.one), targets.one
     w2, w1 = inverse_variances(targets, pair, one)
     for iteration in range(options.pilot_iterations):
@@ -123,7 +82,7 @@ def _pilot(targets: PairTargets, start: _Descent, options: FitOptions) -> tuple[
         loss = 0.5 * float(np.vdot(pull, residual)) + float(pull1 @ residual1)
         if loss < targets.cells:
             break
-        gradient = start.gradient(weights, a, pull, pull1)
+        gradient = start.pair_gradient(weights, a, pull, pull1)
         restart = control.update(loss, float(np.abs(gradient[0]).max()))
         start.step(gradient, control.size, options.momentum, restart)
     return pair, one
@@ -137,20 +96,20 @@ def component_count(targets: PairTargets, w2: Floats, w1: Floats) -> int:
     return int(min(60.0 * max(1.0, ratio / 2.0) ** 0.25, 200.0, max(16.0, targets.columns.width)))
 
 
+def set_component_count(cells: int, total: int) -> int:
+    """Whole tables have more to tell than pairs: 100 components a start, up to 200 where there are many cells."""
+    return 100 if cells < MANY_CELLS else min(200, max(100, total // 3))
+
+
 def start_count(total: int, size: int, width: int) -> int:
     """As many starts as share out `total` components; fewer for wide tables, whose steps cost width^2, but at least three."""
     return max(int(total / size / max(1.0, (width / 500) ** 2)), 3)
 
 
-def _dependence_kept(targets: PairTargets, w2: Floats, weights: Floats, a: Floats, df: float, penalty: float) -> float:
+def _dependence_kept(cross: float, square: float, extra: float) -> float:
     """The share of the fitted dependence to keep (0 to 1 in tenths) by penalised SURE; the marginals stay as they are."""
-    one = weights @ a
-    flat = np.outer(one, one) - targets.pairs
-    gap = (a.T * weights) @ a - targets.pairs - flat
-    cross, square = float(np.vdot(w2 * gap, flat)), 0.5 * float(np.vdot(w2 * gap, gap))
-    extra = max(df - float((targets.columns.cardinalities - 1).sum()), 0.0)
     grid = np.linspace(0.0, 1.0, 11)
-    return float(grid[np.argmin(grid * cross + grid**2 * square + 2.0 * penalty * grid * extra)])
+    return float(grid[np.argmin(grid * cross + grid**2 * square + 2.0 * grid * extra)])
 
 
 class _Probe:
@@ -196,19 +155,30 @@ class _Lockstep:
         targets: PairTargets,
         w2: Floats,
         w1: Floats,
-        starts: list[_Descent],
-        twins: list[tuple[_Descent, _Probe]],
+        starts: list[Descent],
+        twins: list[tuple[Descent, _Probe]],
         options: FitOptions,
     ) -> None:
         self.targets, self.w2, self.w1, self.starts, self.twins, self.options = targets, w2, w1, starts, twins, options
-        self.control = _StepSize()
+        self.control, self.cells = StepSize(), targets.cells
+
+    def reweigh(self, models: list[tuple[Floats, Floats]]) -> bool:
+        """The pilot's weights serve for pairs: weights that follow the fit made no measurable difference."""
+        return False
+
+    def dependence(self, weights: Floats, a: Floats) -> tuple[float, float]:
+        """chi^2 as a function of the share s of dependence that is kept is constant + s cross + s^2 square."""
+        one = weights @ a
+        flat = np.outer(one, one) - self.targets.pairs
+        gap = (a.T * weights) @ a - self.targets.pairs - flat
+        return float(np.vdot(self.w2 * gap, flat)), 0.5 * float(np.vdot(self.w2 * gap, gap))
 
     def advance(self, check: bool) -> tuple[list[tuple[Floats, Floats]], float, float]:
         """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""
         t, count = self.targets, len(self.starts)
         mean2, mean1 = np.zeros_like(t.pairs) if check else t.pairs, np.zeros(t.columns.width)
         df, loss, steepest = 0.0, 0.0, 0.0
-        moves: list[tuple[_Descent, tuple[Floats, Floats]]] = []
+        moves: list[tuple[Descent, tuple[Floats, Floats]]] = []
         models: list[tuple[Floats, Floats]] = []
         for s, start in enumerate(self.starts):
             weights, a = start.model()
@@ -226,11 +196,11 @@ class _Lockstep:
                 twin_pair -= probe.pairs
                 twin_pair *= self.w2
                 pull1 = self.w1 * (twin_one - probe.singles)
-                moves.append((twin, twin.gradient(twin_weights, twin_a, twin_pair, pull1)))
+                moves.append((twin, twin.pair_gradient(twin_weights, twin_a, twin_pair, pull1)))
             pair -= t.pairs
             pull, pull1 = self.w2 * pair, self.w1 * (one - t.singles)
             loss += 0.5 * float(np.vdot(pull, pair)) + float(pull1 @ (one - t.singles))
-            moves.append((start, start.gradient(weights, a, pull, pull1)))
+            moves.append((start, start.pair_gradient(weights, a, pull, pull1)))
             steepest = max(steepest, float(np.abs(moves[-1][1][0]).max()))
         chi2 = 0.0
         if check:
@@ -248,8 +218,10 @@ def product_fit(targets: PairTargets) -> FittedMixture:
     return FittedMixture(np.ones(1), targets.one[None, :].copy(), {"iterations": 0.0, "components": 1.0})
 
 
-def _prepared(targets: PairTargets, rng: np.random.Generator, options: FitOptions) -> _Lockstep:
-    """All starts and twins before their first step, with weights from a pilot fit."""
+def _prepared(
+    targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets | None = None
+) -> _Lockstep | SetLockstep:
+    """All starts and twins before their first step, with weights from a pilot fit to the pairs."""
     columns = targets.columns
     asked = np.asarray((targets.pair_noise[1] > 0).any(axis=0), dtype=np.float64)
     reach = options.perturbation * columns.spread(asked)
@@ -258,30 +230,45 @@ def _prepared(targets: PairTargets, rng: np.random.Generator, options: FitOption
         return np.asarray(reach * rng.standard_normal((size, columns.width)))
 
     base = _base_logits(targets, targets.one)
-    pilot = _Descent(columns, base + apart(options.components or 60))
+    pilot = Descent(columns, base + apart(options.components or 60))
     w2, w1 = inverse_variances(targets, *_pilot(targets, pilot, options))
-    size = options.components or component_count(targets, w2, w1)
+    fitting = component_count(targets, w2, w1) if sets is None else set_component_count(sets.cells, options.total)
+    size = options.components or fitting
     offsets = [apart(size) for _ in range(start_count(options.total, size, columns.width))]
-    probes = [_Probe(targets, w2, w1, options.probe, rng) for _ in range(min(options.twins, len(offsets)))]
-    twins = [
-        (_Descent(columns, _base_logits(targets, probe.one) + offset), probe)
+    twins = min(options.twins if sets is None or sets.cells < MANY_CELLS else 1, len(offsets))
+    if sets is not None:
+        group = SetLockstep(sets, pilot.model(), twins, options.probe, options.momentum, rng)
+        group.starts = [Descent(columns, base + offset) for offset in offsets]
+        moved = group.twin_starts(targets.one)
+        group.twins = [
+            Descent(columns, _base_logits(targets, one) + offset) for one, offset in zip(moved, offsets, strict=False)
+        ]
+        return group
+    probes = [_Probe(targets, w2, w1, options.probe, rng) for _ in range(twins)]
+    pairs = [
+        (Descent(columns, _base_logits(targets, probe.one) + offset), probe)
         for probe, offset in zip(probes, offsets, strict=False)
     ]
-    return _Lockstep(targets, w2, w1, [_Descent(columns, base + offset) for offset in offsets], twins, options)
+    return _Lockstep(targets, w2, w1, [Descent(columns, base + offset) for offset in offsets], pairs, options)
 
 
-def fit_mixture(targets: PairTargets, rng: np.random.Generator, options: FitOptions | None = None) -> FittedMixture:
-    """Fit to all targets; without any pair the fit is the product of the one-way marginals."""
+def fit_mixture(
+    targets: PairTargets,
+    rng: np.random.Generator,
+    options: FitOptions | None = None,
+    sets: SetTargets | None = None,
+) -> FittedMixture:
+    """Fit to all pairs, or to all sets if given; without any pair the fit is the product of the one-way marginals."""
     # Matrices of a few hundred columns are too small to share: on a busy machine two threads take three times as long as one.
     few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
     with threadpool_limits(limits=few, user_api="blas"):
-        return _fit(targets, rng, options or FitOptions())
+        return _fit(targets, rng, options or FitOptions(), sets)
 
 
-def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions) -> FittedMixture:
+def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets | None) -> FittedMixture:
     if not targets.has_pairs:
         return product_fit(targets)
-    group = _prepared(targets, rng, options)
+    group = _prepared(targets, rng, options, sets)
     count, size = len(group.starts), len(group.starts[0].logits)
     best = (math.inf, 0.0, 0.0, 0)
     kept: list[tuple[Floats, Floats]] = []
@@ -291,17 +278,22 @@ def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions) ->
         models, chi2, df = group.advance(check)
         if not check:
             continue
-        sure = chi2 - targets.cells + 2.0 * df
-        trace.append(chi2 - targets.cells + 2.0 * options.penalty * df)
+        sure = chi2 - group.cells + 2.0 * df
+        trace.append(chi2 - group.cells + 2.0 * options.penalty * df)
         if trace[-1] <= min(trace):
             best, kept = (sure, chi2, df, iteration), models
         past = trace[-1 - options.patience] if len(trace) > options.patience else math.inf
-        scale = abs(best[0]) + math.sqrt(2.0 * targets.cells)
+        scale = abs(best[0]) + math.sqrt(2.0 * group.cells)
         if past - min(trace[-options.patience :]) < options.tolerance * scale:
             break
+        if iteration and iteration % options.reweigh_every == 0 and group.reweigh(models):
+            trace.clear()
     weights = np.concatenate([w for w, _ in kept]) / count
     stacked = np.concatenate([a for _, a in kept])
-    keep = _dependence_kept(targets, group.w2, weights, stacked, best[2], options.penalty) if options.shrink else 1.0
+    keep = 1.0
+    if options.shrink:
+        extra = max(best[2] - float((targets.columns.cardinalities - 1).sum()), 0.0)
+        keep = _dependence_kept(*group.dependence(weights, stacked), options.penalty * extra)
     if keep < 1.0:  # the rest of the mixture is the product of its own one-way marginals
         stacked = np.vstack([stacked, weights @ stacked])
         weights = np.append(keep * weights, 1.0 - keep)
@@ -310,7 +302,7 @@ def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions) ->
         "chi2": best[1],
         "degrees_of_freedom": best[2],
         "iterations": float(best[3]),
-        "cells": targets.cells,
+        "cells": group.cells,
         "components": float(size),
         "starts": float(count),
         "dependence_kept": keep,

@@ -109,7 +109,7 @@ class _Average:
         return c0, c1, c2
 
 
-class _NoiseBook:
+class NoiseBook:
     """The noise of one report by mechanism and number of cells summed, worked out once: thousands of questions share few."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ def pair_targets(schema: Schema, answers: Sequence[Answered]) -> PairTargets:
     place = {name: i for i, name in enumerate(schema.names)}
     pairs = _Average((columns.width, columns.width), (d, d))
     singles, one = _Average((columns.width,), (d,)), _Average((columns.width,), (d,))
-    book = _NoiseBook()
+    book = NoiseBook()
     for answer in answers:
         members = [place[name] for name in answer.question.attributes]
         raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies

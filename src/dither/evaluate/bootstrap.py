@@ -9,8 +9,9 @@ one visible in `Bootstrap`:
   (`misfit`);
 - within one marginal the error of a cell is half its own and half the mean of the cells, because the model may be smooth
   just where the truth is not;
-- reports about pairs say nothing about interactions of three attributes. They are allowed for at half the strength of the
-  pairs' (the hierarchy of effects), unless the attributes hardly depend on each other.
+- reports about pairs say nothing about interactions of three attributes. Where three were not asked together, interactions
+  are allowed for at half the strength of the pairs' (the hierarchy of effects), unless the attributes hardly depend on each
+  other.
 
 Reference: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and 10; docs/explanation/uncertainty.md
 has the measured coverage.
@@ -83,9 +84,9 @@ class Interval:
 class Bootstrap:
     """The refitted models of a bootstrap; any number of marginals can be read off it.
 
-    `asked` holds the pairs of attributes that were asked together, None where that is not known. `misfit` is the factor on
-    squared errors of two attributes and more that the real residuals ask for; 1 for none, or where the residuals are not
-    known.
+    `asked` holds the pairs and triples of attributes that were asked together, None where that is not known. `misfit` is the
+    factor on squared errors of two attributes and more that the real residuals ask for; 1 for none, or where the residuals
+    are not known.
     """
 
     model: Model
@@ -103,7 +104,7 @@ class Bootstrap:
         caution = ""
         if len(names) > 1:
             squared = self.misfit * ((1 - POOLED) * squared + POOLED * squared.mean())
-            squared = squared + interaction_allowance(self.model, names) * frequencies**2
+            squared = squared + interaction_allowance(self.model, names, self.asked or frozenset()) * frequencies**2
             if not self._learnt(names):
                 caution = "some of these attributes were taken as independent; this holds only as far as they are"
         errors = np.sqrt(squared)
@@ -178,7 +179,8 @@ def prepare_bootstrap(
     misfit = 1.0
     if risks and np.mean(risks) > 0:
         misfit = max(1.0, 1.0 + (residuals.real - float(np.mean(squares))) / float(np.mean(risks)))
-    return Bootstrap(model, tuple(refits), _learns_dependence(source), misfit, residuals.asked)
+    asked = None if isinstance(source, Release) else _asked_together(source)
+    return Bootstrap(model, tuple(refits), _learns_dependence(source), misfit, asked)
 
 
 def student_quantile(level: float, freedom: int) -> float:
@@ -190,11 +192,14 @@ def student_quantile(level: float, freedom: int) -> float:
     return float(stdtrit(freedom, (1 + level) / 2))
 
 
-def interaction_allowance(model: Model, attributes: Sequence[str]) -> float:
+def interaction_allowance(
+    model: Model, attributes: Sequence[str], asked: frozenset[frozenset[str]] = frozenset()
+) -> float:
     """The squared relative error to allow for interactions of three attributes that pairs cannot show.
 
-    For each triple a quarter (INTERACTION squared) of the mean of its pairs' mean square contingency phi^2, the squared
-    relative departure from independence. Zero for fewer than three attributes and for independent ones.
+    For each triple that was not asked together a quarter (INTERACTION squared) of the mean of its pairs' mean square
+    contingency phi^2, the squared relative departure from independence. Zero for fewer than three attributes and for
+    independent ones.
     """
     ones = {name: model.marginal([name]) for name in attributes}
     phi = {}
@@ -202,7 +207,7 @@ def interaction_allowance(model: Model, attributes: Sequence[str]) -> float:
         for a, b in combinations(attributes, 2):
             product = np.outer(ones[a], ones[b])
             phi[a, b] = float(((model.marginal([a, b]) - product) ** 2 / np.maximum(product, 1e-12)).sum())
-    triples = combinations(attributes, 3)
+    triples = (triple for triple in combinations(attributes, 3) if frozenset(triple) not in asked)
     return INTERACTION**2 * sum((phi[a, b] + phi[a, c] + phi[b, c]) / 3 for a, b, c in triples)
 
 
@@ -232,6 +237,12 @@ def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
     return pair_targets(machine.campaign.schema, answered(tallies_of(machine)))
 
 
+def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
+    """The pairs and triples of attributes that somebody answered about together."""
+    sets = {answer.question.attributes for answer in answered(tallies_of(machine))}
+    return frozenset(frozenset(some) for names in sets for size in (2, 3) for some in combinations(names, size))
+
+
 class _Residuals:
     """Weighted squared differences of a model from raw pair estimates, with weights fixed by the real campaign."""
 
@@ -240,7 +251,6 @@ class _Residuals:
         every = [(i, j) for i, j in combinations(range(len(self.schema)), 2) if targets.pair_noise[1][i, j] > 0]
         step = max(1, -(-len(every) // MOST_PAIRS))
         self.pairs = every[::step]
-        self.asked = frozenset(frozenset((self.schema.names[i], self.schema.names[j])) for i, j in every)
         self.weights = [self._weights(targets, i, j) for i, j in self.pairs]
         self.real = self.squares(targets, model)
 

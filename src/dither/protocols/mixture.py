@@ -19,6 +19,7 @@ from dither.errors import ParameterError, StateError
 from dither.estimate import answered, pool
 from dither.estimate.mixture_fit import FitOptions, FittedMixture, fit_mixture, product_fit
 from dither.estimate.pair_targets import check_asked, pair_targets
+from dither.estimate.set_targets import has_larger_sets, set_targets
 from dither.models.mixture import Mixture
 from dither.protocols.machine import Campaign, Measured
 from dither.protocols.mixture_plan import Sets, one_way_precision, pair_plan
@@ -148,11 +149,13 @@ class MixtureProtocol:
 
     @cached_property
     def _fitted(self) -> FittedMixture:
-        targets = pair_targets(self.campaign.schema, answered(self._closed))
+        answers = answered(self._closed)
+        targets = pair_targets(self.campaign.schema, answers)
         if not self._members:
             return product_fit(targets)
         options = FitOptions(components=self.parameters.components, total=self.parameters.total)
-        return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options)
+        sets = set_targets(self.campaign.schema, answers, targets.columns) if has_larger_sets(answers) else None
+        return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
 
     def model(self) -> Mixture:
         if self.plan() is not None:

@@ -1,0 +1,260 @@
+"""Whole tables of sets: what a mixture says of them, its gradient, its risk estimate, and what pairs cannot show."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dither.estimate import set_fit
+from dither.estimate.descent import Descent
+from dither.estimate.mixture_fit import FitOptions, FittedMixture, _prepared, fit_mixture, set_component_count
+from dither.estimate.pair_targets import Columns, pair_targets
+from dither.estimate.pool import Answered
+from dither.estimate.set_fit import SetLockstep, moved_start
+from dither.estimate.set_targets import SetTargets, has_larger_sets, predicted, pull_back, set_targets
+from dither.models.mixture import Mixture
+from dither.reports import question
+from dither.schema import Attribute, Schema
+
+CARDINALITIES = (3, 2, 4, 2, 3)
+SCHEMA = Schema(
+    tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(CARDINALITIES))
+)
+COLUMNS = Columns(CARDINALITIES)
+
+
+def known_mixture(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    tables = [rng.dirichlet(np.ones(k) * 0.6, size=3) for k in CARDINALITIES]
+    return np.array([0.5, 0.3, 0.2]), np.concatenate(tables, axis=1)
+
+
+def as_model(weights: np.ndarray, a: np.ndarray) -> Mixture:
+    return Mixture(SCHEMA, weights, tuple(np.split(a, COLUMNS.stops[:-1], axis=1)))
+
+
+def answer(names: list[str], n: int, epsilon: float, rng: np.random.Generator, truth: Mixture) -> Answered:
+    q = question(truth.schema, names, epsilon)
+    people = rng.multinomial(n, truth.marginal(names).ravel())
+    return Answered(q, q.mechanism.simulate(people, rng), n)
+
+
+def collected(n: int, epsilon: float, rng: np.random.Generator, size: int = 3) -> list[Answered]:
+    """All sets of three attributes of people who follow the known mixture, and some single attributes."""
+    truth = as_model(*known_mixture())
+    sets = [list(names) for names in combinations(SCHEMA.names, size)]
+    return [answer(names, n, epsilon, rng, truth) for names in [*sets, ["x0"], ["x3"]]]
+
+
+def targets_of(answers: list[Answered]) -> SetTargets:
+    return set_targets(SCHEMA, answers, COLUMNS)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_a_mixtures_tables_are_its_marginals(size: int) -> None:
+    rng = np.random.default_rng(size)
+    weights, a = rng.dirichlet(np.ones(7)), COLUMNS.softmax(rng.standard_normal((7, COLUMNS.width)))
+    truth = as_model(weights, a)
+    names = [list(rng.permutation(chosen)) for chosen in combinations(SCHEMA.names, size)]
+    sets = targets_of([answer(n, 500, 1.0, rng, truth) for n in names])
+    seen = set()
+    for block in sets.blocks:
+        tables = predicted(weights[None], block.halves(np.ascontiguousarray(a.T[:, None])))
+        for members, table in zip(block.members, tables, strict=True):
+            expected = truth.marginal([SCHEMA.names[i] for i in members])
+            np.testing.assert_allclose(table.reshape(block.shape), expected, atol=1e-12)
+            seen.add(frozenset(members.tolist()))
+    assert len(seen) == len(names)
+
+
+def test_answers_about_a_set_in_any_order_are_one_table_with_their_precision_added() -> None:
+    truth, rng = as_model(*known_mixture()), np.random.default_rng(0)
+    first, second = (
+        answer(names, n, 2.0, rng, truth) for names, n in ((["x2", "x0", "x1"], 4000), (["x0", "x1", "x2"], 1000))
+    )
+    (block,) = targets_of([first, second]).blocks
+    raw = [
+        a.question.mechanism.estimate(a.support, a.n).frequencies.reshape([SCHEMA[n].cardinality for n in names])
+        for a, names in ((first, ["x2", "x0", "x1"]), (second, ["x0", "x1", "x2"]))
+    ]
+    assert block.members.tolist() == [[1, 0, 2]], "narrow members first"
+    mean = (0.8 * raw[0].transpose(2, 1, 0) + 0.2 * raw[1].transpose(1, 0, 2)).ravel()
+    np.testing.assert_allclose(block.tables.ravel(), mean)
+    one = targets_of([answer(["x0", "x1", "x2"], 5000, 2.0, rng, truth)]).blocks[0]
+    for got, expected in zip(block.noise, one.noise, strict=True):
+        np.testing.assert_allclose(got, expected)
+
+
+def test_variances_are_those_of_the_tables() -> None:
+    truth, rng = as_model(*known_mixture()), np.random.default_rng(1)
+    blocks = [targets_of([answer(["x1", "x3", "x0"], 800, 1.5, rng, truth)]).blocks[0] for _ in range(3000)]
+    expected = truth.marginal(["x1", "x3", "x0"]).reshape(blocks[0].tables.shape)
+    variance = blocks[0].variances(expected)
+    ratio = np.var([b.tables for b in blocks], axis=0) / variance
+    # A variance of 3,000 draws has a relative standard error of sqrt(2/3000) = 0.026.
+    assert np.abs(ratio - 1).max() < 4 * 0.026
+    assert np.abs(ratio / 1.2 - 1).max() > 4 * 0.026, "a fifth off would be seen"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_the_gradient_is_that_of_the_loss(size: int) -> None:
+    rng = np.random.default_rng(10 + size)
+    sets = targets_of(collected(300, 1.0, rng, size))
+    precisions = [rng.uniform(0.5, 2.0, block.tables.shape) for block in sets.blocks]
+    start = Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)))
+    start.weight_logits = rng.standard_normal(4)
+
+    def loss() -> float:
+        weights, a = start.model()
+        by_column = np.ascontiguousarray(a.T[:, None])
+        tables = [predicted(weights[None], block.halves(by_column)) for block in sets.blocks]
+        gaps = zip(sets.blocks, tables, precisions, strict=True)
+        return 0.5 * sum(float((w * (t - block.tables) ** 2).sum()) for block, t, w in gaps)
+
+    weights, a = start.model()
+    by_column = np.ascontiguousarray(a.T[:, None])
+    toward, by_weight = np.zeros_like(by_column), np.zeros((1, 4))
+    for block, w in zip(sets.blocks, precisions, strict=True):
+        halves = block.halves(by_column)
+        pull = w * (predicted(weights[None], halves) - block.tables)
+        by_weight += pull_back(block, COLUMNS, by_column, halves, pull, toward)
+    by_logit, by_weight_logit = start.in_logits(weights, a, toward[:, 0].T.copy(), by_weight[0])
+    step = 1e-5
+    for logits, gradient in (
+        (start.logits, by_logit * weights[:, None]),
+        (start.weight_logits, by_weight_logit * weights),
+    ):
+        for place in list(np.ndindex(logits.shape))[:: max(1, logits.size // 9)]:
+            logits[place] += step
+            up = loss()
+            logits[place] -= 2 * step
+            down = loss()
+            logits[place] += step
+            assert (up - down) / (2 * step) == pytest.approx(gradient[place], rel=1e-4, abs=1e-7)
+
+
+def test_the_start_pools_what_every_set_says_of_an_attribute() -> None:
+    answers = collected(2000, 2.0, np.random.default_rng(3))
+    sets = targets_of(answers)
+    share = np.zeros(len(CARDINALITIES))
+    for block in sets.blocks:
+        for members, shares in zip(block.members, block.shares, strict=True):
+            share[members] += shares
+    np.testing.assert_allclose(share, 1)
+    pooled = moved_start(sets, np.zeros(COLUMNS.width), [block.tables for block in sets.blocks], 1.0)
+    np.testing.assert_allclose(pooled, pair_targets(SCHEMA, answers).one, atol=1e-12)
+
+
+def prepared(answers: list[Answered], seed: int, **options: float) -> SetLockstep:
+    settings = FitOptions(total=30, components=10, **options)  # type: ignore[arg-type]
+    group = _prepared(pair_targets(SCHEMA, answers), np.random.default_rng(seed), settings, targets_of(answers))
+    assert isinstance(group, SetLockstep)
+    return group
+
+
+@pytest.mark.parametrize("steps", [0, 10, 30])
+def test_estimated_risk_is_the_true_risk_on_average(steps: int) -> None:
+    """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
+    truth = known_mixture()
+    gaps, plain = [], []
+    for seed in range(40):
+        group = prepared(collected(4000, 0.8, np.random.default_rng(100 + seed)), seed)
+        for _ in range(steps):
+            group.advance(check=False)
+        models, chi2, df = group.advance(check=True)
+        pairs = zip(group.tables(models), group.tables([truth]), group.weighed, strict=True)
+        risk = sum(float((w.precision * (got - true) ** 2).sum()) for got, true, w in pairs)
+        gaps.append(chi2 - group.cells + 2 * df - risk)
+        plain.append(chi2 - group.cells - risk)
+    error = np.std(gaps) / np.sqrt(len(gaps))
+    assert abs(np.mean(gaps)) < 4 * error
+    assert np.mean(plain) < -4 * error, "degrees of freedom make the difference"
+
+
+def test_single_precision_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = collected(5000, 2.0, np.random.default_rng(4))
+    found = []
+    for kind in (np.float32, np.float64):
+        monkeypatch.setattr(set_fit, "WORKING", kind)
+        group = prepared(answers, 0)
+        for _ in range(25):
+            group.advance(check=False)
+        models, chi2, df = group.advance(check=True)
+        found.append((group.tables(models), chi2, df))
+    for single, double in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_allclose(single, double, atol=1e-5)
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
+    assert found[0][2] == pytest.approx(found[1][2], rel=0.02)
+
+
+def test_weights_follow_the_fit_only_while_that_matters() -> None:
+    group = prepared(collected(200_000, 6.0, np.random.default_rng(5)), 0)
+    truth, flat = (
+        known_mixture(),
+        (np.ones(1), np.full((1, COLUMNS.width), 1.0) / COLUMNS.spread(COLUMNS.cardinalities)),
+    )
+    assert group.reweigh([flat])
+    assert group.reweigh([truth]), "far from uniform: other variances"
+    assert not group.reweigh([truth])
+    true_tables = group.tables([truth])
+    for block, table, weighed in zip(group.sets.blocks, true_tables, group.weighed, strict=True):
+        np.testing.assert_allclose(weighed.precision, 1 / block.variances(table))
+    chi2 = group.chi2(true_tables, [w.precision for w in group.weighed])
+    # The cells of a table are correlated, at most as those of a multinomial; four standard deviations of chi^2.
+    assert abs(chi2 - group.cells) < 4 * np.sqrt(2 * group.cells) + len(group.sets.blocks)
+
+
+def test_chi_square_as_a_function_of_the_dependence_kept() -> None:
+    group = prepared(collected(3000, 2.0, np.random.default_rng(6)), 0)
+    weights, a = known_mixture(9)
+    cross, square = group.dependence(weights, a)
+    precisions = [w.precision for w in group.weighed]
+    mixed, flat = group.tables([(weights, a)]), group.tables([(np.ones(1), (weights @ a)[None])])
+    for s in (0.0, 0.3, 1.0):
+        blend = [s * m + (1 - s) * f for m, f in zip(mixed, flat, strict=True)]
+        base = group.chi2(flat, precisions)
+        assert group.chi2(blend, precisions) == pytest.approx(base + s * cross + s * s * square)
+
+
+def test_three_attributes_that_only_together_depend_are_found_by_sets_and_not_by_pairs() -> None:
+    """x2 is x0 xor x1 in nine of ten people: every pair is independent."""
+    schema = Schema(tuple(Attribute(f"b{i}", "categorical", ("no", "yes")) for i in range(4)))
+    joint = np.empty((2, 2, 2, 2))
+    for x, y in np.ndindex(2, 2):
+        joint[x, y, x ^ y, :] = 0.45 / 4
+        joint[x, y, 1 - (x ^ y), :] = 0.05 / 4
+    assert joint.sum() == pytest.approx(1)
+    rng, answers = np.random.default_rng(0), []
+    for chosen in combinations(range(4), 3):
+        q = question(schema, [schema.names[i] for i in chosen], 3.0)
+        table = joint.sum(axis=tuple(i for i in range(4) if i not in chosen)).ravel()
+        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(50_000, table), rng), 50_000))
+    targets = pair_targets(schema, answers)
+    assert has_larger_sets(answers)
+    sets = set_targets(schema, answers, targets.columns)
+
+    def error(fitted: FittedMixture) -> float:
+        tables = np.split(fitted.components, targets.columns.stops[:-1], axis=1)
+        got = Mixture(schema, fitted.weights, tuple(tables)).marginal(["b0", "b1", "b2"])
+        return float(np.abs(got - joint.sum(axis=3)).sum() / 2)
+
+    whole = error(fit_mixture(targets, np.random.default_rng(1), FitOptions(), sets))
+    pairs = error(fit_mixture(targets, np.random.default_rng(1), FitOptions()))
+    assert whole < 0.02
+    assert pairs > 0.3
+
+
+@pytest.mark.parametrize("n", [1, 3, 30])
+def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
+    answers = collected(n, 0.2, np.random.default_rng(n))
+    fitted = fit_mixture(pair_targets(SCHEMA, answers), np.random.default_rng(0), FitOptions(), targets_of(answers))
+    assert np.isfinite(fitted.components).all()
+    np.testing.assert_allclose(COLUMNS.sums(fitted.components), 1, atol=1e-9)
+    assert all(np.isfinite(v) for v in fitted.diagnostics.values())
+
+
+def test_many_cells_get_more_components() -> None:
+    assert [set_component_count(cells, 600) for cells in (100, 100_000)] == [100, 200]
+    assert set_component_count(100_000, 200) == 100
