@@ -6,8 +6,8 @@ References: Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally p
 Each value is rounded at random to a sign, without bias: together the signs are v. A report is a sign vector t. One that
 agrees with v in more than half of the coordinates has `high` draws of 2^threshold_bits, any other one `low`, so
 high/low is the largest likelihood ratio, exactly; mixing over v cannot raise it. A tie (an even number of attributes)
-counts as low. Put into both half spaces, as the paper has it, a tie would have the draws of both and the ratio would be
-e^eps + 1. Low is also the best that can be done: a tie tells nothing, and its draws are missing elsewhere.
+counts as low. Put into both half spaces, as the construction is usually written, a tie would have the draws of both and
+the ratio would be e^eps + 1. Low is also the best that can be done: a tie tells nothing, and its draws are missing elsewhere.
 
 The draws must come out even: high times its vectors plus low times its vectors is 2^threshold_bits. Solutions are less
 than 2^(d-1) apart, so that with 2d + 64 bits `low` is within 2^-33 of the ideal up to epsilon 22. One draw is the rank
