@@ -125,8 +125,11 @@ def test_kills_at_random_instants_under_load(request: pytest.FixtureRequest, tmp
     senders = load(server)
     survived = []
     try:
-        for _ in range(kills):
+        for number in range(kills):
             before = len(senders.acknowledged)
+            # Every other kill hits a collector at work, however slow the machine; the others may hit it anywhere.
+            if number % 2:
+                until(lambda n=before: len(senders.acknowledged) > n)
             time.sleep(float(rng.uniform(0.01, 0.5)))
             server.kill()
             survived.append(len(senders.acknowledged) - before)
@@ -134,7 +137,7 @@ def test_kills_at_random_instants_under_load(request: pytest.FixtureRequest, tmp
     finally:
         senders.stop()
         server.kill()
-    assert sum(n > 0 for n in survived) > kills / 4, "kills have to hit a collector at work"
+    assert sum(n > 0 for n in survived) >= kills / 2, "kills have to hit a collector at work"
     check(address, senders)
 
 
@@ -191,13 +194,13 @@ def test_a_graceful_stop_under_load_writes_what_it_took_and_takes_less_than_ten_
     address, port = str(tmp_path / "collector.db"), free_port()
     server = ServerProcess(address, port=port)
     senders = load(server)
-    time.sleep(0.5)
+    until(lambda: len(senders.acknowledged) > 20)
     status, errors = server.terminate(timeout=10, number=number)
     assert status == 0
     assert "Traceback" not in errors
     taken = len(senders.acknowledged)
     server = ServerProcess(address, port=port)
-    time.sleep(0.3)
+    until(lambda: len(senders.acknowledged) > taken)
     senders.stop()
     assert server.terminate(timeout=10, number=number) == (0, "")
     assert len(senders.acknowledged) > taken > 0
