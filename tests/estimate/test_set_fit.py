@@ -13,7 +13,7 @@ from dither.estimate.mixture_fit import FitOptions, FittedMixture, _prepared, fi
 from dither.estimate.pair_targets import Columns, pair_targets
 from dither.estimate.pool import Answered
 from dither.estimate.set_fit import SetLockstep, moved_start
-from dither.estimate.set_targets import SetTargets, has_larger_sets, predicted, pull_back, set_targets
+from dither.estimate.set_targets import SetTargets, predicted, pull_back, set_targets, tables_pay
 from dither.models.mixture import Mixture
 from dither.reports import question
 from dither.schema import Attribute, Schema
@@ -232,7 +232,8 @@ def test_three_attributes_that_only_together_depend_are_found_by_sets_and_not_by
         table = joint.sum(axis=tuple(i for i in range(4) if i not in chosen)).ravel()
         answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(50_000, table), rng), 50_000))
     targets = pair_targets(schema, answers)
-    assert has_larger_sets(answers)
+    assert tables_pay(4, answers)
+    assert not tables_pay(41, answers), "of very many attributes pairs alone are fitted"
     sets = set_targets(schema, answers, targets.columns)
 
     def error(fitted: FittedMixture) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from dither.datasets.generated import Network, generate_network
 from dither.errors import ParameterError
-from dither.estimate import answered
+from dither.estimate import answered, set_targets
 from dither.evaluate.bootstrap import (
     Bootstrap,
     bootstrap,
@@ -121,6 +121,22 @@ def test_interactions_are_allowed_for_only_where_attributes_depend(network: Netw
     triple = interaction_allowance(network, ["x0", "x1", "x2"])  # type: ignore[arg-type]
     assert triple > 0
     assert interaction_allowance(network, ["x0", "x1", "x2", "x3"]) > triple  # type: ignore[arg-type]
+    known = frozenset([frozenset(["x2", "x0", "x1"])])
+    assert interaction_allowance(network, ["x0", "x1", "x2"], known) == 0  # type: ignore[arg-type]
+    left = interaction_allowance(network, ["x0", "x1", "x2", "x3"], known)  # type: ignore[arg-type]
+    assert left == pytest.approx(interaction_allowance(network, ["x0", "x1", "x2", "x3"]) - triple)  # type: ignore[arg-type]
+
+
+def test_triples_that_were_asked_together_need_no_allowance(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = _finished(network, "mixture", 200_000, 6.0)
+    sizes = {len(a.question.attributes) for a in answered(tallies_of(machine))}
+    assert max(sizes) > 2, "this plan asks larger sets"
+    asked = prepare_bootstrap(machine, replicates=5).asked
+    assert asked is not None
+    assert {len(s) for s in asked} == {2, 3}
+    monkeypatch.setattr(set_targets, "MOST_ATTRIBUTES", 3)
+    pairs = prepare_bootstrap(machine, replicates=5).asked
+    assert pairs == frozenset(s for s in asked if len(s) == 2), "where pairs alone are fitted triples are not known"
 
 
 def test_level_and_bias_enter(network: Network) -> None:

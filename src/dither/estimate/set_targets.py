@@ -22,6 +22,7 @@ from dither.schema import Schema
 Reals = npt.NDArray[np.floating[Any]]  # doubles, or singles within a step
 Integers = npt.NDArray[np.intp]
 
+MOST_ATTRIBUTES = 40  # of a schema whose tables are fitted whole; with 60 it took longer and was no better than pairs
 _BLOCK_ROWS = 512  # rows of the thin matrices that go through together: what a processor's cache holds
 
 
@@ -80,9 +81,9 @@ class SetTargets:
     cells: int
 
 
-def has_larger_sets(answers: Sequence[Answered]) -> bool:
-    """Whether anybody was asked about three attributes or more together."""
-    return any(len(answer.question.attributes) > 2 for answer in answers)
+def tables_pay(attributes: int, answers: Sequence[Answered]) -> bool:
+    """Whether to fit whole tables: somebody was asked about three attributes or more together, of not too many."""
+    return attributes <= MOST_ATTRIBUTES and any(len(answer.question.attributes) > 2 for answer in answers)
 
 
 @dataclass

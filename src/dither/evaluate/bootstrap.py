@@ -30,6 +30,7 @@ import numpy.typing as npt
 from dither.errors import ParameterError
 from dither.estimate import answered
 from dither.estimate.pair_targets import PairTargets, pair_targets
+from dither.estimate.set_targets import tables_pay
 from dither.evaluate.redraw import redraw
 from dither.models import Model
 from dither.protocols import ProtocolMachine, method, restore, start
@@ -238,9 +239,11 @@ def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
 
 
 def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
-    """The pairs and triples of attributes that somebody answered about together."""
-    sets = {answer.question.attributes for answer in answered(tallies_of(machine))}
-    return frozenset(frozenset(some) for names in sets for size in (2, 3) for some in combinations(names, size))
+    """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
+    answers = answered(tallies_of(machine))
+    pairs_alone = machine.method == "mixture" and not tables_pay(len(machine.campaign.schema), answers)
+    sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)
+    return frozenset(frozenset(some) for names in sets for size in sizes for some in combinations(names, size))
 
 
 class _Residuals:

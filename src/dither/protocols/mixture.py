@@ -2,9 +2,9 @@
 
 Each participant is asked one pair (or a larger set where that tells more, or one single attribute) at full epsilon with the best
 mechanism for its cells. All raw estimates together, weighted by inverse variance, determine one joint model: pairs through the
-matrix of all pair marginals, larger sets through their whole tables. The fit stops where its estimated risk is least. Where
-pairs would cost one-way precision, a small first round looks for dependence; if it finds too little, single attributes are asked
-and the model is their product. See docs/explanation/mixture.md.
+matrix of all pair marginals, larger sets through their whole tables unless the attributes are very many. The fit stops where its
+estimated risk is least. Where pairs would cost one-way precision, a small first round looks for dependence; if it finds too
+little, single attributes are asked and the model is their product. See docs/explanation/mixture.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dither.errors import ParameterError, StateError
 from dither.estimate import answered, pool
 from dither.estimate.mixture_fit import FitOptions, FittedMixture, fit_mixture, product_fit
 from dither.estimate.pair_targets import check_asked, pair_targets
-from dither.estimate.set_targets import has_larger_sets, set_targets
+from dither.estimate.set_targets import set_targets, tables_pay
 from dither.models.mixture import Mixture
 from dither.protocols.machine import Campaign, Measured
 from dither.protocols.mixture_plan import Sets, one_way_precision, pair_plan
@@ -155,7 +155,8 @@ class MixtureProtocol:
         if not self._members:
             return product_fit(targets)
         options = FitOptions(components=self.parameters.components, total=self.parameters.total)
-        sets = set_targets(self.campaign.schema, answers, targets.columns) if has_larger_sets(answers) else None
+        whole = tables_pay(len(self.campaign.schema), answers)
+        sets = set_targets(self.campaign.schema, answers, targets.columns) if whole else None
         return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
 
     def model(self) -> Mixture:
