@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness.page import digits
+from benchmarks.harness.page import digits, label, words
 from dither.schema.files import write_atomically
 
 if TYPE_CHECKING:
@@ -158,27 +158,19 @@ def _crossed(chart: dict[str, Any], rows: Sequence[Figure]) -> str:
     for row in chosen:
         lines.setdefault(tuple(row["labels"].get(n) for n in names), {})[row["labels"][chart["x"]]] = _shown(row)
     body = [[*map(_plain, key), *(found.get(x, "") for x in across)] for key, found in lines.items()]
-    return f"{_words(chart['y'])}:\n\n" + _table(
-        [*names, *(f"{_words(chart['x'])} {_plain(x)}" for x in across)], body, len(names)
+    return f"{words(chart['y'])}:\n\n" + _table(
+        [*names, *(f"{words(chart['x'])} {_plain(x)}" for x in across)], body, len(names)
     )
 
 
 def _table(head: Iterable[str], body: Iterable[Sequence[str]], left: int) -> str:
-    names = [_words(name) for name in head]
+    names = [words(name) for name in head]
     rule = ["---" if i < left else "---:" for i in range(len(names))]
     return "\n".join("| " + " | ".join(line) + " |" for line in (names, rule, *body)) + "\n"
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
 def _plain(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:
-        return f"{value:,}"
-    return f"{value:g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+    return label(value).replace("|", "\\|")
 
 
 def _shown(row: Figure) -> str:

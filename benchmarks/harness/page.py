@@ -81,11 +81,11 @@ def table(rows: list[Mean]) -> str:
     lines: dict[tuple[Any, ...], dict[str, Mean]] = {}
     for row in rows:
         lines.setdefault(tuple(row["labels"].get(name) for name in labels), {})[row["measure"]] = row
-    head = "".join(f'<th class="label" scope="col">{escape(_words(n))}</th>' for n in labels)
-    head += "".join(f'<th scope="col">{escape(_words(m))}</th>' for m in measures)
+    head = "".join(f'<th class="label" scope="col">{escape(words(n))}</th>' for n in labels)
+    head += "".join(f'<th scope="col">{escape(words(m))}</th>' for m in measures)
     body = []
     for key, found in lines.items():
-        cells = "".join(f'<td class="label">{escape(_label(v))}</td>' for v in key)
+        cells = "".join(f'<td class="label">{escape(label(v))}</td>' for v in key)
         cells += "".join(f"<td>{_figure(found.get(m))}</td>" for m in measures)
         body.append(f"<tr>{cells}</tr>")
     html = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
@@ -102,12 +102,12 @@ def draw(chart: Chart, rows: list[Mean], study: Study) -> str:
     values = _values(chart, rows)
     if not values:
         return ""
-    title = chart.title or f"{_words(chart.y)} against {_words(chart.x)}"
+    title = chart.title or f"{words(chart.y)} against {words(chart.x)}"
     data = alt.InlineData(values=values)
     spots = sorted({v["x"] for v in values})
     x = alt.X(
         "x:Q",
-        title=_words(chart.x),
+        title=words(chart.x),
         axis=alt.Axis(values=spots, labelOverlap=True, format=",~r") if len(spots) <= 10 else alt.Axis(tickCount=6),
         scale=alt.Scale(type="log" if chart.log_x else "linear", zero=False, nice=False),
     )
@@ -122,8 +122,8 @@ def draw(chart: Chart, rows: list[Mean], study: Study) -> str:
     alone = any(len(xs) == 1 for xs in places.values())  # a panel of one place has no scale of its own
     colour = alt.Color("line:N", sort=None, scale=hues, legend=alt.Legend(title=None, labelLimit=0))
     columns = min(3, len(panels))
-    lines = alt.Chart().mark_line(point=True).encode(x=x, y=alt.Y("y:Q", title=_words(chart.y), axis=up, scale=scale))
-    bars = alt.Chart().mark_rule(opacity=0.6).encode(x=x, y=alt.Y("low:Q", title=_words(chart.y)), y2="high:Q")
+    lines = alt.Chart().mark_line(point=True).encode(x=x, y=alt.Y("y:Q", title=words(chart.y), axis=up, scale=scale))
+    bars = alt.Chart().mark_rule(opacity=0.6).encode(x=x, y=alt.Y("low:Q", title=words(chart.y)), y2="high:Q")
     picture = (
         alt.layer(lines.encode(color=colour), bars.encode(color=colour), data=data)
         .properties(width=270 if columns > 1 else 480, height=230)
@@ -147,7 +147,7 @@ def _values(chart: Chart, rows: list[Mean]) -> list[dict[str, Any]]:
             continue
         spread = row["spread"] or 0.0
         low = row["mean"] - spread
-        panel = ", ".join(f"{_label(labels[p])}" if isinstance(labels[p], str) else f"{_words(p)} {_label(labels[p])}"
+        panel = ", ".join(f"{label(labels[p])}" if isinstance(labels[p], str) else f"{words(p)} {label(labels[p])}"
                           for p in chart.panels if p in labels)  # fmt: skip
         out.append(
             {
@@ -165,14 +165,16 @@ def _values(chart: Chart, rows: list[Mean]) -> list[dict[str, Any]]:
 def _line(chart: Chart, row: Mean) -> str:
     """The name of the line that a row belongs to."""
     published = " (published)" if row["labels"].get("source") == "published" else ""
-    return _label(row["labels"].get(chart.colour, "")) + published
+    return label(row["labels"].get(chart.colour, "")) + published
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
+    """A column's name as people write it."""
     return name.replace("_", " ")
 
 
-def _label(value: Any) -> str:
+def label(value: Any) -> str:
+    """A label's value as people write it: thousands with commas, nothing for None."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:

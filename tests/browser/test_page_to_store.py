@@ -15,7 +15,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from collector_harness import Caller, ServerThread, plan_of, require
+from collector_harness import Caller, ServerThread, plan_of
+from tests.programs import require
 
 from dither.collector.sqlite import open_sqlite
 from dither.reports.assignment import check_payload, report_id

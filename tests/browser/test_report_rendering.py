@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from collector_harness import require
 from devtools import Browser
+from tests.programs import require
 
 import dither
 from dither.models.mixture import Mixture

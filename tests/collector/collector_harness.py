@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.programs import require
 
 from dither.client.transport import Answer, Connection
 from dither.collector.store import Store
@@ -37,15 +38,6 @@ SCHEMA = Schema(
     )
 )
 RECORD = {"colour": "green", "member": True, "score": 4.5}
-
-
-def require(program: Path | str | None, name: str) -> str:
-    """The program; without it the test is skipped by name, except in CI, where its absence is a failure."""
-    if program is not None and os.access(program, os.X_OK):
-        return str(program)
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{name} is not installed, and in CI it has to be")
-    pytest.skip(f"{name} is not installed")
 
 
 @pytest.fixture(autouse=True)

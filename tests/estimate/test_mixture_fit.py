@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import mixture_fit
 from dither.estimate.descent import Descent
@@ -18,22 +19,9 @@ from dither.estimate.mixture_fit import (
     product_fit,
     start_count,
 )
-from dither.estimate.pair_targets import Columns, PairTargets, inverse_variances, pair_targets
+from dither.estimate.pair_targets import PairTargets, inverse_variances, pair_targets
 from dither.estimate.pool import Answered
 from dither.reports import question
-from dither.schema import Attribute, Schema
-
-CARDINALITIES = (3, 2, 4, 2, 3)
-SCHEMA = Schema(
-    tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(CARDINALITIES))
-)
-COLUMNS = Columns(CARDINALITIES)
-
-
-def known_mixture(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    tables = [rng.dirichlet(np.ones(k) * 0.6, size=3) for k in CARDINALITIES]
-    return np.array([0.5, 0.3, 0.2]), np.concatenate(tables, axis=1)
 
 
 def pair_matrix(weights: np.ndarray, a: np.ndarray) -> np.ndarray:

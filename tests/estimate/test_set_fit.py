@@ -6,29 +6,18 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import set_fit
 from dither.estimate.descent import Descent
 from dither.estimate.mixture_fit import FitOptions, FittedMixture, _prepared, fit_mixture, set_component_count
-from dither.estimate.pair_targets import Columns, pair_targets
+from dither.estimate.pair_targets import pair_targets
 from dither.estimate.pool import Answered
 from dither.estimate.set_fit import SetLockstep, moved_start
 from dither.estimate.set_targets import SetTargets, predicted, pull_back, set_targets, tables_pay
 from dither.models.mixture import Mixture
 from dither.reports import question
 from dither.schema import Attribute, Schema
-
-CARDINALITIES = (3, 2, 4, 2, 3)
-SCHEMA = Schema(
-    tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(CARDINALITIES))
-)
-COLUMNS = Columns(CARDINALITIES)
-
-
-def known_mixture(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    tables = [rng.dirichlet(np.ones(k) * 0.6, size=3) for k in CARDINALITIES]
-    return np.array([0.5, 0.3, 0.2]), np.concatenate(tables, axis=1)
 
 
 def as_model(weights: np.ndarray, a: np.ndarray) -> Mixture:

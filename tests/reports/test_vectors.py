@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import require
 
 from dither.client.announcement import read_announcement
 from dither.errors import DitherError
@@ -95,11 +95,7 @@ def test_the_files_are_what_this_version_writes(tmp_path: Path) -> None:
 
 
 def test_the_browsers_encoder_keeps_every_vector() -> None:
-    node = shutil.which("node")
-    if node is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("Node is not installed, and in CI it has to be")
-        pytest.skip("Node is not installed")
+    node = require(shutil.which("node"), "Node")
     done = subprocess.run([node, "--test"], cwd=ROOT / "js", capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout
     assert "# pass 8" in done.stdout

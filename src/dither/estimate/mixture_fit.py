@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +27,7 @@ from dither.estimate.set_targets import SetTargets
 
 Floats = npt.NDArray[np.float64]
 MOST_COLUMNS_FOR_ONE_THREAD = 600
-MANY_CELLS = (
-    20_000  # of sets: a start needs more components, and one twin measures its many degrees of freedom well enough
-)
+MANY_CELLS = 20_000  # of sets: a start needs more components, and one twin measures its degrees of freedom well enough
 
 
 @dataclass(frozen=True)
@@ -237,13 +236,10 @@ def _prepared(
     offsets = [apart(size) for _ in range(start_count(options.total, size, columns.width))]
     twins = min(options.twins if sets is None or sets.cells < MANY_CELLS else 1, len(offsets))
     if sets is not None:
-        group = SetLockstep(sets, pilot.model(), twins, options.probe, options.momentum, rng)
-        group.starts = [Descent(columns, base + offset) for offset in offsets]
-        moved = group.twin_starts(targets.one)
-        group.twins = [
-            Descent(columns, _base_logits(targets, one) + offset) for one, offset in zip(moved, offsets, strict=False)
-        ]
-        return group
+        logits = partial(_base_logits, targets)
+        return SetLockstep(
+            sets, pilot.model(), targets.one, logits, offsets, twins, options.probe, options.momentum, rng
+        )
     probes = [_Probe(targets, w2, w1, options.probe, rng) for _ in range(twins)]
     pairs = [
         (Descent(columns, _base_logits(targets, probe.one) + offset), probe)

@@ -8,6 +8,7 @@ its own participants, so their noise is independent.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,8 +56,18 @@ class SetLockstep:
     """All starts and the twins of the first few, advanced together."""
 
     def __init__(
-        self, sets: SetTargets, pilot: Model, twins: int, probe: float, momentum: float, rng: np.random.Generator
+        self,
+        sets: SetTargets,
+        pilot: Model,
+        one: Floats,
+        logits: Callable[[Floats], Floats],
+        offsets: Sequence[Floats],
+        twins: int,
+        probe: float,
+        momentum: float,
+        rng: np.random.Generator,
     ) -> None:
+        """Starts lie at the logits of the one-way marginals `one` plus an offset each; variances are taken at the pilot."""
         self.sets, self.cells, self.probe, self.momentum = sets, float(sets.cells), probe, momentum
         self.control = StepSize()
         self.weighed = [
@@ -66,15 +77,14 @@ class SetLockstep:
             )
             for block, table in zip(sets.blocks, self.tables([pilot]), strict=True)
         ]
-        self.starts: list[Descent] = []
-        self.twins: list[Descent] = []
-
-    def twin_starts(self, one: Floats) -> list[Floats]:
-        """One-way marginals for each twin to start from."""
-        count = self.weighed[0].draws.shape[1]
-        return [
-            moved_start(self.sets, one, [w.moved[:, t : t + 1] for w in self.weighed], self.probe) for t in range(count)
+        self.starts = [Descent(sets.columns, logits(one) + offset) for offset in offsets]
+        self.twins = [
+            Descent(sets.columns, logits(self._twin_start(one, twin)) + offsets[twin]) for twin in range(twins)
         ]
+
+    def _twin_start(self, one: Floats, twin: int) -> Floats:
+        """The one-way marginals that a twin starts from."""
+        return moved_start(self.sets, one, [w.moved[:, twin : twin + 1] for w in self.weighed], self.probe)
 
     def tables(self, models: list[Model]) -> list[Reals]:
         """What the average of some models says of every block: (set, 1, row, column)."""
