@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -283,3 +285,22 @@ def test_a_device_needs_no_numpy() -> None:
     )
     done: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["2"], done.stderr
+
+
+def test_the_table_in_the_docs_is_what_the_exact_laws_give() -> None:
+    """Largest variance of an attribute's mean times the participants: the vector, Multi-HM, Duchi by sampling."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "histograms.md").read_text(encoding="utf-8")
+    lines = [
+        line for line in page.splitlines() if re.fullmatch(r"\| (2|5|10|20) (\| [\d.]+ / [\d.]+ / [\d.]+ ){4}\|", line)
+    ]
+    assert len(lines) == 4
+    for line in lines:
+        first, *cells = (part.strip() for part in line.strip("| ").split("|"))
+        attributes = int(first)
+        for cell, epsilon in zip(cells, (0.5, 1.0, 2.0, 4.0), strict=True):
+            sampled = [MultiMean.for_epsilon(attributes, epsilon, name) for name in ("hybrid", "duchi")]
+            exact = [DuchiVector.for_epsilon(attributes, epsilon).variance()]
+            exact += [worst_variance(m.grid) * attributes / m.asked for m in sampled]
+            for written, value in zip(cell.split(" / "), exact, strict=True):
+                digits = len(written.partition(".")[2])
+                assert float(written) == pytest.approx(value, abs=0.51 * 10**-digits)
