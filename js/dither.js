@@ -37,15 +37,17 @@ const bitsOf = (report) => report.reduce((n, byte) => { for (; byte; byte &= byt
 const FIELDS = {
   grr: ['cells', 'other'], sue: ['cells', 'true_set', 'other_set'], oue: ['cells', 'true_set', 'other_set'],
   olh: ['cells', 'buckets', 'other'], subset: ['cells', 'size', 'missing'], bloom: ['cells', 'bits', 'hashes', 'flipped', 'seed'],
+  hadamard: ['cells', 'columns', 'flip'],
 };
 
 /** A mechanism from its integers: {cells, reportBytes, drawBytes, epsilon(), randomise(value, random), check(report)}. */
 export function mechanism(m) {
-  const names = FIELDS[m?.name];
-  need(Object.hasOwn(FIELDS, m?.name ?? '') && Object.keys(m).length === names.length + 2, 'not a mechanism this version knows');
+  need(Object.hasOwn(FIELDS, m?.name ?? ''), 'not a mechanism this version knows');
+  const names = FIELDS[m.name];
+  need(Object.keys(m).length === names.length + 2, 'a mechanism needs its own numbers and no others');
   need([...names, 'threshold_bits'].every((f) => whole(m[f]) && m[f] >= 0), 'a mechanism needs whole numbers');
   need(m.threshold_bits % 8 === 0 && m.threshold_bits >= 8 && m.threshold_bits <= 48, 'draws of this width are not supported');
-  need(m.cells >= 2, 'a mechanism needs at least 2 cells');
+  need(m.cells >= 2 && m.cells <= 2 ** 31, 'a mechanism needs at least 2 cells, and not too many');
   const made = MAKERS[m.name](m, BigInt(2 ** m.threshold_bits), m.threshold_bits / 8);
   const { randomise, check } = made;
   return {
@@ -124,14 +126,15 @@ const MAKERS = {
     };
   },
   subset(m, all, step) {
+    need(m.size >= 1 && m.size < m.cells && m.cells <= 2 ** 20, 'a subset of this size is impossible');
     const size = BigInt(m.size), missing = BigInt(m.missing), arcs = BigInt(m.cells - m.size);
-    need(m.size >= 1 && m.size < m.cells, 'a subset of this size is impossible');
-    const covering = (all - arcs * missing) / size;
-    need(missing >= 1n && missing < covering, 'thresholds that give no guarantee');
+    const covering = (all - arcs * missing) / size, left = all - size * covering;
+    need(missing >= 1n && covering * arcs > left, 'thresholds that give no guarantee');
     return {
       reportBytes: Math.ceil(m.cells / 8),
       drawBytes: m.cells * 8 + step,
-      epsilon: async () => lnUp(covering, missing),
+      // A set that holds the value against one that does not, and how uneven keys of 64 bits may make the orders.
+      epsilon: async () => lnUp(covering * arcs, left) + (2 * m.cells * m.cells) / 2 ** 64,
       randomise(value, draws) {
         const keys = Array.from({ length: m.cells }, (_, i) => little(draws, 8 * i, 8 * i + 8));
         const order = keys.map((_, i) => i).sort((i, j) => (keys[i] < keys[j] ? -1 : keys[i] > keys[j] ? 1 : i - j));
@@ -152,9 +155,12 @@ const MAKERS = {
   },
   bloom(m, all, step) {
     const flipped = BigInt(m.flipped), bytes = Math.ceil(m.bits / 8);
-    need(m.cells <= 65536 && m.hashes >= 1 && m.hashes < m.bits, 'a filter of this size is impossible');
+    need(m.cells <= 65536 && m.hashes >= 1 && m.hashes <= 64 && m.hashes < m.bits, 'a filter of this size is impossible');
+    need(m.cells * bytes <= 2 ** 26, 'filters that are too large');
     need(flipped >= 1n && flipped < all / 2n, 'a flip probability that gives no guarantee');
+    const filters = new Map();
     const filter = async (value) => {
+      if (filters.has(value)) return filters.get(value);
       const set = new Set();
       for (let counter = 0; set.size < m.hashes; counter++) {
         const digest = await sha256(utf8(`dither-bloom:${m.seed}:${value}:${counter}`));
@@ -162,31 +168,55 @@ const MAKERS = {
       }
       const out = new Uint8Array(bytes);
       for (const bit of set) out[bit >> 3] |= 1 << (bit & 7);
+      filters.set(value, out);
       return out;
     };
     return {
       reportBytes: bytes,
       drawBytes: m.bits * step,
       async epsilon() {
-        let distance = 2 * m.hashes;
-        const found = new Map();
-        for (let v = 0; v < m.cells && found.size <= 1024; v++) { const f = await filter(v); found.set(toHex(f), f); }
-        if (found.size <= 1024) {
-          distance = 0;
-          const all_ = [...found.values()];
-          for (const a of all_) for (const b of all_) distance = Math.max(distance, bitsOf(a.map((x, i) => x ^ b[i])));
-          need(distance > 0, 'all cells share one filter');
+        // The largest number of bits in which two filters differ; its bound, if that takes too long to find.
+        const most = 2 * Math.min(m.hashes, m.bits - m.hashes), found = new Map();
+        let distance = 0, work = Math.floor(2 ** 24 / bytes);
+        for (let v = 0; v < m.cells; v++) { const f = await filter(v); found.set(toHex(f), f); }
+        const distinct = [...found.values()];
+        for (let i = 0; i < distinct.length && distance < most; i++) {
+          for (let j = 0; j < i && distance < most; j++) {
+            distance = Math.max(distance, bitsOf(distinct[i].map((x, k) => x ^ distinct[j][k])));
+            if (--work === 0) distance = most;
+          }
         }
+        need(distance > 0, 'all cells share one filter');
         return lnUp(all - flipped, flipped, distance);
       },
       async randomise(value, draws) {
-        const out = await filter(value);
+        const out = (await filter(value)).slice();
         for (let bit = 0; bit < m.bits; bit++) {
           if (little(draws, bit * step, (bit + 1) * step) < flipped) out[bit >> 3] ^= 1 << (bit & 7);
         }
         return out;
       },
       check: (report) => noStrayBits(report, m.bits),
+    };
+  },
+  hadamard(m, all, step) {
+    need(m.columns >= 1 && m.columns <= m.cells && m.cells % m.columns === 0, 'cells that form no rows');
+    const bitsFor = (count) => 32 - Math.clz32(count - 1);
+    const columnBits = bitsFor(m.columns), bits = columnBits + bitsFor(m.cells / m.columns), flip = BigInt(m.flip);
+    need(bits <= 22, 'too many cells');
+    need(flip >= 1n && flip < all / 2n, 'a flip probability that gives no guarantee');
+    const indexBytes = Math.ceil(bits / 8), width = Math.ceil((bits + 1) / 8);
+    return {
+      reportBytes: width,
+      drawBytes: indexBytes + step,
+      epsilon: async () => lnUp(all - flip, flip),
+      randomise(value, draws) {
+        const index = Number(little(draws, 0, indexBytes)) & (2 ** bits - 1);
+        let parity = little(draws, indexBytes, indexBytes + step) < flip ? 1 : 0;
+        for (let both = index & ((Math.floor(value / m.columns) << columnBits) | value % m.columns); both; both &= both - 1) parity ^= 1;
+        return number(2 * index + parity, width);
+      },
+      check: (report) => need(little(report, 0, width) < BigInt(2 ** (bits + 1)), 'a coefficient outside the range'),
     };
   },
 };

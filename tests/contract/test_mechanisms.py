@@ -66,7 +66,7 @@ def likelihood_ratio(built: Mechanism) -> Fraction:
     if isinstance(built, LocalHash):
         return Fraction(built.keep, built.other)
     if isinstance(built, SubsetSelection):
-        return Fraction(built.covering, built.missing)
+        return Fraction(built.covering * (built.cells - built.size), built.left)
     assert isinstance(built, BloomRappor)
     return (built.p / built.q) ** built.distance
 
@@ -111,7 +111,7 @@ def test_every_draw_of_a_sixteen_bit_build_gives_exactly_the_stated_probabilitie
         assert set(first) == set(second), "a report that only one value can send would identify it"
         worst = max(worst, *(first[r] / second[r] for r in first))
     assert worst <= exponential_above(built.epsilon)
-    if name not in ("subset", "bloom"):  # whose stated ratio is that of a finer observation, or of the farthest filters
+    if name not in ("subset", "bloom"):  # whose stated ratio is that over all orders, or of the farthest filters
         assert math.log(worst) == pytest.approx(built.epsilon, abs=1e-12)
     if name == "bloom":
         return

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dither.mechanisms.fleet.stream import RandomStream
 
 _SIGN_BYTES = THRESHOLD_BITS // 8  # for rounding one value
+MOST_BITS = 576  # of one draw, as 255 attributes take
 _BLOCK = 1 << 15  # people randomised at a time: a draw may take 72 bytes
 _INT64_UP_TO = 66  # the last number of attributes whose binomial coefficients all fit 63 bits
 
@@ -54,8 +55,13 @@ class DuchiVector:
 
     def __post_init__(self) -> None:
         _check_attributes(self.attributes)
+        for number in (self.low, self.threshold_bits):
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise ParameterError(f"draws and widths must be whole numbers, not {number!r}", value=number)
+        if self.threshold_bits % 8 or not 8 <= self.threshold_bits <= MOST_BITS:
+            raise ParameterError(f"draws of {self.threshold_bits} bits are not supported", where="threshold_bits")
         left = 2**self.threshold_bits - self._others * self.low
-        if self.threshold_bits % 8 or self.low < 1 or left % self._agreeing or self.high <= self.low:
+        if self.low < 1 or left % self._agreeing or self.high <= self.low:
             raise PrivacyError(
                 f"{self.attributes} signs cannot be drawn from 2^{self.threshold_bits} numbers at this epsilon; raise it",
                 where="epsilon",
@@ -212,7 +218,7 @@ class DuchiVector:
 
 
 def _check_attributes(attributes: int) -> None:
-    if not 1 <= attributes <= 255:
+    if isinstance(attributes, bool) or not isinstance(attributes, int) or not 1 <= attributes <= 255:
         raise ParameterError(
             f"there must be 1 to 255 attributes, not {attributes}", where="attributes", value=attributes
         )

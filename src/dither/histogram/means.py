@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.histogram.window import Window
 from dither.mechanisms.mechanism import ByteSource, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 from dither.mechanisms.pure import check_length
 
 if TYPE_CHECKING:
@@ -84,7 +91,8 @@ class Duchi:
     draws = 1
 
     def __post_init__(self) -> None:
-        if self.step < 1 or self.lowest < 1 or (self.step * (self.levels - 1)) % 2:
+        check_whole_numbers(self)
+        if self.levels < 2 or self.step < 1 or self.lowest < 1 or (self.step * (self.levels - 1)) % 2:
             raise PrivacyError(
                 "epsilon is too small or too large for this grid of levels", where="epsilon", value=self.step
             )
@@ -176,13 +184,19 @@ class Hybrid:
     def __post_init__(self) -> None:
         if self.piecewise.levels != self.duchi.levels or self.piecewise.threshold_bits != self.duchi.threshold_bits:
             raise ParameterError("the hybrid's two parts need the same grid of levels", where="levels")
+        threshold = self.threshold
+        if isinstance(threshold, bool) or not isinstance(threshold, int) or not 0 <= threshold < 2**self.threshold_bits:
+            raise ParameterError(
+                f"the hybrid's coin must lie in 0..2^{self.threshold_bits} - 1, not {threshold!r}", where="threshold"
+            )
 
     @classmethod
     def for_epsilon(cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS) -> Hybrid:
         """PM with probability 1 - e^(-eps/2) if epsilon is above 0.61, else never."""
         share = 1 - math.exp(-check_epsilon(epsilon) / 2) if epsilon > HYBRID_FROM else 0.0
         piecewise = Piecewise.for_epsilon(epsilon, levels, threshold_bits)
-        return cls(piecewise, Duchi.for_epsilon(epsilon, levels, threshold_bits), int(share * 2**threshold_bits))
+        coin = min(int(share * 2**threshold_bits), 2**threshold_bits - 1)
+        return cls(piecewise, Duchi.for_epsilon(epsilon, levels, threshold_bits), coin)
 
     @property
     def levels(self) -> int:
@@ -287,13 +301,13 @@ def randomise_many(grid: Grid, values: Any, stream: RandomStream) -> PackedRepor
     """The reports of many simulated participants, draw for draw as on a device."""
     import numpy as np
 
-    from dither.mechanisms.fleet.grr import uniform_draws
+    from dither.mechanisms.fleet.stream import uniform_draws
 
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or not np.all((numbers >= -1) & (numbers <= 1)):
         raise ParameterError("values must be a one-dimensional array of numbers from -1 to 1", where="values")
     # A person's draws are neighbours in the stream, as `randomise` reads them.
-    words = uniform_draws(stream, len(numbers) * (1 + grid.draws), grid.threshold_bits).astype(np.int64)
+    words = uniform_draws(stream, len(numbers) * (1 + grid.draws), grid.threshold_bits)
     draws = list(words.reshape(len(numbers), 1 + grid.draws).T)
     place = (numbers + 1) / 2 * (grid.levels - 1)
     level = np.minimum(place.astype(np.int64), grid.levels - 2)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,14 @@ class SquareWave:
         draw = int.from_bytes(source(self.draw_bytes), "little")
         return self.window.output(value, draw).to_bytes(self.report_bytes, "little")
 
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        """The exact probability of every report of this value."""
+        check_value(value, self.cells)
+        return {
+            output.to_bytes(self.report_bytes, "little"): Fraction(draws, 2**self.window.threshold_bits)
+            for output, draws in enumerate(self.window.law(value))
+        }
+
     def check_report(self, report: bytes) -> None:
         """Raise `ReportError` unless some value can produce these bytes."""
         check_length(report, self.report_bytes)
@@ -91,11 +100,11 @@ class SquareWave:
         """The reports of many simulated participants, draw for draw as on a device."""
         import numpy as np
 
-        from dither.mechanisms.fleet.grr import uniform_draws
+        from dither.mechanisms.fleet.stream import uniform_draws
         from dither.mechanisms.fleet.values import check_values
 
         truth = check_values(values, self.cells)
-        draws = uniform_draws(stream, len(truth), self.window.threshold_bits).astype(np.int64)
+        draws = uniform_draws(stream, len(truth), self.window.threshold_bits)
         raw = self.window.outputs_of(truth, draws).astype("<u4").view(np.uint8).reshape(-1, 4)
         return PackedReports(np.ascontiguousarray(raw[:, : self.report_bytes]))
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.mechanism import ByteSource, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, check_epsilon, exp_down, log_up
+from dither.mechanisms.probability import DRAW_WIDTHS, THRESHOLD_BITS, check_epsilon, exp_down, log_up
 from dither.mechanisms.pure import check_cells, check_length, check_value
 
 if TYPE_CHECKING:
@@ -45,12 +45,18 @@ class Strategy:
 
     def __post_init__(self) -> None:
         check_cells(self.cells)
+        if self.threshold_bits not in DRAW_WIDTHS:
+            raise ParameterError(f"draws of {self.threshold_bits!r} bits are not supported", where="threshold_bits")
+        numbers = (*self.sets, *self.high, *self.low, *self.rest)
+        if not self.sets or any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
+            raise ParameterError("a strategy needs at least one set, and whole numbers", where="sets")
         if not len(self.sets) == len(self.high) == len(self.low) or len(self.rest) != self.cells:
             raise ParameterError("a strategy needs a set, a high and a low for each output, and a rest for each cell")
-        if min(*self.low, *self.rest) < 1:
-            raise PrivacyError(
-                "an output that some value can never give would reveal it", value=min(*self.low, *self.rest)
-            )
+        if min(self.sets) < 0 or max(self.sets) >> self.cells:
+            raise ParameterError(f"a strategy's sets must lie within its {self.cells} cells", where="sets")
+        least = min(*self.high, *self.low, *self.rest)
+        if least < 1:
+            raise PrivacyError("an output that some value can never give would reveal it", value=least)
         for cell in range(self.cells):
             if sum(self.column(cell)) != 2**self.threshold_bits:
                 raise PrivacyError(f"the draws of cell {cell} do not add up to 2^{self.threshold_bits}", value=cell)
@@ -127,6 +133,14 @@ class Strategy:
         output = bisect_right(list(accumulate(self.column(value))), draw)
         return output.to_bytes(self.report_bytes, "little")
 
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        """The exact probability of every report of this value."""
+        check_value(value, self.cells)
+        return {
+            output.to_bytes(self.report_bytes, "little"): Fraction(draws, 2**self.threshold_bits)
+            for output, draws in enumerate(self.column(value))
+        }
+
     def check_report(self, report: bytes) -> None:
         """Raise `ReportError` unless some value can produce these bytes."""
         check_length(report, self.report_bytes)
@@ -146,13 +160,13 @@ class Strategy:
         import numpy as np
 
         from dither.histogram.kernels import look_up
-        from dither.mechanisms.fleet.grr import uniform_draws
+        from dither.mechanisms.fleet.stream import uniform_draws
         from dither.mechanisms.fleet.values import check_values
 
         truth = check_values(values, self.cells)
         ends = np.ascontiguousarray(np.cumsum(self.matrix, axis=0).T)
         outputs = np.empty(len(truth), np.uint32)
-        look_up(truth, uniform_draws(stream, len(truth), self.threshold_bits).astype(np.int64), ends, outputs)
+        look_up(truth, uniform_draws(stream, len(truth), self.threshold_bits), ends, outputs)
         raw = outputs.astype("<u4").view(np.uint8).reshape(-1, 4)
         return PackedReports(np.ascontiguousarray(raw[:, : self.report_bytes]))
 
@@ -202,8 +216,8 @@ def strategy_from_json(data: dict[str, Any]) -> Strategy:
     """Rebuild a strategy from its integers; its epsilon is computed anew from them."""
     try:
         sets = tuple(int(text, 16) for text in data["sets"])
-        parts = [tuple(int(v) for v in data[key]) for key in ("high", "low", "rest")]
-        return Strategy(int(data["cells"]), sets, parts[0], parts[1], parts[2], int(data["threshold_bits"]))
+        high, low, rest = (tuple(data[key]) for key in ("high", "low", "rest"))
+        return Strategy(data["cells"], sets, high, low, rest, data["threshold_bits"])
     except (KeyError, TypeError, ValueError):
         raise ReportError("not a strategy this version knows", value=data.get("name")) from None
 

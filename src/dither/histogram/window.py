@@ -14,7 +14,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +40,7 @@ class Window:
     threshold_bits: int = THRESHOLD_BITS
 
     def __post_init__(self) -> None:
+        check_whole_numbers(self)
         if self.levels < 2 or self.width < 1:
             raise ParameterError(
                 f"a window needs two levels and a width of 1, not {self.levels} and {self.width}", where="levels"

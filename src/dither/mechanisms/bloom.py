@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
-from dither.mechanisms.pure import check_cells, check_length, check_value
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
+from dither.mechanisms.pure import bit_law, check_cells, check_length, check_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +36,11 @@ if TYPE_CHECKING:
     from dither.mechanisms.mechanism import Codes, Counts
 
 MOST_CELLS = 2**16
+MOST_HASHES = (
+    64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
+)
+MOST_FILTER_BYTES = 1 << 26  # all cells' filters together
+_COMPARED_BYTES = 1 << 24  # of filters, in search of the two that are farthest apart
 
 
 def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
@@ -54,15 +66,23 @@ class BloomRappor:
     name = "bloom"
 
     def __post_init__(self) -> None:
+        check_whole_numbers(self)
         check_cells(self.cells)
         if self.cells > MOST_CELLS:
             raise ParameterError(
                 f"a Bloom question covers at most {MOST_CELLS:,} cells", where="cells", value=self.cells
             )
-        if not 1 <= self.hashes < self.bits:
+        if not 1 <= self.hashes <= MOST_HASHES or self.hashes >= self.bits:
             raise ParameterError(
-                f"a Bloom filter needs more bits ({self.bits}) than hashes ({self.hashes}), and at least one hash",
+                f"a Bloom filter needs 1 to {MOST_HASHES} hashes and more bits than hashes, not {self.hashes} hashes and "
+                f"{self.bits} bits",
                 where="bits",
+            )
+        if self.cells * self.report_bytes > MOST_FILTER_BYTES:
+            raise ParameterError(
+                f"the filters of {self.cells:,} cells with {self.bits:,} bits each are too large; use fewer bits",
+                where="bits",
+                value=self.bits,
             )
         if not 1 <= self.flipped < 2 ** (self.threshold_bits - 1):
             raise PrivacyError(
@@ -97,13 +117,21 @@ class BloomRappor:
 
     @cached_property
     def distance(self) -> int:
-        """The largest number of bits in which two filters differ."""
-        distinct = list(set(self.filters))
+        """The largest number of bits in which two filters differ.
+
+        No two sets of h of m bits differ in more than 2 min(h, m-h). The search ends when two do; should it take too long,
+        that bound is given, which can only overstate epsilon.
+        """
+        distinct = list(dict.fromkeys(self.filters))
         if len(distinct) < 2:
             raise ParameterError("all cells share one Bloom filter; use more bits", where="bits", value=self.bits)
-        if len(distinct) > 1024:  # all pairs would take too long; 2h is a valid, at most slightly larger, bound
-            return 2 * self.hashes
-        return max((a ^ b).bit_count() for i, a in enumerate(distinct) for b in distinct[:i])
+        most = 2 * min(self.hashes, self.bits - self.hashes)
+        largest, left = 0, _COMPARED_BYTES // self.report_bytes
+        for a, b in ((a, b) for i, a in enumerate(distinct) for b in distinct[:i]):
+            largest, left = max(largest, (a ^ b).bit_count()), left - 1
+            if largest == most or not left:
+                return most
+        return largest
 
     @property
     def flip(self) -> Fraction:
@@ -144,6 +172,10 @@ class BloomRappor:
         for bit in range(self.bits):
             out ^= (int.from_bytes(draws[bit * step : (bit + 1) * step], "little") < self.flipped) << bit
         return out.to_bytes(self.report_bytes, "little")
+
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        check_value(value, self.cells)
+        return bit_law([self.p if self.filters[value] >> bit & 1 else self.q for bit in range(self.bits)])
 
     def check_report(self, report: bytes) -> None:
         check_length(report, self.report_bytes)

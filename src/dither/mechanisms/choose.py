@@ -32,7 +32,10 @@ def best(cells: int, epsilon: float) -> Mechanism:
         return wide
     chosen = min(candidates, key=_error)
     if cells <= UNARY_CELLS:
-        subset = SubsetSelection.for_epsilon(cells, epsilon)
+        try:
+            subset = SubsetSelection.for_epsilon(cells, epsilon)
+        except PrivacyError:  # so small an epsilon that whole draws cannot tell covering arcs from missing ones
+            return chosen
         if subset.size > 1 and _error(subset) <= SUBSET_GAIN * _error(chosen):
             return subset
     return chosen

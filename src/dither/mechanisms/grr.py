@@ -13,8 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from dither.errors import PrivacyError, ReportError
 from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
-from dither.mechanisms.pure import check_cells, check_length, check_value, frequency_variance, invert
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
+from dither.mechanisms.pure import (
+    check_cells,
+    check_enumerable,
+    check_length,
+    check_value,
+    frequency_variance,
+    invert,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +47,7 @@ class GRR:
     name = "grr"
 
     def __post_init__(self) -> None:
+        check_whole_numbers(self)
         check_cells(self.cells)
         if not 1 <= self.other < self.keep:
             raise PrivacyError(
@@ -86,6 +101,12 @@ class GRR:
             cell = (draw - self.keep) // self.other
             cell += cell >= value
         return cell.to_bytes(self.report_bytes, "little")
+
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        check_value(value, self.cells)
+        check_enumerable(self.cells)
+        width = self.report_bytes
+        return {cell.to_bytes(width, "little"): self.p if cell == value else self.q for cell in range(self.cells)}
 
     def check_report(self, report: bytes) -> None:
         check_length(report, self.report_bytes)

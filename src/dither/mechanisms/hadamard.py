@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 from dither.mechanisms.pure import (
     check_cells,
+    check_enumerable,
     check_length,
     check_value,
     frequency_variance,
@@ -51,6 +59,7 @@ class Hadamard:
     name = "hadamard"
 
     def __post_init__(self) -> None:
+        check_whole_numbers(self)
         check_cells(self.cells)
         if not 1 <= self.columns <= self.cells or self.cells % self.columns:
             raise ParameterError(
@@ -122,6 +131,17 @@ class Hadamard:
         turned = int.from_bytes(draws[self.index_bytes :], "little") < self.flip
         parity = ((index & self.code(value)).bit_count() & 1) ^ int(turned)
         return (index << 1 | parity).to_bytes(self.report_bytes, "little")
+
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        check_value(value, self.cells)
+        check_enumerable(2 ** (self.bits + 1))
+        law = {}
+        for index in range(2**self.bits):
+            true = (index & self.code(value)).bit_count() & 1
+            for parity in (0, 1):
+                chance = self.p if parity == true else 1 - self.p
+                law[(index << 1 | parity).to_bytes(self.report_bytes, "little")] = chance / 2**self.bits
+        return law
 
     def check_report(self, report: bytes) -> None:
         check_length(report, self.report_bytes)

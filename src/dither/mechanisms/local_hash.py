@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 from dither.mechanisms.pure import (
     check_cells,
     check_length,
@@ -52,6 +59,7 @@ class LocalHash:
     name = "olh"
 
     def __post_init__(self) -> None:
+        check_whole_numbers(self)
         check_cells(self.cells)
         if self.cells > MOST_CELLS:
             raise ParameterError(
@@ -133,6 +141,17 @@ class LocalHash:
             answer = (draw - self.keep) // self.other
             answer += answer >= true
         return data[:8] + answer.to_bytes(self.report_bytes - 8, "little")
+
+    def law(self, value: int, a: int | None = None, b: int = 0) -> dict[bytes, Fraction]:
+        """Given the hash function, which is drawn without a look at the value; by default one that spreads the cells."""
+        check_value(value, self.cells)
+        a = 2**WORD_BITS // self.cells if a is None else a
+        shown = a.to_bytes(4, "little") + b.to_bytes(4, "little")
+        true, other = self.bucket(a, b, value), Fraction(self.other, 2**self.threshold_bits)
+        return {
+            shown + answer.to_bytes(self.report_bytes - 8, "little"): self.p if answer == true else other
+            for answer in range(self.buckets)
+        }
 
     def check_report(self, report: bytes) -> None:
         check_length(report, self.report_bytes)

@@ -78,6 +78,12 @@ class Mechanism(Protocol):
     def randomise(self, value: int, source: ByteSource) -> bytes:
         """The report of one participant."""
 
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        """The exact probability of every report of this value, for builds small enough to write it out.
+
+        Epsilon is the largest logarithm of a ratio of two such probabilities, over all reports and pairs of values.
+        """
+
     def check_report(self, report: bytes) -> None:
         """Raise `ReportError` unless some value can produce these bytes."""
 

@@ -7,15 +7,35 @@ Standard library only.
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
-from dither.errors import PrivacyError
+from dither.errors import ParameterError, PrivacyError
 
 _DIGITS = 60
 _SLACK = Fraction(1, 10**50)  # far above the last digit that decimal's exp and ln round, far below any threshold step
 
 THRESHOLD_BITS = 32
+DRAW_WIDTHS = (8, 16, 24, 32, 40, 48)  # bits of a draw: whole bytes, and a browser holds the thresholds exactly
+
+
+def check_whole_numbers(built: Any) -> None:
+    """Every parameter a whole number, and draws of a width that is really drawn.
+
+    A width that is not a number of whole bytes would be drawn shorter than its thresholds assume: a report without noise.
+    """
+    for field in fields(built):
+        value = getattr(built, field.name)
+        if field.name != "name" and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ParameterError(f"{field.name} must be a whole number, not {value!r}", where=field.name, value=value)
+    if built.threshold_bits not in DRAW_WIDTHS:
+        raise ParameterError(
+            f"draws of {built.threshold_bits} bits are not supported; there are {', '.join(map(str, DRAW_WIDTHS))}",
+            where="threshold_bits",
+            value=built.threshold_bits,
+        )
 
 
 def check_epsilon(epsilon: float) -> float:

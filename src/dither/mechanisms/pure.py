@@ -6,6 +6,7 @@ Reference: Wang, Blocki, Li, Jha, "Locally differentially private protocols for 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from dither.mechanisms.mechanism import Estimate
 
 if TYPE_CHECKING:
     from dither.mechanisms.mechanism import Counts, Mechanism
+
+
+MOST_REPORTS = 1 << 16  # in a law that is written out
 
 
 def frequency_variance(p: Fraction, q: Fraction, frequency: float, n: int) -> float:
@@ -52,11 +56,36 @@ def invert(mechanism: Mechanism, support: Counts, n: int) -> Estimate:
     return Estimate(frequencies, np.sqrt(variances), int(n))
 
 
-def check_cells(cells: int, least: int = 2) -> int:
+MOST_CELLS = 2**31  # what device, browser and server can all number; memory ends far below
+
+
+def check_cells(cells: int) -> int:
     """A whole number of cells of at least two."""
-    if isinstance(cells, bool) or not isinstance(cells, int) or cells < least:
-        raise ParameterError(f"a mechanism needs at least {least} cells, not {cells!r}", where="cells", value=cells)
+    if isinstance(cells, bool) or not isinstance(cells, int) or cells < 2:
+        raise ParameterError(f"a mechanism needs at least 2 cells, not {cells!r}", where="cells", value=cells)
+    if cells > MOST_CELLS:
+        raise ParameterError(
+            f"{cells:,} cells are too many; ask fewer attributes together or use coarser bins",
+            where="cells",
+            value=cells,
+        )
     return cells
+
+
+def check_enumerable(reports: int) -> None:
+    """A law is written out for small builds only: it exists to be checked by hand and by tests."""
+    if reports > MOST_REPORTS:
+        raise ParameterError(f"a law of {reports:,} reports is too long to write out", value=reports)
+
+
+def bit_law(chances: Sequence[Fraction]) -> dict[bytes, Fraction]:
+    """The law of independent bits, packed little-endian, from the chance of each to be set."""
+    check_enumerable(2 ** len(chances))
+    width = (len(chances) + 7) // 8
+    law = {0: Fraction(1)}
+    for bit, chance in enumerate(chances):
+        law = {bits | on << bit: p * (chance if on else 1 - chance) for bits, p in law.items() for on in (0, 1)}
+    return {bits.to_bytes(width, "little"): p for bits, p in law.items()}
 
 
 def check_value(value: int, cells: int) -> int:

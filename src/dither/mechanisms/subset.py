@@ -4,23 +4,47 @@ References: Ye and Barg, "Optimal schemes for discrete distribution estimation u
 Trans. Inf. Theory 2018; Wang et al., "Mutual information optimally local private discrete distribution estimation", 2016.
 
 How the set is drawn, exactly and with a fixed number of random bytes: the cells are put on a circle in a random order that
-does not depend on the value; the report is an arc of w neighbours, and an arc that covers the true cell has `covering` draws
-of 2^threshold_bits while any other arc has `missing` (a few of them one more, so that all draws are used). Even someone who
-saw the order could learn no more than ratio covering/missing, so the guarantee does not rest on the order being uniform.
-Standard library only at import time.
+does not depend on the value and never leaves the device; the report is an arc of w neighbours. Each of the w arcs that cover
+the true cell has `covering` draws of 2^threshold_bits, and the k - w others share what is left: `missing` each, and what
+division leaves over is spread over them.
+
+The guarantee, for every parameter set that can be built and not just for those of `for_epsilon`: were all orders equally
+likely, a set would have w covering / C(k-1, w-1) draws under a value that it holds and left / C(k-1, w) under one that it
+does not, a ratio of covering (k - w) / left. Orders are those of k keys of 64 bits, ties broken by number, so an order with
+d descents has the probability C(N+k-1-d, k) / N^k with N = 2^64, and no order is likelier than another by more than the
+factor 1 + 2 k (k-1) / (N-k+1), which is counted in. Parameters under which a set that misses the value would be as likely as
+one that holds it are refused. Standard library only at import time.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dither.errors import PrivacyError, ReportError
+from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
-from dither.mechanisms.pure import check_cells, check_length, check_value, frequency_variance, invert, total_variance
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
+from dither.mechanisms.pure import (
+    check_cells,
+    check_enumerable,
+    check_length,
+    check_value,
+    frequency_variance,
+    invert,
+    total_variance,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,11 +53,13 @@ if TYPE_CHECKING:
     from dither.mechanisms.mechanism import Codes, Counts
 
 KEY_BYTES = 8  # a sort key a cell: two of 64 cells tie, and bias the order, once in 10^16 reports
+_KEYS = 2 ** (8 * KEY_BYTES)
+MOST_CELLS = 2**20  # beyond, the order's bias would count, and a device would draw 8 MiB
 
 
 @dataclass(frozen=True)
 class SubsetSelection:
-    """Sets of `size` of `cells` cells; `missing` draws for an arc that misses the true cell, see the module's text."""
+    """Sets of `size` of `cells` cells; at least `missing` draws for an arc that misses the true cell, see the module's text."""
 
     cells: int
     size: int
@@ -42,10 +68,15 @@ class SubsetSelection:
     name = "subset"
 
     def __post_init__(self) -> None:
+        check_whole_numbers(self)
         check_cells(self.cells)
+        if self.cells > MOST_CELLS:
+            raise ParameterError(
+                f"subset selection covers at most {MOST_CELLS:,} cells", where="cells", value=self.cells
+            )
         if not 1 <= self.size < self.cells:
             raise PrivacyError(f"the subset's size must lie in 1..{self.cells - 1}, not {self.size}", value=self.size)
-        if not 1 <= self.missing < self.covering:
+        if self.missing < 1 or self.covering * (self.cells - self.size) <= self.left:
             raise PrivacyError(
                 f"subset selection of {self.size} of {self.cells} cells cannot be drawn from 2^{self.threshold_bits} numbers at "
                 "this epsilon; raise epsilon or ask fewer cells",
@@ -58,7 +89,7 @@ class SubsetSelection:
     ) -> SubsetSelection:
         """The thresholds that keep epsilon; the size with the least total variance unless one is given."""
         check_cells(cells)
-        ratio = exp_down(check_epsilon(epsilon))
+        ratio = exp_down(check_epsilon(epsilon)) / _order_bias(cells)
         if size is not None:
             return cls(cells, size, ceil_fraction(2**threshold_bits / (size * ratio + cells - size)), threshold_bits)
         # The best real size is k/(E+1); the best whole one is one of its neighbours.
@@ -72,6 +103,11 @@ class SubsetSelection:
         """Draws for each of the `size` arcs that cover the true cell."""
         return (2**self.threshold_bits - (self.cells - self.size) * self.missing) // self.size
 
+    @property
+    def left(self) -> int:
+        """Draws that all arcs which miss the true cell share."""
+        return 2**self.threshold_bits - self.size * self.covering
+
     @cached_property
     def p(self) -> Fraction:
         return Fraction(self.size * self.covering, 2**self.threshold_bits)
@@ -82,7 +118,7 @@ class SubsetSelection:
 
     @cached_property
     def epsilon(self) -> float:
-        return log_up(Fraction(self.covering, self.missing))
+        return log_up(Fraction(self.covering * (self.cells - self.size), self.left) * _order_bias(self.cells))
 
     @property
     def report_bytes(self) -> int:
@@ -102,19 +138,36 @@ class SubsetSelection:
         if draw < hits:
             return (position - draw // self.covering) % self.cells
         arcs = self.cells - self.size
-        # Every missing arc has at least `missing` draws; the remainder is spread over them in turn.
+        # Every missing arc has at least `missing` draws; the remainder is spread over them in turn. Which of them gets one
+        # more does not matter: over the orders, a set is any of them equally often.
         return (position + 1 + (draw - hits) % arcs) % self.cells
 
     def randomise(self, value: int, source: ByteSource) -> bytes:
         check_value(value, self.cells)
         data = source(self.draw_bytes)
-        keys = [data[i * KEY_BYTES : (i + 1) * KEY_BYTES][::-1] for i in range(self.cells)]  # little-endian numbers
-        order = sorted(range(self.cells), key=keys.__getitem__)
+        order = circle([data[i * KEY_BYTES : (i + 1) * KEY_BYTES][::-1] for i in range(self.cells)])  # little-endian
         start = self.arc_start(order.index(value), int.from_bytes(data[self.cells * KEY_BYTES :], "little"))
         bits = 0
         for step in range(self.size):
             bits |= 1 << order[(start + step) % self.cells]
         return bits.to_bytes(self.report_bytes, "little")
+
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        check_value(value, self.cells)
+        check_enumerable(math.factorial(self.cells) * self.cells)
+        arcs = [0] * self.cells  # draws of the arc that begins so many places after the true cell
+        for i in range(self.size):
+            arcs[-i] = self.covering
+        for i in range(self.cells - self.size):
+            arcs[1 + i] = len(range(i, self.left, self.cells - self.size))
+        law: dict[bytes, Fraction] = {}
+        for order in itertools.permutations(range(self.cells)):
+            chance, position = order_chance(order), order.index(value)
+            for shift, draws in enumerate(arcs):
+                bits = sum(1 << order[(position + shift + step) % self.cells] for step in range(self.size))
+                report = bits.to_bytes(self.report_bytes, "little")
+                law[report] = law.get(report, Fraction(0)) + chance * draws / 2**self.threshold_bits
+        return law
 
     def check_report(self, report: bytes) -> None:
         check_length(report, self.report_bytes)
@@ -166,6 +219,28 @@ class SubsetSelection:
             "missing": self.missing,
             "threshold_bits": self.threshold_bits,
         }
+
+
+def circle(keys: Sequence[Any]) -> list[int]:
+    """The cells in the order of their keys; of equal keys the lower cell comes first."""
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def order_chance(order: Sequence[int], keys: int = _KEYS) -> Fraction:
+    """The exact probability of an order, given independent keys uniform over so many numbers.
+
+    Along the order keys never fall, and rise wherever the cell number falls. Adding one at every other step makes that a
+    strictly rising sequence in a range longer by as many, of which there are as many as sets.
+    """
+    cells = len(order)
+    descents = sum(a > b for a, b in itertools.pairwise(order))
+    return Fraction(math.comb(keys + cells - 1 - descents, cells), keys**cells)
+
+
+def _order_bias(cells: int) -> Fraction:
+    """No order is likelier than another by more than this factor: C(N+k-1, k) / C(N, k) is a product of k factors of at most
+    1 + (k-1)/(N-k+1), below e^x and so below 1 + 2x with x = k (k-1)/(N-k+1) < 1."""
+    return 1 + Fraction(2 * cells * (cells - 1), _KEYS - cells + 1)
 
 
 def _hypergeometric_variance(drawn: int, marked: int, total: int) -> float:

@@ -12,10 +12,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from dither.errors import PrivacyError, ReportError
+from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 from dither.mechanisms.pure import (
+    bit_law,
     check_cells,
     check_length,
     check_value,
@@ -42,7 +50,10 @@ class Unary:
     threshold_bits: int = THRESHOLD_BITS
 
     def __post_init__(self) -> None:
+        check_whole_numbers(self)
         check_cells(self.cells)
+        if self.name not in ("sue", "oue"):
+            raise ParameterError(f"a unary mechanism is sue or oue, not {self.name!r}", where="name", value=self.name)
         if not 1 <= self.other_set < self.true_set < 2**self.threshold_bits:
             raise PrivacyError(
                 f"unary thresholds {self.other_set} and {self.true_set} of 2^{self.threshold_bits} do not give a usable "
@@ -83,6 +94,10 @@ class Unary:
             draw = int.from_bytes(draws[cell * step : (cell + 1) * step], "little")
             bits |= (draw < (self.true_set if cell == value else self.other_set)) << cell
         return bits.to_bytes(self.report_bytes, "little")
+
+    def law(self, value: int) -> dict[bytes, Fraction]:
+        check_value(value, self.cells)
+        return bit_law([self.p if cell == value else self.q for cell in range(self.cells)])
 
     def check_report(self, report: bytes) -> None:
         check_length(report, self.report_bytes)

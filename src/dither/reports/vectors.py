@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dither.mechanisms import GRR, BloomRappor, LocalHash, Mechanism, SubsetSelection, oue, sue
+from dither.mechanisms import GRR, BloomRappor, LocalHash, Mechanism, SubsetSelection, Unary, oue, sue
+from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.reports import limits
 from dither.reports.assignment import is_asked, pick, place, report_id, token_hash
 from dither.reports.codec import Envelope, Report, encode
@@ -30,7 +32,7 @@ _CAMPAIGN = bytes(range(16))
 def all_vectors() -> dict[str, dict[str, Any]]:
     """The content of each file by its name; the same at every call."""
     cases = {
-        "mechanisms.json": [*_randomised(), *_refused_reports(), *_refused_mechanisms()],
+        "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
         "participation.json": [*_assigned(), *_refused_plans()],
     }
@@ -70,7 +72,47 @@ def _mechanisms() -> list[Mechanism]:
         SubsetSelection.for_epsilon(33, 2.0),
         BloomRappor.for_epsilon(6, 2.0, 16, 2),
         BloomRappor.for_epsilon(40, 5.0, 67, 3, seed=9),
+        Hadamard.for_epsilon(6, 2, 1.0),
+        Hadamard.for_epsilon(5000, 50, 3.0),
     ]
+
+
+def _coarse() -> list[Mechanism]:
+    """Every mechanism with draws of every width, and thresholds that no design of ours would choose."""
+    built: list[Mechanism] = []
+    for bits in DRAW_WIDTHS:
+        unit = 2 ** (bits - 8)
+        built += [
+            GRR(3, 37 * unit, bits),
+            Unary("sue", 3, 250 * unit, 3 * unit, bits),
+            Unary("oue", 2, 9 * unit, 8 * unit, bits),
+            LocalHash(7, 3, 50 * unit, bits),
+            SubsetSelection(5, 3, 30 * unit, bits),
+            SubsetSelection(4, 3, unit, bits),
+            BloomRappor(4, 6, 2, 100 * unit, 3, bits),
+            BloomRappor(9, 5, 4, unit, 1, bits),
+            Hadamard(12, 4, 99 * unit, bits),
+        ]
+    return built
+
+
+def _claims() -> Iterator[Case]:
+    """The epsilon of parameters that nobody would choose, which a device must not understate."""
+    for mechanism in _coarse():
+        draws = random_bytes(json.dumps(mechanism.to_json(), sort_keys=True), mechanism.draw_bytes)
+        yield {
+            "kind": "randomise",
+            "mechanism": mechanism.to_json(),
+            "value": 1,
+            "random": draws.hex(),
+            "report": mechanism.randomise(1, lambda count, draws=draws: draws[:count]).hex(),  # type: ignore[misc]
+            "epsilon": mechanism.epsilon,
+        }
+
+
+def _each() -> list[Mechanism]:
+    """One of each kind."""
+    return list({mechanism.name: mechanism for mechanism in _mechanisms()}.values())
 
 
 def _randomised() -> Iterator[Case]:
@@ -98,7 +140,7 @@ def _refused_reports() -> Iterator[Case]:
         wrong = [good[:-1], good + b"\0", b""]
         if mechanism.name == "subset":
             wrong.append(b"\0" * length)
-        if mechanism.counters % 8 or mechanism.name in ("grr", "subset"):
+        if mechanism.name in ("grr", "olh", "subset", "hadamard") or mechanism.counters % 8:
             wrong.append(b"\xff" * length)
         for report in wrong:
             if not (mechanism.name == "grr" and mechanism.cells == 256 ** len(report)):
@@ -123,6 +165,25 @@ def _refused_mechanisms() -> Iterator[Case]:
         (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"hashes": 12}),
         (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"flipped": 2**31}),
         (GRR.for_epsilon(5, 1.0), {"name": "nonsense"}),
+        (GRR.for_epsilon(5, 1.0), {"name": "constructor"}),
+        (GRR.for_epsilon(5, 1.0), {"columns": 1}),
+        (GRR.for_epsilon(5, 1.0), {"cells": 2**31 + 1, "other": 1, "threshold_bits": 48}),
+        (Hadamard.for_epsilon(6, 2, 1.0), {"columns": 4}),
+        (Hadamard.for_epsilon(6, 2, 1.0), {"columns": 0}),
+        (Hadamard.for_epsilon(6, 2, 1.0), {"flip": 0}),
+        (Hadamard.for_epsilon(6, 2, 1.0), {"flip": 2**31}),
+        (Hadamard.for_epsilon(6, 2, 1.0), {"cells": 2**24, "columns": 2**12}),
+        # Coarse draws that leave more to the arcs which miss the value than to those which hold it.
+        (SubsetSelection.for_epsilon(10, 1.0), {"size": 9, "missing": 24, "threshold_bits": 8}),
+        (SubsetSelection.for_epsilon(10, 1.0), {"cells": 21952, "size": 21951, "missing": 1, "threshold_bits": 16}),
+        (SubsetSelection.for_epsilon(10, 1.0), {"size": 9, "missing": 25, "threshold_bits": 8}),
+        (SubsetSelection.for_epsilon(10, 1.0), {"cells": 2**20 + 1}),
+        # Filters whose last bit would take for ever to find, and filters that fill the memory.
+        (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"bits": 1000, "hashes": 999}),
+        (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"bits": 131072, "hashes": 65}),
+        (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"cells": 65536, "bits": 131072}),
+        # Draws shorter than their thresholds, or longer than a browser holds exactly.
+        *((mechanism, {"threshold_bits": bits}) for mechanism in _each() for bits in (0, 7, 12, 31, 33, 56, 64)),
     ]
     for mechanism, change in changes:
         yield {"kind": "refuse-mechanism", "mechanism": mechanism.to_json() | change}

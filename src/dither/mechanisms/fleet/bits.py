@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numba import njit
 
 from dither.errors import ReportError
-from dither.mechanisms.fleet.grr import uniform_draws
+from dither.mechanisms.fleet.stream import uniform_draws
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.mechanism import PackedReports
 

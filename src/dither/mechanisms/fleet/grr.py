@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from dither.mechanisms.fleet.stream import uniform_draws
 from dither.mechanisms.fleet.values import check_counts, check_values
 from dither.mechanisms.mechanism import PackedReports
 
@@ -16,14 +17,11 @@ if TYPE_CHECKING:
     from dither.mechanisms.mechanism import Codes, Counts
 
 
-def respond(
-    draws: npt.NDArray[np.uint32], truth: npt.NDArray[np.int64], keep: int, other: int
-) -> npt.NDArray[np.int64]:
+def respond(draws: npt.NDArray[np.int64], truth: npt.NDArray[np.int64], keep: int, other: int) -> npt.NDArray[np.int64]:
     """Randomised response from whole draws, as the scalar mechanism maps them."""
-    numbers = draws.astype(np.int64)
-    answer = (numbers - keep) // other
+    answer = (draws - keep) // other
     answer += answer >= truth
-    return np.where(numbers < keep, truth, answer)
+    return np.where(draws < keep, truth, answer)
 
 
 def randomise(mechanism: GRR, values: Codes, stream: RandomStream) -> PackedReports:
@@ -33,11 +31,6 @@ def randomise(mechanism: GRR, values: Codes, stream: RandomStream) -> PackedRepo
     cells = respond(draws, truth, mechanism.keep, mechanism.other)
     raw = cells.astype("<u4").view(np.uint8).reshape(-1, 4)
     return PackedReports(np.ascontiguousarray(raw[:, : mechanism.report_bytes]))
-
-
-def uniform_draws(stream: RandomStream, count: int, bits: int) -> npt.NDArray[np.uint32]:
-    """`count` draws of 16 or 32 bits."""
-    return stream.words(count, np.uint32 if bits == 32 else np.uint16).astype(np.uint32, copy=False)
 
 
 def support(mechanism: GRR, reports: PackedReports) -> Counts:

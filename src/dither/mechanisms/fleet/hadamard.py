@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ReportError
-from dither.mechanisms.fleet.grr import uniform_draws
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.fleet.stream import RandomStream, uniform_draws
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.mechanism import PackedReports
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from numba import njit
 
 from dither.errors import ReportError
-from dither.mechanisms.fleet.grr import respond, uniform_draws
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.fleet.grr import respond
+from dither.mechanisms.fleet.stream import RandomStream, uniform_draws
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.local_hash import HASH_BITS, WORD_BITS
 from dither.mechanisms.mechanism import PackedReports

@@ -13,7 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from dither.errors import ParameterError
+from dither.mechanisms.probability import DRAW_WIDTHS
+
 _CHUNK = bytes(1 << 20)
+_WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 
 
 class RandomStream:
@@ -52,3 +56,17 @@ class RandomStream:
             step = min(len(_CHUNK), size - start)
             self._encryptor.update_into(_CHUNK[:step] if step < len(_CHUNK) else _CHUNK, view[start:])
         return out[:size].view(dtype)
+
+
+def uniform_draws(stream: RandomStream, count: int, bits: int) -> npt.NDArray[np.int64]:
+    """`count` draws uniform over all numbers of so many bits, the bytes in the order in which a device reads them.
+
+    A width that is not drawn whole is refused: thresholds over 2^bits would then meet draws that never reach them.
+    """
+    if bits not in DRAW_WIDTHS:
+        raise ParameterError(f"draws of {bits} bits are not supported", where="threshold_bits", value=bits)
+    if bits in _WORDS:
+        return stream.words(count, _WORDS[bits]).astype(np.int64)
+    padded = np.zeros((count, 8), np.uint8)
+    padded[:, : bits // 8] = stream.words(count * bits // 8, np.uint8).reshape(count, bits // 8)
+    return padded.view("<i8").reshape(count)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 from dither.mechanisms.fleet.bits import count_bits
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.fleet.stream import RandomStream, uniform_draws
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.mechanism import PackedReports
 
@@ -55,7 +55,7 @@ def randomise(mechanism: SubsetSelection, values: Codes, stream: RandomStream) -
     hits = mechanism.size * mechanism.covering
     for start in range(0, len(truth), _BLOCK):
         part = truth[start : start + _BLOCK]
-        draws = stream.words(len(part), np.uint32 if mechanism.threshold_bits == 32 else np.uint16)
+        draws = uniform_draws(stream, len(part), mechanism.threshold_bits)
         random = stream.words(len(part) * mechanism.size, np.uint32)
         _choose(rows[start : start + _BLOCK], part, draws, random, mechanism.cells, mechanism.size, hits)
     return PackedReports(rows)
