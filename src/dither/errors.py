@@ -5,7 +5,8 @@
     │   ├── SchemaError       a schema file or an attribute definition
     │   ├── TableError        a table, a column or a value in it
     │   ├── ParameterError    an option or a method parameter
-    │   └── PrivacyError      an epsilon that cannot be kept, or a guarantee that would be broken
+    │   ├── PrivacyError      an epsilon that cannot be kept, or a guarantee that would be broken
+    │   └── TooFewAnswers     a round whose answers the method cannot use; nothing was taken in, and more people mend it
     ├── ReportError           bytes that are not a report of the question they claim to answer
     └── StateError            a call out of order, such as closing a finished protocol
 
@@ -42,6 +43,13 @@ class ParameterError(InputError):
 
 class PrivacyError(InputError):
     """The guarantee that was asked for cannot be kept."""
+
+
+class TooFewAnswers(InputError):
+    """The answers of a round do not suffice for the method: nobody answered at all, or nobody about some attributes.
+
+    Raised before the method has taken anything in, so that the round can stay open until more answers have come.
+    """
 
 
 class ReportError(DitherError):

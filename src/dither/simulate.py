@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import ParameterError, PrivacyError
+from dither.errors import ParameterError, PrivacyError, TooFewAnswers
 from dither.mechanisms import PackedReports
 from dither.mechanisms.fleet.stream import RandomStream
 from dither.protocols import ProtocolMachine
@@ -73,7 +73,7 @@ def simulate(
         people = order[asked : asked + take]
         asked += take
         if take == 0:
-            raise ParameterError(
+            raise TooFewAnswers(
                 f"round {plan.round} has nobody left to ask: {len(codes):,} participants are too few for this method",
                 where="participants",
                 value=len(codes),

@@ -18,7 +18,7 @@ from dither.collector.sqlite import open_sqlite
 from dither.collector.store import Outcome, State, Store, StoreFull
 from dither.collector.tallies import RunningTallies, rebuild
 from dither.collector.writer import Writer, Written
-from dither.errors import DitherError, ParameterError, PrivacyError, StateError
+from dither.errors import DitherError, ParameterError, PrivacyError, StateError, TooFewAnswers
 from dither.protocols import restore, start
 from dither.reports import Envelope
 from dither.tally import tally_from_bytes
@@ -125,7 +125,7 @@ def test_every_operation_may_be_repeated_and_wrong_orders_are_refused(open_store
         campaigns.close_round(campaign, 1)
     with pytest.raises(StateError, match="close its rounds first"):
         campaigns.finalise(campaign)
-    with pytest.raises(StateError, match="without a single report"):
+    with pytest.raises(TooFewAnswers, match="without a single report"):
         campaigns.close_round(campaign, 0)
     assert campaigns.get(campaign).stored.state is State.OPEN, "a round that cannot be closed stays open"
     answer_round(store, campaigns, campaign, 4)

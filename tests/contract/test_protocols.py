@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dither.errors import DitherError, InputError, ParameterError, StateError
+from dither.errors import InputError, ParameterError, StateError, TooFewAnswers
 from dither.models import Model
 from dither.protocols import METHODS, ProtocolMachine, restore, start
 from dither.schema import Attribute, Schema
@@ -97,7 +97,7 @@ def test_calls_out_of_order_are_refused(method: str) -> None:
     assert plan is not None
     with pytest.raises(StateError):
         machine.model()
-    with pytest.raises(DitherError, match="without a single report"):
+    with pytest.raises(TooFewAnswers, match="without a single report"):
         machine.close(zero(plan))
     other = start(method, SCHEMA, EPSILON / 2, N, SETTINGS.get(method, {})).plan()
     assert other is not None
@@ -106,6 +106,34 @@ def test_calls_out_of_order_are_refused(method: str) -> None:
     simulate(machine, people(), np.random.default_rng(1))
     with pytest.raises(StateError, match="finished"):
         machine.close(zero(plan))
+
+
+@pytest.mark.parametrize("silent", SCHEMA.names)
+def test_an_attribute_that_nobody_answers_is_one_error_whatever_the_method(method: str, silent: str) -> None:
+    """Raised at a closing, before the machine has changed, so that the round can stay open; never later by the fit."""
+    machine, rng, codes = begin(method), np.random.default_rng(5), people()
+    while (plan := machine.plan()) is not None:
+        if plan.split:  # everybody answers about everything
+            return
+        tally, before = zero(plan), machine.state()
+        for i, q in enumerate(plan.questions):
+            if silent not in q.attributes:
+                counts = np.bincount(cells_of(SCHEMA, q, codes[:3_000]), minlength=q.mechanism.cells)
+                tally.add_counts(i, q.mechanism.simulate(counts, rng), 3_000)
+        try:
+            machine.close(tally)
+        except TooFewAnswers:
+            break
+    assert plan is not None, f"{method} took rounds in which nobody answered about {silent}"
+    with pytest.raises(TooFewAnswers, match=rf"\b{silent}\b|without a single report"):
+        machine.close(tally)
+    assert machine.plan() == plan
+    assert machine.state() == before
+
+
+def test_a_method_without_people_left_says_the_same(method: str) -> None:
+    with pytest.raises(TooFewAnswers, match="nobody left to ask"):
+        simulate(begin(method), people(0), np.random.default_rng(1))
 
 
 def test_bad_parameters_are_named(method: str) -> None:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dither.errors import ParameterError
+from dither.errors import TooFewAnswers
 from dither.estimate.pair_targets import Columns, inverse_variances, pair_targets
 from dither.estimate.pool import Answered, read_marginal
 from dither.estimate.project import norm_sub
@@ -113,7 +113,7 @@ def test_weights_are_inverse_variances_and_zero_where_nothing_was_asked() -> Non
 
 
 def test_a_silent_attribute_is_named() -> None:
-    with pytest.raises(ParameterError, match="nobody answered about d"):
+    with pytest.raises(TooFewAnswers, match="nobody answered about d"):
         pair_targets(SCHEMA, [a for a in answers() if "d" not in a.question.attributes])
 
 

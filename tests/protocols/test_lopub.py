@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dither.errors import ParameterError, PrivacyError, SchemaError, StateError
+from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
 from dither.models import Model
 from dither.protocols.lopub import LoPub, Parameters
 from dither.protocols.lopub_learn import noise_aware
@@ -224,7 +224,7 @@ def test_calls_out_of_order_are_refused():
     machine = LoPub.start(Campaign(SCHEMA, 9.0, N), Parameters())
     with pytest.raises(StateError, match="open"):
         machine.model()
-    with pytest.raises(StateError, match="without a single report"):
+    with pytest.raises(TooFewAnswers, match="without a single report"):
         machine.close(zero(machine.plan()))
     assert machine.measured() == []
     other = LoPub.start(Campaign(SCHEMA, 8.0, N), Parameters())

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dither.errors import ParameterError, StateError
+from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.estimate import answered, pool
 from dither.protocols.machine import Campaign
 from dither.protocols.noincremental import NoIncremental
@@ -243,13 +243,13 @@ def test_more_rounds_than_the_participants_allow_are_refused_and_the_default_ada
 def test_a_round_without_reports_stays_open_and_a_missing_attribute_is_named():
     machine = begin()
     plan = machine.plan()
-    with pytest.raises(StateError, match="without a single report"):
+    with pytest.raises(TooFewAnswers, match="without a single report"):
         machine.close(zero(plan))
     assert machine.plan() == plan
     only = next(i for i, q in enumerate(plan.questions) if q.attributes == ("a", "b"))
     tally = zero(plan)
     tally.add_counts(only, np.ones(6, np.int64), 10)
-    with pytest.raises(StateError, match="nobody answered about c, d, e"):
+    with pytest.raises(TooFewAnswers, match="nobody answered about c, d, e"):
         machine.close(tally)
     assert machine.plan() == plan
     with pytest.raises(StateError, match="still open"):

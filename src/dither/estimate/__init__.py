@@ -2,7 +2,7 @@
 
 from dither.estimate.consistency import make_consistent
 from dither.estimate.intervals import normal_interval, with_sampling
-from dither.estimate.pool import Answered, Pooled, answered, pool
+from dither.estimate.pool import Answered, Pooled, answered, check_asked, pool
 from dither.estimate.project import base_cut, norm_sub, projection
 from dither.estimate.support_em import em_frequencies
 
@@ -11,6 +11,7 @@ __all__ = [
     "Pooled",
     "answered",
     "base_cut",
+    "check_asked",
     "em_frequencies",
     "make_consistent",
     "norm_sub",

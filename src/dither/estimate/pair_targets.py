@@ -15,8 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import ParameterError
-from dither.estimate.pool import Answered
+from dither.estimate.pool import Answered, check_asked
 from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism
 from dither.schema import Schema
@@ -124,14 +123,6 @@ class NoiseBook:
             c = self._known[mechanism, group] = np.array([low, high - low + 1.0, 1.0])
         f = 1.0 / cells
         return answer.n / float(c[0] + c[1] * f - c[2] * f * f), c / answer.n
-
-
-def check_asked(schema: Schema, answers: Sequence[Answered]) -> None:
-    """An error names the attributes that nobody answered about."""
-    heard = {name for answer in answers for name in answer.question.attributes}
-    silent = [name for name in schema.names if name not in heard]
-    if silent:
-        raise ParameterError(f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent)
 
 
 def pair_targets(schema: Schema, answers: Sequence[Answered]) -> PairTargets:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import ParameterError
+from dither.errors import ParameterError, TooFewAnswers
 from dither.reports import Question
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -59,6 +59,14 @@ def read_marginal(schema: Schema, answer: Answered, attributes: Sequence[str]) -
     kept = [i for i in range(table.ndim) if i in axes]
     marginal = table.sum(axis=summed) if summed else table
     return np.transpose(marginal, [kept.index(a) for a in axes]), raw.size // marginal.size
+
+
+def check_asked(schema: Schema, answers: Sequence[Answered]) -> None:
+    """An error names the attributes that nobody answered about."""
+    heard = {name for answer in answers for name in answer.question.attributes}
+    silent = [name for name in schema.names if name not in heard]
+    if silent:
+        raise TooFewAnswers(f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent)
 
 
 def pool(schema: Schema, answers: Sequence[Answered], attributes: Sequence[str]) -> Pooled:

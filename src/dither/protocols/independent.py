@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from dither.errors import StateError
-from dither.estimate import Pooled, answered, pool, projection
+from dither.estimate import Pooled, answered, check_asked, pool, projection
 from dither.mechanisms import total_variance
 from dither.models import Independent
 from dither.protocols.machine import Campaign, Measured
@@ -69,9 +69,7 @@ class IndependentProtocol:
     def close(self, tally: RoundTally) -> None:
         check_close(self.plan(), tally)
         assert isinstance(tally, CountTally)
-        if (tally.n == 0).any():
-            empty = [q.attributes[0] for q, n in zip(tally.plan.questions, tally.n, strict=True) if n == 0]
-            raise StateError(f"nobody answered about {', '.join(empty)}; more participants are needed")
+        check_asked(self.campaign.schema, answered([tally]))
         self._closed.append(tally)
 
     @cached_property

@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dither.errors import ParameterError, StateError
-from dither.estimate import answered, pool
+from dither.estimate import answered, check_asked, pool
 from dither.estimate.mixture_fit import FitOptions, FittedMixture, fit_mixture, product_fit
-from dither.estimate.pair_targets import check_asked, pair_targets
+from dither.estimate.pair_targets import pair_targets
 from dither.estimate.set_targets import set_targets, tables_pay
 from dither.models.mixture import Mixture
 from dither.protocols.machine import Campaign, Measured

@@ -15,8 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import StateError
-from dither.estimate import Answered, Pooled, norm_sub, pool
+from dither.estimate import Answered, Pooled, check_asked, norm_sub, pool
 from dither.models.tree_fit import Measurement
 from dither.protocols.machine import Measured
 from dither.schema import Schema
@@ -75,10 +74,7 @@ class Evidence:
     @cached_property
     def singles(self) -> tuple[Pooled, ...]:
         """Every one-way marginal, pooled over all questions that hold the attribute."""
-        asked = {name for a in self.answers for name in a.question.attributes}
-        unknown = [name for name in self.schema.names if name not in asked]
-        if unknown:
-            raise StateError(f"nobody answered about {', '.join(unknown)}; more participants are needed")
+        check_asked(self.schema, self.answers)
         return tuple(pool(self.schema, self.answers, [name]) for name in self.schema.names)
 
     @cached_property

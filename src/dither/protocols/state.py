@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dither.errors import ReportError, StateError
+from dither.errors import ReportError, StateError, TooFewAnswers
 from dither.protocols.machine import Campaign
 from dither.protocols.parameters import build_parameters, plain
 from dither.reports import Plan
@@ -63,6 +63,6 @@ def check_close(open_plan: Plan | None, tally: RoundTally) -> None:
     if tally.plan.to_json() != open_plan.to_json():
         raise StateError(f"this tally is of another plan than the open round {open_plan.round}")
     if tally.participants == 0:
-        raise StateError(
+        raise TooFewAnswers(
             f"round {open_plan.round} was closed without a single report; leave it open until reports arrive"
         )
