@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,7 @@ from dither.protocols import DEFAULT, jtree_nonprivate, start
 from dither.protocols import method as find_method
 from dither.protocols.parameters import build_parameters, plain
 from dither.protocols.registry import parameters_of
+from dither.randomness import check_seed, generator, public_seed
 from dither.schema import Schema
 from dither.simulate import Path, Progress, simulate
 
@@ -50,8 +51,10 @@ def publish(
 
     `table` is a pandas, polars or PyArrow table, a CSV or Parquet file, or a bundled dataset's name. Guarantee: everything
     one participant sends is epsilon-locally differentially private for the whole record; the release uses nothing else
-    of the table but what a simulation shows beside it (marked as such). The same seed gives the same release. The one
-    exception is the method `jtree-nonprivate`, which runs only with `no_privacy` and whose release says that it is not private.
+    of the table but what a simulation shows beside it (marked as such). The noise comes from the operating system and nothing
+    recorded can draw it again, unless a `seed` is given: that gives the same release again, and away to whoever knows it, which
+    the release's warnings say. The one exception is the method `jtree-nonprivate`, which runs only with `no_privacy` and whose
+    release says that it is not private.
     With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
 
     >>> import dither
@@ -62,12 +65,12 @@ def publish(
     from dither.datasets import open_table
     from dither.release import Release
     from dither.release.truth import truth_from_codes
+    from dither.release.warn import find_warnings
     from dither.schema.table import decode, encode
 
     name = method or DEFAULT
     _check_options(name, epsilon, population, rows, seed, unknown, no_privacy)
-    seed = secrets.randbelow(2**32) if seed is None else seed
-    people, noise, model_rows, values = (np.random.default_rng([seed, i]) for i in range(4))
+    people, noise, model_rows, values = (generator(seed, i) for i in range(4))
     seconds: dict[str, float] = {}
 
     with _timed(seconds, "read"):
@@ -79,13 +82,15 @@ def publish(
     if no_privacy:
         learnt = _read_openly(domain, codes, parameters or {}, seconds)
     else:
-        learnt = _ask(name, domain, epsilon, codes, parameters, seed, noise, path, holdout, progress, seconds)
+        learnt = _ask(
+            name, domain, epsilon, codes, parameters, public_seed(seed), noise, path, holdout, progress, seconds
+        )
     with _timed(seconds, "sample"):
         size = rows if rows is not None else len(codes)
         synthetic = decode(learnt["model"].sample(size, model_rows), domain, encoded.layout, values)
     if encoded.clipped:
         learnt["notes"] = {**learnt["notes"], "clipped": dict(encoded.clipped)}
-    return Release(
+    release = Release(
         **learnt,
         method=name,
         schema=domain,
@@ -95,12 +100,13 @@ def publish(
         rows=size,
         seconds=seconds,
         simulated=True,
-        warnings=list(warnings),
+        warnings=warnings,
         source=str(table) if isinstance(table, (str, FilePath)) else None,
         population=population,
         schema_file=str(schema) if isinstance(schema, (str, FilePath)) else None,
         truth=truth_from_codes(domain, codes),
     )
+    return replace(release, warnings=find_warnings(release))
 
 
 def _ask(
@@ -109,7 +115,7 @@ def _ask(
     epsilon: float,
     codes: Codes,
     parameters: Mapping[str, Any] | None,
-    seed: int,
+    fit_seed: int,
     noise: np.random.Generator,
     path: Path,
     holdout: float,
@@ -120,7 +126,7 @@ def _ask(
     from dither.release.asked import asked_in
 
     with _timed(seconds, "simulate"):
-        machine = start(name, domain, epsilon, len(codes), parameters, seed, holdout)
+        machine = start(name, domain, epsilon, len(codes), parameters, fit_seed, holdout)
         if hasattr(machine, "progress"):  # methods whose fit takes long report on it
             machine.progress = progress
         plans = simulate(machine, codes, noise, path=path, progress=progress)
@@ -183,8 +189,7 @@ def _check_options(
             )
     _check_count("population", population)
     _check_count("rows", rows)
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
+    check_seed(seed)
     if unknown not in ("error", "other"):
         raise ParameterError(f"unknown must be error or other, not {unknown!r}", where="unknown", value=unknown)
 

@@ -15,9 +15,10 @@ import dither.cli
 from dither.central.domain import cell_codes, domain_size, flat_counts
 from dither.central.folder import check_central_target, histogram_table, save_central
 from dither.central.registry import CENTRAL, central_mechanism
-from dither.central.release import CENTRAL_TRUST, SEEDED_WARNING, central_release, whole_cells
+from dither.central.release import CENTRAL_TRUST, central_release, whole_cells
 from dither.central.strategy import check_counts, check_neighbours
 from dither.errors import InputError, ParameterError, PrivacyError, SchemaError
+from dither.notice import REPLAYABLE
 from dither.schema import Schema
 from dither.schema.attribute import Attribute
 
@@ -83,7 +84,7 @@ def test_the_same_seed_gives_the_same_release_and_says_it_is_not_private() -> No
     )
     assert one.synthetic.equals(two.synthetic)
     assert not np.array_equal(one.estimate, other.estimate)
-    assert SEEDED_WARNING in one.notes
+    assert REPLAYABLE in one.warnings
     assert one.to_json()["private"] is False
 
 
@@ -94,7 +95,7 @@ def test_without_a_seed_the_noise_is_fresh() -> None:
     assert not np.array_equal(one.estimate, two.estimate)
     assert one.seed is None
     assert one.to_json()["private"] is True
-    assert SEEDED_WARNING not in one.notes
+    assert REPLAYABLE not in one.warnings
 
 
 def test_standard_errors_cover_the_laplace_noise() -> None:

@@ -44,8 +44,10 @@ def test_json_has_the_contract(table: Path, schema: Path, mechanism: str, capsys
     given = ("--column", "pay", "--bins", "3,5,7", "--epsilon", 3, "--schema", schema, "--seed", 7, "--json")
     assert run(table, *given, "--mechanism", mechanism) == 0
     first = capsys.readouterr()
-    assert first.err == ""
     document = json.loads(first.out)
+    assert document["seed"] == 7
+    assert [warning["code"] for warning in document["warnings"]] == ["replayable-noise"]
+    assert first.err == f"dither: warning: {document['warnings'][0]['message']}\n"
     assert [c["name"] for c in document["consumers"]] == ["3 bins", "5 bins", "7 bins"]
     for consumer, bins in zip(document["consumers"], (3, 5, 7), strict=True):
         assert len(consumer["edges"]) == bins + 1

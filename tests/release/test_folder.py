@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dither.errors import InputError
+from dither.notice import Notice
 from dither.release import Release, check_target, folder, load_release, report
 
 FILES = {"synthetic.parquet", "release.json", "report.html", "schema.json", "model.bin", "measured.bin"}
@@ -30,7 +31,7 @@ def quick_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_saved_release_reads_back(make_release: Callable[..., Release], tmp_path: Path) -> None:
-    release = make_release(population=99, schema_file="s.json", warnings=["careful"])
+    release = make_release(population=99, schema_file="s.json", warnings=[Notice("care", "careful")])
     ticks = count(0.0, 2.5)
     path = release.save(tmp_path / "deep" / "out", clock=lambda: next(ticks))
     assert path == tmp_path / "deep" / "out"

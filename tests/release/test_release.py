@@ -12,6 +12,7 @@ import pytest
 from dither.errors import InputError, ParameterError, PrivacyError, ReportError
 from dither.mechanisms import mechanism
 from dither.models import Independent, model_from_bytes
+from dither.notice import Notice
 from dither.protocols.machine import Measured
 from dither.release import Release, truth_from_codes
 from dither.release.guarantee import certainty, guarantee_sentence, likelihood_factor
@@ -144,14 +145,24 @@ def test_a_truth_counts_any_marginal(schema: Schema) -> None:
 
 def test_warnings_tell_of_little_data_cuts_and_fallbacks(make_release: Callable[..., Release]) -> None:
     assert find_warnings(make_release()) == ()
+    inferred = Notice("inferred-domain", "inferred")
     wide = [Measured(("colour",), np.array([0.8, 0.5, -0.3]), np.full(3, 0.4), 10)]
-    found = find_warnings(make_release(measured=wide, notes={"fallbacks": ["no pair kept"]}, warnings=["inferred"]))
-    assert found[0] == "inferred"
-    assert found[1] == "Fallback used: no pair kept."
-    assert found[2].startswith("Too little data")
-    assert found[3].startswith("Estimates were cut at zero for colour")
+    found = find_warnings(make_release(measured=wide, notes={"fallbacks": ["no pair kept"]}, warnings=[inferred]))
+    assert found[:2] == (inferred, Notice("fallback", "Fallback used: no pair kept."))
+    assert [notice.code for notice in found[2:]] == ["too-little-data", "cut-at-zero"]
+    assert found[2].message.startswith("Too little data")
+    assert found[3].message.startswith("Estimates were cut at zero for colour")
     mixed = [*make_release().measured, Measured(("age",), np.full(4, 0.25), np.full(4, 0.2), 10)]
-    assert find_warnings(make_release(measured=mixed))[0].startswith("Little data for age")
+    assert find_warnings(make_release(measured=mixed))[0].message.startswith("Little data for age")
+
+
+def test_the_manifest_s_warnings_have_a_code_and_a_message(make_release: Callable[..., Release]) -> None:
+    """All of them, those that the figures call for too: the same list that the report shows."""
+    release = make_release(notes={"fallbacks": ["no pair kept"]}, warnings=[Notice("care", "careful")])
+    assert release.to_json()["warnings"] == [
+        {"code": "care", "message": "careful"},
+        {"code": "fallback", "message": "Fallback used: no pair kept."},
+    ]
 
 
 def test_models_are_read_by_their_kind(make_release: Callable[..., Release]) -> None:

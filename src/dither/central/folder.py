@@ -103,7 +103,7 @@ def report(release: CentralRelease) -> str:
     made = table(
         ("how", "value"), [(key, _shown(value)) for key, value in {**release.parameters, **release.details}.items()]
     )
-    body = section("guarantee", "Guarantee", guarantee + bullets(release.notes))
+    body = section("guarantee", "Guarantee", guarantee + bullets(warning.message for warning in release.warnings))
     body += section("made", f"How it was made: {release.mechanism} ({manifest['reference']})", made)
     body += section("one-way", "One column at a time", "".join(_one_way(release)))
     style = (

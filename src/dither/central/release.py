@@ -27,16 +27,15 @@ from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate.project import norm_sub
 from dither.mechanisms.probability import check_epsilon
+from dither.notice import REPLAYABLE, Notice
+from dither.randomness import check_seed
+from dither.release.guarantee import noise_sentence
 from dither.schema import Schema
 
 CENTRAL_TRUST = "central: a curator holds the table"
 RECORDS = "csm-records"
 BOOTSTRAP = 16
 BOOTSTRAP_CELLS = 2**16
-SEEDED_WARNING = (
-    "a seed was given, so the noise is reproducible: this release is NOT private against anyone who knows or guesses "
-    "the seed; use it for simulation only"
-)
 NEIGHBOUR_WORDS = {
     "add-remove": "one record added or removed",
     "replace": "one record changed; the number of records is public",
@@ -66,7 +65,7 @@ class CentralRelease:
     seed: int | None
     rows: int
     seconds: Mapping[str, float]
-    notes: tuple[str, ...]
+    warnings: tuple[Notice, ...]
 
     def to_json(self) -> dict[str, Any]:
         """The manifest."""
@@ -87,16 +86,14 @@ class CentralRelease:
             "neighbours": "replace" if self.mechanism == RECORDS else self.neighbours,
             "neighbours_meaning": words,
             "private": self.seed is None,
-            "noise": "operating system's random numbers"
-            if self.seed is None
-            else "seeded, reproducible: simulation only",
+            "noise": noise_sentence(self.seed, simulated=True),
             "seed": self.seed,
             "public_seed": self.public_seed,
             "parameters": dict(self.parameters),
             "details": dict(self.details),
             "rows": self.rows,
             "seconds": dict(self.seconds),
-            "notes": list(self.notes),
+            "warnings": [warning.to_json() for warning in self.warnings],
             "dither_version": __version__,
         }
 
@@ -127,8 +124,10 @@ def central_release(
 ) -> CentralRelease:
     """Release some columns of a table by a central mechanism.
 
-    Without `seed` the noise comes from the operating system's random numbers. `bootstrap` is the number of
-    repetitions, on the estimate itself, from which standard errors are computed; they cost no privacy.
+    Without `seed` the noise comes from the operating system and nothing recorded can draw it again; with one whoever
+    knows it can. `public_seed` in the release is of what is public anyway (matrices, the rows' order) and not of the
+    noise. `bootstrap` is the number of repetitions, on the estimate itself, from which standard errors are computed;
+    they cost no privacy.
     """
     from dither.datasets import open_table
     from dither.schema.table import decode, encode
@@ -136,10 +135,9 @@ def central_release(
     check_epsilon(epsilon)
     notion = check_neighbours(neighbours)
     given = _checked_parameters(mechanism, parameters or {})
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise ParameterError(f"seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
+    check_seed(seed)
     started = clock()
-    opened, whole, notes = open_table(table, schema)
+    opened, whole, warnings = open_table(table, schema)
     chosen = _chosen_columns(whole, columns)
     encoded = encode(_select(opened, chosen.names), chosen)
     read = clock()
@@ -152,7 +150,7 @@ def central_release(
         )
     noised = clock()
     synthetic = decode(made.codes, chosen, encoded.layout, np.random.default_rng([public, 3]))
-    told = [*notes, *([SEEDED_WARNING] if seed is not None else []), *_bias_notes(mechanism, made)]
+    told = [*warnings, *([REPLAYABLE] if seed is not None else []), *_cautions(mechanism)]
     return CentralRelease(
         mechanism=mechanism,
         trust_model=record_form.TRUST if mechanism == RECORDS else CENTRAL_TRUST,
@@ -169,7 +167,7 @@ def central_release(
         seed=seed,
         rows=len(made.codes),
         seconds={"read": read - started, "mechanism": noised - read, "table": clock() - noised},
-        notes=tuple(told),
+        warnings=tuple(told),
     )
 
 
@@ -293,12 +291,15 @@ def _bootstrap(
     return np.sqrt((np.stack(again) ** 2).mean(axis=0))
 
 
-def _bias_notes(mechanism: str, made: _Made) -> list[str]:
+def _cautions(mechanism: str) -> list[Notice]:
+    """What a reader has to know of the mechanism's figures."""
     if mechanism == RECORDS:
-        return ["record form: a LOCAL mechanism; each row carries its own noise and single rows mean little"]
+        words = "record form: a LOCAL mechanism; each row carries its own noise and single rows mean little"
+        return [Notice("record-form", words)]
     if mechanism in ("csm", "fourier", "privbayes", "dppro"):
-        return [
+        words = (
             f"{mechanism} leaves out what it does not measure or model; standard errors are of the noise and of what "
             "it leaves out of its own estimate, and can miss bias against the real table"
-        ]
+        )
+        return [Notice("bias", words)]
     return []

@@ -21,7 +21,10 @@ def central(
     ] = "csm",
     schema: Annotated[Path | None, typer.Option(help="schema file; an inferred domain leaks it")] = None,
     neighbours: Annotated[str, typer.Option(help="add-remove (one record more or less) or replace")] = "add-remove",
-    seed: Annotated[int | None, typer.Option(help="reproducible noise: simulation only, NOT private")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="noise that whoever knows the seed can replay: NOT private [default: noise that nobody can]"),
+    ] = None,
     tau: Annotated[
         float | None, typer.Option(help="csm, dppro: compression ratio [default: from public figures]")
     ] = None,
@@ -57,7 +60,7 @@ def central(
         seed=seed,
         parameters=given,
     )
-    for note in release.notes:
+    for note in release.warnings:
         print(f"dither: warning: {note}", file=sys.stderr)
     folder = save_central(release, output)
     if as_json:
@@ -72,3 +75,4 @@ def central(
     if release.estimate is not None:
         print(f"  histogram    {folder / 'histogram.parquet'}")
     print(f"  report       {folder / 'report.html'}")
+    print(f"  noise        {release.to_json()['noise']}")

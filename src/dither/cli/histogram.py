@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dither.errors import ParameterError, SchemaError, TableError
+from dither.notice import Notice
 
 
 def histogram(
@@ -34,7 +36,8 @@ def histogram(
     share: Annotated[float | None, typer.Option(help="sampled: the share of people asked [default: 0.8]")] = None,
     objective: Annotated[str | None, typer.Option(help="smart: mean or worst variance of the bins")] = None,
     seed: Annotated[
-        int | None, typer.Option(help="makes the simulation repeatable [default: a fresh one, recorded]")
+        int | None,
+        typer.Option(help="makes noise that whoever knows the seed can replay [default: noise that nobody can]"),
     ] = None,
     path: Annotated[
         str, typer.Option(help="counts: draw tallies directly; reports: make every person's report")
@@ -73,7 +76,8 @@ def histogram(
         objective=objective,  # type: ignore[arg-type]
         name=f"column {column!r}",
     )
-    for note in [*notes, *release.warnings]:
+    release = replace(release, warnings=(*notes, *release.warnings))
+    for note in release.warnings:
         print(f"dither: warning: {note}", file=sys.stderr)
     folder = None if output is None else release.save(output)
     if as_json:
@@ -106,7 +110,7 @@ def _consumers(bins: str, edges: list[str]) -> list[Any]:
     return out
 
 
-def _read(table: str, column: str, schema: Path | None) -> tuple[Any, float | None, float | None, list[str]]:
+def _read(table: str, column: str, schema: Path | None) -> tuple[Any, float | None, float | None, list[Notice]]:
     """The column's numbers, the public range if some schema states it, and notes for the user."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -127,7 +131,7 @@ def _read(table: str, column: str, schema: Path | None) -> tuple[Any, float | No
             f"column {column!r} holds {kind}, not numbers; a histogram needs a numeric column", where=column
         )
     numbers = pc.cast(cells, pa.float64(), safe=False).combine_chunks().to_numpy(zero_copy_only=False)
-    notes: list[str] = []
+    notes: list[Notice] = []
     if domain is None:
         domain, notes = _nearby_schema(table)
         if domain is not None and column not in domain.names:
@@ -138,10 +142,10 @@ def _read(table: str, column: str, schema: Path | None) -> tuple[Any, float | No
     return numbers, low, high, notes
 
 
-def _nearby_schema(table: str) -> tuple[Any, list[str]]:
+def _nearby_schema(table: str) -> tuple[Any, list[Notice]]:
     """A bundled dataset's own schema, or one that stands beside the file."""
     from dither.datasets import NAMES, load_dataset
-    from dither.datasets.opening import SIDECARS
+    from dither.datasets.opening import SIDECARS, schema_beside
     from dither.schema import load_schema
 
     if table in NAMES:
@@ -149,7 +153,7 @@ def _nearby_schema(table: str) -> tuple[Any, list[str]]:
     for ending in SIDECARS:
         beside = Path(table).with_name(Path(table).stem + ending)
         if beside.is_file():
-            return load_schema(beside), [f"no schema given; using {beside}, which stands beside the table"]
+            return load_schema(beside), [schema_beside(beside)]
     return None, []
 
 
@@ -168,8 +172,9 @@ def _print(release: Any) -> None:
     print(
         f"{release.mechanism} ({', '.join(release.frequency_mechanisms) or 'nothing to ask'}): "
         f"{release.participants:,} participants, epsilon {release.epsilon_achieved:.6g} (asked {release.epsilon_asked:g}), "
-        f"{release.bits_per_report} bits a participant, seed {release.seed}"
+        f"{release.bits_per_report} bits a participant"
     )
+    print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")
     for consumer in release.consumers:
         print(f"\n{consumer.name}")
         names = labels(consumer)

@@ -28,7 +28,8 @@ def publish(
         int | None, typer.Option(help="rows of the synthetic table [default: as many as participants]")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="makes the simulation repeatable [default: a fresh one, recorded]")
+        int | None,
+        typer.Option(help="makes noise that whoever knows the seed can replay [default: noise that nobody can]"),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter; repeatable")
@@ -87,6 +88,7 @@ def publish(
     print(f"{release.method}: {release.participants:,} participants, {spent}, {release.rows:,} synthetic rows")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
+    print(f"  noise   {release.noise}")
 
 
 def _settings(given: list[str]) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from typing import Any
 
 from dither.datasets.bundled import NAMES, load_dataset
 from dither.errors import SchemaError, TableError
+from dither.notice import Notice
 from dither.schema import Schema, load_schema
 
 SIDECARS = (".schema.json", ".domain.json")
+INFERRED = "inferred-domain"
 
 
-def open_table(table: Any, schema: Schema | str | Path | None = None) -> tuple[Any, Schema, list[str]]:
+def open_table(table: Any, schema: Schema | str | Path | None = None) -> tuple[Any, Schema, list[Notice]]:
     """The table itself, its schema, and notes that the user has to see.
 
     Without a schema: a bundled dataset has its own, a file may have one beside it (`<name>.schema.json` or
@@ -31,8 +33,13 @@ def open_table(table: Any, schema: Schema | str | Path | None = None) -> tuple[A
         beside = path.with_name(path.stem + ending)
         if path.is_file() and beside.is_file():
             found = load_schema(beside)
-            return read_named(path, found), found, [f"no schema given; using {beside}, which stands beside the table"]
+            return read_named(path, found), found, [schema_beside(beside)]
     return _with_schema(read_named(path), None)
+
+
+def schema_beside(path: Path) -> Notice:
+    """Says which file was taken for the schema, since nobody named it."""
+    return Notice("schema-beside", f"no schema given; using {path}, which stands beside the table")
 
 
 def read_named(table: str | Path, schema: Schema | None = None) -> Any:
@@ -58,11 +65,11 @@ def _as_schema(schema: object) -> Schema | None:
     raise SchemaError(f"a schema is a dither.Schema or the path of a schema file, not {type(schema).__name__}")
 
 
-def _with_schema(table: Any, schema: Schema | None) -> tuple[Any, Schema, list[str]]:
+def _with_schema(table: Any, schema: Schema | None) -> tuple[Any, Schema, list[Notice]]:
     from dither.schema.infer import LEAK_WARNING, infer_schema
     from dither.schema.native import table_kind
 
     table_kind(table)
     if schema is not None:
         return table, schema, []
-    return table, infer_schema(table), [LEAK_WARNING]
+    return table, infer_schema(table), [Notice(INFERRED, LEAK_WARNING)]

@@ -33,10 +33,11 @@ def common_tables(real: Any, synthetic: Any, schema: Schema | str | Path | None)
     together, so that a label which only one of them has is no error. A value outside a given domain names its table.
     """
     from dither.datasets import open_table, read_named
-    from dither.schema.infer import LEAK_WARNING, infer_schema
+    from dither.datasets.opening import INFERRED
+    from dither.schema.infer import infer_schema
 
     first, domain, notes = open_table(real, schema)
-    if schema is None and LEAK_WARNING in notes:
+    if schema is None and any(note.code == INFERRED for note in notes):
         # Read as it stands, like the first: the labels of one table must not decide how the other's file is read.
         second = read_named(synthetic) if isinstance(synthetic, (str, Path)) else synthetic
         domain = infer_schema(_stack(first, second))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -23,6 +22,8 @@ from dither.histogram.smart import smart
 from dither.histogram.split import split
 from dither.mechanisms.choose import NAMES
 from dither.mechanisms.probability import check_epsilon
+from dither.notice import Notice
+from dither.randomness import check_seed, generator
 
 WAYS: dict[str, Callable[..., Answer]] = {"shp": shp, "chp": chp, "split": split, "sampled": sampled, "smart": smart}
 
@@ -49,8 +50,9 @@ def histogram(
     A consumer is a count of bins, a list of edges, a dictionary (name, bins | width | edges, epsilon) or a
     `Consumer`. [low, high] is the public range; taken from the data if left out, which leaks it and is said in a
     warning. Guarantee: everything one participant sends is epsilon-locally differentially private, whatever the
-    consumers share among themselves. The same seed gives the same release. `share` belongs to `sampled`, `objective`
-    (mean or worst) to `smart`.
+    consumers share among themselves. The noise comes from the operating system and cannot be drawn again, unless a
+    `seed` is given: that gives the same release again, and away to whoever knows it, which a warning says. `share`
+    belongs to `sampled`, `objective` (mean or worst) to `smart`.
 
     >>> import dither
     >>> release = dither.histogram([1.0, 2.0, 7.5, 9.0] * 500, consumers=[2, 5], epsilon=3.0, low=0, high=10, seed=1)
@@ -68,10 +70,7 @@ def histogram(
         numbers = policed.values
         warnings += _policy_warnings(policed.clipped, policed.dropped)
     people = gather(numbers, partition, reports=path == "reports", name=name)
-    seed = secrets.randbelow(2**32) if seed is None else seed
-    answer = WAYS[mechanism](
-        people, partition, asked, epsilon, frequency_mechanism, np.random.default_rng([seed, 6]), **options
-    )
+    answer = WAYS[mechanism](people, partition, asked, epsilon, frequency_mechanism, generator(seed, 6), **options)
     estimates: list[Any] = list(answer.counts)
     if consistent:
         estimates = make_consistent([partition.membership(c) for c in asked], answer.counts, answer.variances, people.n)
@@ -118,8 +117,7 @@ def _options(
             raise ParameterError(
                 f"no {option.replace('_', '-')} {value!r}; there are {', '.join(known)}", where=option, value=value
             )
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
+    check_seed(seed)
     options: dict[str, Any] = {}
     for option, given, owner in (("share", share, "sampled"), ("objective", objective, "smart")):
         if given is None:
@@ -132,19 +130,20 @@ def _options(
     return options
 
 
-def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tuple[float, float, list[str]]:
+def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tuple[float, float, list[Notice]]:
     """The public range, or the data's own with a warning."""
-    warnings: list[str] = []
+    warnings: list[Notice] = []
     if low is None or high is None:
         finite = numbers[np.isfinite(numbers)]
         if not finite.size:
             raise ParameterError(f"{name} hold no finite number; give low and high", where="low")
         low = float(finite.min()) if low is None else low
         high = float(finite.max()) if high is None else high
-        warnings.append(
+        words = (
             f"the range [{low:g}, {high:g}] was taken from the data, which reveals the extreme values; "
             "give a public range instead"
         )
+        warnings.append(Notice("range-from-data", words))
     for option, bound in (("low", low), ("high", high)):
         if isinstance(bound, bool) or not isinstance(bound, (int, float, np.number)) or not math.isfinite(bound):
             raise ParameterError(f"{option} must be a finite number, not {bound!r}", where=option, value=bound)
@@ -154,13 +153,14 @@ def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tu
     return low, high, warnings
 
 
-def _policy_warnings(clipped: int, dropped: int) -> list[str]:
+def _policy_warnings(clipped: int, dropped: int) -> list[Notice]:
     out = []
     if clipped:
-        out.append(f"{clipped:,} values outside the range were moved to its nearer end")
+        out.append(Notice("clipped", f"{clipped:,} values outside the range were moved to its nearer end"))
     if dropped:
-        out.append(
+        words = (
             f"{dropped:,} people with a value outside the range were left out; on a device, silence would tell "
             "that the value is outside"
         )
+        out.append(Notice("dropped", words))
     return out

@@ -47,9 +47,10 @@ def render(release: HistogramRelease) -> str:
         f"{release.participants:,} simulated participants, each with epsilon {release.epsilon_achieved:.6g} at most "
         f"for everything sent (asked: {release.epsilon_asked:g}); collected by {release.mechanism} "
         f"({', '.join(release.frequency_mechanisms) or 'nothing to ask'}), "
-        f"{release.bits_per_report:,} bits a participant."
+        f"{release.bits_per_report:,} bits a participant. Whoever ran the simulation held the values. "
+        f"The noise: {release.noise[:1].lower()}{release.noise[1:]}"
     )
-    notes = "".join(f'<p class="warning">{escape(w)}</p>' for w in release.warnings)
+    notes = "".join(f'<p class="warning">{escape(w.message)}</p>' for w in release.warnings)
     parts = "".join(_section(i, c, release.consistent) for i, c in enumerate(release.consumers))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -14,6 +14,8 @@ from dither.estimate.intervals import normal_interval
 from dither.histogram.cells import CellEstimates
 from dither.histogram.consumer import Consumer, read_consumers
 from dither.histogram.late import LateAnswer, late_answer
+from dither.notice import REPLAYABLE, Notice
+from dither.release.guarantee import noise_sentence
 
 Floats = npt.NDArray[np.float64]
 FORMAT = "dither-histogram-1"
@@ -53,7 +55,7 @@ class ConsumerHistogram:
 
 @dataclass(frozen=True)
 class HistogramRelease:
-    """All consumers' histograms of one collection."""
+    """All consumers' histograms of one simulated collection; `seed` is what the caller gave, if anything."""
 
     consumers: tuple[ConsumerHistogram, ...]
     epsilon_asked: float
@@ -70,7 +72,16 @@ class HistogramRelease:
     path: str = "counts"
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
     notes: dict[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Notice, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and REPLAYABLE not in self.warnings:
+            object.__setattr__(self, "warnings", (*self.warnings, REPLAYABLE))
+
+    @property
+    def noise(self) -> str:
+        """Where the noise came from and whether it can be drawn again, in one sentence."""
+        return noise_sentence(self.seed, simulated=True)
 
     def consumer(self, name: str) -> ConsumerHistogram:
         """A consumer's histogram by name."""
@@ -113,7 +124,8 @@ class HistogramRelease:
             "partition": list(self.partition),
             "consistent": self.consistent,
             "seed": self.seed,
+            "noise": self.noise,
             "path": self.path,
             "notes": self.notes,
-            "warnings": list(self.warnings),
+            "warnings": [warning.to_json() for warning in self.warnings],
         }

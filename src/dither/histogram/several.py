@@ -30,6 +30,7 @@ from dither.histogram.partition import Partition, union
 from dither.histogram.release import ConsumerHistogram, HistogramRelease
 from dither.mechanisms import Mechanism, Unary
 from dither.mechanisms.probability import check_epsilon, log_up
+from dither.randomness import check_seed, generator
 
 Strategy = Literal["independent", "summed"]
 STRATEGIES: tuple[Strategy, ...] = ("independent", "summed")
@@ -55,14 +56,16 @@ def several_values(
     strategy: Strategy = "summed",
     frequency_mechanism: str = "sue",
     path: Literal["counts", "reports"] = "counts",
-    seed: int = 0,
+    seed: int | None = None,
 ) -> HistogramRelease:
     """Histograms of all values of all participants; `values` holds one list of numbers a participant, at most `most`
     long.
 
     Guarantee: everything one participant sends is epsilon-locally differentially private for all its values together.
+    With a `seed` whoever knows it can draw the noise again; without one nobody can.
     """
     check_epsilon(epsilon)
+    check_seed(seed)
     if strategy not in STRATEGIES:
         raise ParameterError(
             f"no strategy {strategy!r}; there are {', '.join(STRATEGIES)}", where="strategy", value=strategy
@@ -79,8 +82,7 @@ def several_values(
             where="frequency_mechanism",
             value=mechanism.name,
         )
-    rng = np.random.default_rng([seed, 43])
-    tally = _collect(mechanism, slots, strategy, path, rng)
+    tally = _collect(mechanism, slots, strategy, path, generator(seed, 43))
     answers = slots.cells.size
     frequencies = mechanism.estimate(tally, answers).frequencies
     cells = PureCells(_with_none(partition), mechanism, frequencies, answers, answers)

@@ -13,6 +13,7 @@ from typing import Any
 
 from dither.errors import InputError, ReportError
 from dither.models import model_from_bytes
+from dither.notice import notice_from_json
 from dither.protocols.machine import Measured
 from dither.release.asked import asked_from_json
 from dither.release.release import FORMAT, Release
@@ -68,6 +69,7 @@ def load_release(directory: str | Path) -> Release:
             asked=asked_from_json(manifest["asked"]),
             state=_optional(folder / "state.bin"),
             **{name: manifest[name] for name in _PLAIN_FIELDS},
+            warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
             epsilon_asked=_epsilon(manifest["epsilon_asked"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
         )
@@ -98,7 +100,6 @@ _PLAIN_FIELDS = (
     "seconds",
     "simulated",
     "notes",
-    "warnings",
     "source",
     "population",
     "schema_file",

@@ -39,3 +39,15 @@ def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
         f"whole campaign changes by at most a factor of {likelihood_factor(epsilon)} "
         f"(epsilon {epsilon:.6g}, local differential privacy for the whole record)."
     )
+
+
+def noise_sentence(seed: int | None, *, simulated: bool) -> str:
+    """Where the noise came from, and whether anybody can draw it again."""
+    if not simulated:
+        return "Drawn by the participants' own devices; whoever ran the collection never had it."
+    if seed is None:
+        return "Not replayable: it came from the operating system, and nothing recorded can draw it again."
+    return (
+        "Replayable: whoever knows the seed can draw it again and take it off, so this release is as confidential as the table "
+        "it was made from."
+    )

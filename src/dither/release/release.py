@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError, PrivacyError
 from dither.models import Model
+from dither.notice import Notice
 from dither.protocols.machine import Measured
 from dither.release.asked import AskedRound
-from dither.release.guarantee import NO_GUARANTEE, guarantee_sentence
+from dither.release.guarantee import NO_GUARANTEE, guarantee_sentence, noise_sentence
 from dither.release.marginal import Marginal, measured_errors
 from dither.release.truth import Truth
 from dither.schema import Schema
@@ -38,7 +39,8 @@ class Release:
     `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
     `truth` exists in simulations only; it is shown in the report and written nowhere else. A release with `private` false
     was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is the finished
-    protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed later.
+    protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed later. `seed`
+    is what the caller of a simulation gave, if anything; of a collection it is the seed of the fit, which nobody's noise uses.
     """
 
     method: str
@@ -58,7 +60,7 @@ class Release:
     simulated: bool = False
     private: bool = True
     notes: Mapping[str, Any] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Notice] = ()
     truth: Truth | None = field(default=None, repr=False, compare=False)
     state: bytes | None = field(default=None, repr=False)
     source: str | None = None
@@ -85,12 +87,6 @@ class Release:
                 raise PrivacyError(
                     f"{name} must be a finite number that is not negative, not {value!r}", where=name, value=value
                 )
-        for name in ("epsilon_asked", "epsilon_achieved"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or value < 0:
-                raise PrivacyError(
-                    f"{name} must be a finite number that is not negative, not {value!r}", where=name, value=value
-                )
         if self.epsilon_achieved > self.epsilon_asked:
             raise PrivacyError(
                 f"the campaign spent epsilon {self.epsilon_achieved!r}, more than the {self.epsilon_asked!r} asked for",
@@ -109,6 +105,18 @@ class Release:
         if not self.private:
             return NO_GUARANTEE
         return guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
+
+    @property
+    def replayable(self) -> bool:
+        """Whether somebody who knows the seed can draw the same noise again: only in a simulation that was given one."""
+        return self.simulated and self.private and self.seed is not None
+
+    @property
+    def noise(self) -> str:
+        """Where the noise came from and whether it can be drawn again, in one sentence."""
+        if not self.private:
+            return "None was added."
+        return noise_sentence(self.seed, simulated=self.simulated)
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
         """The model's distribution of some attributes, with standard errors if just these were measured together."""
@@ -139,6 +147,8 @@ class Release:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest, plain JSON values only."""
+        from dither.release.warn import find_warnings
+
         return {
             "format": FORMAT,
             "dither_version": self.dither_version,
@@ -152,6 +162,7 @@ class Release:
             "rounds": int(self.rounds),
             "rows": int(self.rows),
             "seed": None if self.seed is None else int(self.seed),
+            "noise": self.noise,
             "seconds": {stage: float(value) for stage, value in self.seconds.items()},
             "simulated": bool(self.simulated),
             "source": self.source,
@@ -163,7 +174,7 @@ class Release:
             "reference": self.reference,
             "asked": [entry.to_json() for entry in self.asked],
             "notes": plain(self.notes),
-            "warnings": [str(warning) for warning in self.warnings],
+            "warnings": [warning.to_json() for warning in find_warnings(self)],
             "estimates": [self._estimate(name) for name in self.schema.names],
         }
 

@@ -12,7 +12,7 @@ from dither.release.markup import bullets, folded, paragraph, percent, section, 
 from dither.release.pairs import strong_pairs
 from dither.release.pictures import attribute_section, pair_section
 from dither.release.release import Release
-from dither.release.rerun import citation, rerun_command, rerun_python
+from dither.release.rerun import citation, rerun_command, rerun_lead, rerun_python
 from dither.release.warn import find_warnings
 
 MOST_EXPOSED = 12
@@ -67,9 +67,18 @@ def _facts(release: Release) -> str:
 
 
 def _summary(release: Release, found: Quality | None) -> str:
-    collected = (
-        f"{release.participants:,} participants each answered with noise added on their own device; nobody collected a "
-        f"true record. From these answers, with the method {release.method} and epsilon {release.epsilon_achieved:.4g} "
+    if release.simulated:
+        collected = (
+            f"A simulation: whoever ran it held the table whose rows play {release.participants:,} participants, and noise was "
+            "added to their answers there, on nobody's own device."
+        )
+    else:
+        collected = (
+            f"{release.participants:,} participants each answered with noise added on their own device; nobody collected a "
+            "true record."
+        )
+    collected += (
+        f" From these answers, with the method {release.method} and epsilon {release.epsilon_achieved:.4g} "
         f"for each person's whole record, Dither estimated how {len(release.schema)} attributes are distributed and "
         f"drew a synthetic table of {release.rows:,} rows from these estimates."
     )
@@ -102,7 +111,7 @@ def _summary(release: Release, found: Quality | None) -> str:
     warnings = find_warnings(release)
     if warnings:
         out.append(
-            f'<div class="warnings" role="note"><h3>Read with care</h3>{bullets(_sentence(w) for w in warnings)}</div>'
+            f'<div class="warnings" role="note"><h3>Read with care</h3>{bullets(_sentence(w.message) for w in warnings)}</div>'
         )
     return "".join(out)
 
@@ -118,7 +127,9 @@ def _guarantee(release: Release) -> str:
         "record, all attributes together, and everything one participant sends in all rounds of this campaign.",
         f"Put differently: somebody who holds two records equally likely before can be at most {certainty(epsilon)} "
         "sure of one of them after seeing everything that this person sent. Without any privacy it would be 100 %.",
-        "It holds whatever else an observer knows, whoever runs the server, and even if all that is stored is stolen.",
+        "It holds whatever else an observer knows, whoever runs the server, and even if all that is stored is stolen."
+        + (" In this simulation it does not hold against whoever held the table." if release.simulated else ""),
+        f"The noise: {release.noise[:1].lower()}{release.noise[1:]}",
     )
     not_promised = (
         "It does not hide what is true of people in general: if a trend is learnt, it can be used to guess about "
@@ -240,7 +251,12 @@ def _run(release: Release) -> str:
     facts: list[tuple[str, object]] = [
         (name, _note(value)) for name, value in release.notes.items() if name not in _HIDDEN_NOTES
     ]
-    facts += [("seed", "none" if release.seed is None else release.seed), ("schema", release.schema_fingerprint[:16])]
+    named = "seed" if release.simulated else "seed of the fit"
+    facts += [
+        (named, "none" if release.seed is None else release.seed),
+        ("noise", release.noise),
+        ("schema", release.schema_fingerprint[:16]),
+    ]
     facts += [("epsilon asked", release.epsilon_asked), ("epsilon achieved", release.epsilon_achieved)]
     facts += [("model", release.model.kind), ("dither", release.dither_version)]
     cards.append(f'<div class="card"><h3>Facts of the run</h3>{table(("Name", "Value"), facts, css="text run")}</div>')
@@ -248,10 +264,7 @@ def _run(release: Release) -> str:
 
 
 def _again(release: Release) -> str:
-    first, second = "From the command line:", "In Python:"
-    if not release.simulated:
-        first = "The same questions to other people, with a running collector and the schema of this folder:"
-        second = "This release in Python, with the intervals of any figure:"
+    first, second = rerun_lead(release)
     return (
         f"{paragraph(citation(release))}"
         f"{paragraph(first)}<pre><code>{text(rerun_command(release))}</code></pre>"

@@ -1,4 +1,4 @@
-"""How to cite a release and make it again: from the same table, or with the same questions to other people."""
+"""How to cite a release and make it or one like it again: from the same table, or with the same questions to others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dither.release.release import Release
 
 
 def rerun_command(release: Release) -> str:
-    """The command line that makes the same release from the same table; after a collection, that asks the same again."""
+    """The command line that makes the same release from the same table, if a seed was given, else one like it with noise of its
+    own; after a collection, that asks the same again."""
     if not release.simulated:
         return _campaign_command(release)
     words = ["dither", "publish", release.source or "TABLE", "--epsilon", f"{release.epsilon_asked:.17g}"]
@@ -50,6 +51,21 @@ def rerun_python(release: Release) -> str:
     return f'import dither\n\nrelease = dither.publish(\n    {inside},\n)\nrelease.save("out")'
 
 
+def rerun_lead(release: Release) -> tuple[str, str]:
+    """What the command and the Python code do, a sentence each."""
+    if not release.simulated:
+        return (
+            "The same questions to other people, with a running collector and the schema of this folder:",
+            "This release in Python, with the intervals of any figure:",
+        )
+    if release.seed is None and release.private:
+        return (
+            "From the command line. The very same noise cannot be drawn again, so the figures come out anew, within their errors:",
+            "The same in Python:",
+        )
+    return "The very same release from the same table, on the command line:", "In Python:"
+
+
 def citation(release: Release) -> str:
     """One sentence that names what a reader needs to tell this release from others."""
     kind = "simulated release" if release.simulated else "release"
@@ -58,7 +74,9 @@ def citation(release: Release) -> str:
             f"Dither {release.dither_version}, release WITHOUT privacy for comparison: method {release.method}, "
             f"{release.participants:,} records, schema {release.schema_fingerprint[:12]}."
         )
-    seed = "" if release.seed is None else f", seed {release.seed}"
+    seed = ""
+    if release.simulated:
+        seed = ", noise not replayable" if release.seed is None else f", seed {release.seed}"
     return (
         f"Dither {release.dither_version}, {kind} by local differential privacy: method {release.method}, epsilon "
         f"{release.epsilon_achieved:.6g} per record, {release.participants:,} participants{seed}, "

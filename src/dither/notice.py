@@ -1,0 +1,35 @@
+"""What a reader of a release has to be told: one shape for Python, JSON, the command line and the pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A warning: a short code for programs that never changes, and a sentence for people."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_json(self) -> dict[str, str]:
+        """As it stands in every manifest's `warnings`."""
+        return {"code": self.code, "message": self.message}
+
+
+def notice_from_json(data: Any) -> Notice:
+    """Read one back; a `ValueError` says what is wrong."""
+    if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in ("code", "message")):
+        raise ValueError(f"a warning has a code and a message, not {data!r}")
+    return Notice(data["code"], data["message"])
+
+
+REPLAYABLE = Notice(
+    "replayable-noise",
+    "a seed was given: whoever knows it can draw the same noise again and take it off, so what is written here is as "
+    "confidential as the table; leave the seed out for anything that others may see",
+)

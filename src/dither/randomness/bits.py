@@ -1,0 +1,127 @@
+"""NumPy's distributions fed by a cryptographic stream.
+
+NumPy turns words into binomials, normals and so on; it asks a bit generator for a lock and for a capsule with five pointers
+(`bitgen_t` in numpy/random/bitgen.h). The functions behind them are compiled here; they read a buffer that Python refills.
+Measured against PCG64: uniforms take 2.6 to 3 times as long, binomials, multinomials and normals 1.1 to 1.3 times.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import os
+import threading
+import traceback
+import weakref
+from typing import Any, NoReturn
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, cfunc, njit, types
+from numba.extending import intrinsic
+
+from dither.mechanisms.fleet.stream import RandomStream
+
+# The buffer is one array of words: how many are used up, the address of the callback that refills it, then random words.
+_USED, _REFILL, _FIRST = 0, 1, 2
+_BUFFER = 4096
+_ALL = _FIRST + _BUFFER
+_RETRY_SECONDS = 0.01
+
+
+class StreamBits:
+    """A bit generator for `numpy.random.Generator` whose words are those of a stream, in order; each is used once."""
+
+    def __init__(self, stream: RandomStream) -> None:
+        self._stream = stream
+        self._words = np.zeros(_ALL, np.uint64)
+        self._words[_USED] = _BUFFER
+        self._words[_REFILL] = ctypes.cast(_refill, ctypes.c_void_p).value or 0
+        state = self._words.ctypes.data
+        self._pointers = (ctypes.c_void_p * 5)(
+            state, _next_word.address, _next_half.address, _next_double.address, _next_word.address
+        )
+        self.lock = threading.Lock()
+        self.capsule = _new_capsule(ctypes.addressof(self._pointers), b"BitGenerator", None)
+        _alive[state] = self
+
+    def refill(self) -> None:
+        """Fresh words. They count as fresh only once all are there: an interrupted call leaves the buffer used up."""
+        self._words[_FIRST:] = self._stream.words(_BUFFER)
+        self._words[_USED] = 0
+
+    def renew(self) -> None:
+        """Throw away what is buffered and take another key from the operating system."""
+        self._words[_FIRST:] = 0
+        self._words[_USED] = _BUFFER
+        self._stream = RandomStream.from_system()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a generator of noise cannot be copied: the copy would draw the same noise")
+
+
+_alive: weakref.WeakValueDictionary[int, StreamBits] = weakref.WeakValueDictionary()
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _refill(state: int) -> None:
+    """Called from compiled code, where no exception can pass: it is called again until there are words."""
+    try:
+        _alive[state].refill()
+    except KeyboardInterrupt:  # Ctrl-C just now; it comes again when compiled code has returned
+        threading.Timer(_RETRY_SECONDS, _thread.interrupt_main).start()
+    except BaseException:
+        traceback.print_exc()
+        os.abort()  # numbers that are not random would be published as if they were private
+
+
+def _renew_all() -> None:
+    """In a forked process: parent and child must not draw the same noise."""
+    for bits in list(_alive.values()):
+        bits.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
+
+
+@intrinsic
+def _call(typing_context: Any, address: Any, state: Any) -> Any:
+    """Call the C function at an address; the address is data, so that the compiled code can be kept between runs."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
+        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [arguments[1]])
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.voidptr), generate
+
+
+@njit(cache=True)
+def _take(state: Any) -> Any:
+    words = carray(state, _ALL, np.uint64)
+    while words[_USED] >= np.uint64(_BUFFER):
+        _call(words[_REFILL], state)
+    place = words[_USED] + np.uint64(_FIRST)
+    words[_USED] += np.uint64(1)
+    word = words[place]
+    words[place] = np.uint64(0)
+    return word
+
+
+@cfunc(types.uint64(types.voidptr), cache=True)
+def _next_word(state: Any) -> Any:
+    return _take(state)
+
+
+@cfunc(types.uint32(types.voidptr), cache=True)
+def _next_half(state: Any) -> Any:
+    return np.uint32(_take(state) >> np.uint64(32))
+
+
+@cfunc(types.float64(types.voidptr), cache=True)
+def _next_double(state: Any) -> Any:
+    return (_take(state) >> np.uint64(11)) * 2.0**-53  # 53 bits, in [0, 1), as NumPy's own
