@@ -30,6 +30,6 @@ def notice_from_json(data: Any) -> Notice:
 
 REPLAYABLE = Notice(
     "replayable-noise",
-    "a seed was given: whoever knows it can draw the same noise again and take it off, so what is written here is as "
-    "confidential as the table; leave the seed out for anything that others may see",
+    "a seed was given: this is NOT private against whoever knows the seed, who can draw the same noise again and take it off, "
+    "so all of it is as confidential as the table; leave the seed out for anything that others may see",
 )

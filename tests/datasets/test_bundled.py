@@ -13,6 +13,7 @@ import pytest
 
 from dither.datasets import NAMES, load_dataset, open_table
 from dither.errors import SchemaError, TableError
+from dither.notice import Notice
 from dither.schema import Attribute, Schema, decode, encode
 from dither.schema.infer import LEAK_WARNING
 
@@ -104,7 +105,7 @@ def test_open_a_frame(make):
     table, schema, notes = open_table(frame)
     assert table is frame
     assert schema["a"].kind == "boolean"
-    assert notes == [LEAK_WARNING]
+    assert notes == [Notice("inferred-domain", LEAK_WARNING)]
     assert open_table(frame, schema) == (frame, schema, []) if make is pa.table else open_table(frame, schema)[2] == []
     with pytest.raises(TableError, match="not list"):
         open_table([1, 2], schema)
@@ -114,14 +115,14 @@ def test_open_a_file(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n01,1\n1,2\n3,1\n")
     _, schema, notes = open_table(path)
-    assert notes == [LEAK_WARNING]
+    assert notes == [Notice("inferred-domain", LEAK_WARNING)]
     assert schema["b"].values == (1, 2)
     beside = tmp_path / "t.domain.json"
     text = {"kind": "categorical", "values": ["01", "1", "3"]}
     beside.write_text(json.dumps({"a": text, "b": {"kind": "ordinal", "values": [1, 2, 3]}}))
     table, schema, notes = open_table(str(path))
     assert schema["b"].values == (1, 2, 3)
-    assert str(beside) in notes[0]
+    assert str(beside) in notes[0].message
     assert encode(table, schema).codes.tolist() == [[0, 0], [1, 1], [2, 0]]
     other = tmp_path / "mine.json"
     other.write_text(json.dumps({"a": text, "b": {"kind": "numeric", "min": 0, "max": 9.5}}))
