@@ -1,7 +1,7 @@
 """Dither: learn from people's records without ever holding them.
 
     import dither
-    release = dither.publish(df, epsilon=4.0, seed=7)
+    release = dither.publish(df, epsilon=4.0)
     release.synthetic            # a table like df
     release.marginal(["age"])    # frequencies with standard errors
     release.save("out")          # synthetic.parquet, release.json, report.html

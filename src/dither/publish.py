@@ -58,7 +58,7 @@ def publish(
     With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
 
     >>> import dither
-    >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000, seed=7)
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000)
     >>> release.synthetic.num_rows
     1000
     """

@@ -15,6 +15,7 @@ from tests.programs import require
 
 import dither
 from dither.models.mixture import Mixture
+from dither.notice import Notice
 from dither.protocols.machine import Measured
 from dither.release import Release, truth_from_codes
 from dither.schema import Attribute, Schema
@@ -83,7 +84,7 @@ def wide_release(attributes: int) -> Release:
         rows=10,
         simulated=True,
         truth=truth_from_codes(schema, model.sample(3000, rng)),
-        warnings=["a warning", "another one"],
+        warnings=[Notice("first", "a warning"), Notice("second", "another one")],
         notes={"manipulation": {name: {"1%": 0.01, "5%": 0.05} for name in schema.names}, "clipped": {"q1": 17}},
     )
 
