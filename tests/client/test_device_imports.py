@@ -14,7 +14,7 @@ class Refuse:
             raise ImportError(f"{name} is not on a device")
 sys.meta_path.insert(0, Refuse())
 sys.path.insert(0, sys.argv[1])
-from dither.client import Device, Participant, encode_record
+from dither.client import Device, Participant, code_of
 from dither.client.fleet import Simulated
 from dither.reports import question
 from dither.reports import codec, limits, assignment, vectors

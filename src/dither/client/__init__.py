@@ -9,7 +9,7 @@
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import Device
 from dither.client.participant import Participant, Taken
-from dither.client.record import encode_record
+from dither.client.record import code_of
 from dither.client.transport import Answer, Transport, Unreachable, http_transport
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Taken",
     "Transport",
     "Unreachable",
-    "encode_record",
+    "code_of",
     "http_transport",
     "read_announcement",
 ]

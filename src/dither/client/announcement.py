@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.reports import Plan, Question, limits, plan_from_json
+from dither.reports.work import check_work
 from dither.schema import Schema, schema_from_json
 
 _FORMAT = "dither-campaign-1"
 _STATES = ("draft", "open", "closing", "collected", "finalised")
+_PARTICIPATION = ("open", "tokens")
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,20 @@ class Announcement:
 
 
 def read_announcement(data: bytes) -> Announcement:
-    """Read and check what a collector announced; `ReportError` says what is wrong with it."""
+    """Read and check what a collector announced; `ReportError` says what is wrong with it.
+
+    The work is bounded whatever the bytes say: numbers are looked at before anything is built from them.
+    """
     if len(data) > limits.PLAN_BYTES:
         raise ReportError(f"an announcement of {len(data):,} bytes is too long; at most {limits.PLAN_BYTES:,} are read")
     try:
-        body = json.loads(data)
-        announcement = _read(body)
+        announcement = _read(json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_no_constant))
+        if announcement.plan is not None:
+            _check_plan(announcement, announcement.plan)
     except DitherError:
         raise
     except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise ReportError(f"not an announcement of a campaign: {error!r}") from None
-    if announcement.plan is not None:
-        _check_plan(announcement, announcement.plan)
+        raise ReportError(f"not an announcement of a campaign: {error!r}"[:300]) from None
     return announcement
 
 
@@ -59,48 +64,65 @@ def _read(body: Any) -> Announcement:
     if not isinstance(body, dict) or body.get("format") != _FORMAT:
         raise ReportError(f"not an announcement this version reads ({_FORMAT})")
     campaign = bytes.fromhex(body["campaign"])
-    schema = schema_from_json(body["schema"])
-    if len(campaign) != limits.CAMPAIGN_BYTES or body["state"] not in _STATES:
+    if len(campaign) != limits.CAMPAIGN_BYTES or campaign.hex() != body["campaign"] or body["state"] not in _STATES:
         raise ReportError("the announcement has no proper campaign id or state")
+    if not isinstance(body["name"], str) or body["participation"] not in _PARTICIPATION:
+        raise ReportError("the announcement has no proper name or way to take part")
+    epsilon, start = (_number(key, body[key]) for key in ("epsilon", "start"))
+    schema = schema_from_json(body["schema"])
+    # One way to write a schema, so that every language can check the fingerprint from the very characters.
+    if _canonical(schema.to_json()) != _canonical(body["schema"]):
+        raise ReportError("the announced schema is not in its canonical form")
     if schema.fingerprint != body["schema_fingerprint"]:
         raise ReportError("the announced schema does not have the announced fingerprint")
     plan = body["plan"]
     if plan is not None:
-        _check_numbers(plan)
+        check_work(plan)
     return Announcement(
         campaign=campaign,
-        name=str(body["name"]),
+        name=body["name"],
         state=body["state"],
-        epsilon=float(body["epsilon"]),
-        participation=str(body["participation"]),
+        epsilon=epsilon,
+        participation=body["participation"],
         schema=schema,
-        start=float(body["start"]),
+        start=start,
         plan=None if plan is None else plan_from_json(plan),
     )
 
 
-def _check_numbers(plan: dict[str, Any]) -> None:
-    """Before any mechanism is built: numbers that would make building it costly."""
-    if len(plan["questions"]) >= limits.MOST_QUESTIONS:
-        raise ReportError(f"a plan of {len(plan['questions']):,} questions is too long")
-    for question in plan["questions"]:
-        for key, value in question["mechanism"].items():
-            if isinstance(value, int) and not 0 <= value < 2**64:
-                raise ReportError(f"a mechanism with {key} = {value} is out of bounds", value=value)
-        bits = question["mechanism"]["threshold_bits"]
-        if bits not in (8, 16, 24, 32, 40, 48, 56, 64):
-            raise ReportError(f"draws of {bits} bits are not supported", value=bits)
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are all different: of two equal ones another reader might believe the other."""
+    out = dict(pairs)
+    if len(out) < len(pairs):
+        raise ReportError("the announcement has the same key twice in one object")
+    return out
+
+
+def _no_constant(name: str) -> float:
+    raise ReportError(f"{name} is not a number that JSON knows")
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _number(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        raise ReportError(f"the announced {key} must be a finite number of at least 0", where=key)
+    return float(value)
 
 
 def _check_plan(announcement: Announcement, plan: Plan) -> None:
     if not 0.0 <= announcement.start < 1.0:
         raise ReportError(f"a round cannot start at place {announcement.start}", value=announcement.start)
-    total = 0
+    length = draws = 0
+    sizes = dict(zip(announcement.schema.names, announcement.schema.cardinalities, strict=True))
     for question in plan.questions:
-        _check_question(announcement.schema, question)
-        total += question.mechanism.report_bytes
-    if plan.split and total > limits.REPORT_BYTES:
-        raise ReportError(f"reports of {total:,} bytes exceed {limits.REPORT_BYTES:,}", value=total)
+        _check_question(sizes, question)
+        length += question.mechanism.report_bytes
+        draws += question.mechanism.draw_bytes
+    if plan.split and (length > limits.REPORT_BYTES or draws > limits.DRAW_BYTES):
+        raise ReportError(f"reports of {length:,} bytes from {draws:,} random ones are too large for a device")
     if plan.epsilon > announcement.epsilon:
         raise PrivacyError(
             f"the plan spends epsilon {plan.epsilon}, more than the {announcement.epsilon} that the campaign announces",
@@ -109,15 +131,18 @@ def _check_plan(announcement: Announcement, plan: Plan) -> None:
         )
 
 
-def _check_question(schema: Schema, question: Question) -> None:
+def _check_question(sizes: dict[str, int], question: Question) -> None:
     names = question.attributes
-    unknown = [n for n in names if n not in schema.names]
-    if not names or unknown or len(set(names)) != len(names):
-        raise ReportError(f"a question about {', '.join(names) or 'nothing'} does not fit the schema", value=names)
+    shown = ", ".join(names[:8])[:200] or "nothing"
+    cells = 1
+    for name in names:
+        cells *= sizes.get(name, 0)
+        if not 0 < cells < limits.MOST_NUMBER:
+            break
+    if not names or not 0 < cells < limits.MOST_NUMBER or len(set(names)) != len(names):
+        raise ReportError(f"a question about {shown} does not fit the schema", value=names)
     mechanism = question.mechanism
-    if mechanism.cells != schema.cells(names):
-        raise ReportError(
-            f"a question about {', '.join(names)} has {schema.cells(names)} cells, not {mechanism.cells}", value=names
-        )
+    if mechanism.cells != cells:
+        raise ReportError(f"a question about {shown} has {cells} cells, not {mechanism.cells}", value=names)
     if mechanism.report_bytes > limits.REPORT_BYTES or mechanism.draw_bytes > limits.DRAW_BYTES:
         raise ReportError(f"a question of {mechanism.cells:,} cells is too large for a device", value=mechanism.cells)

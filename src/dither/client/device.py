@@ -1,5 +1,6 @@
 """What a device keeps, in one SQLite file: its secret, the ledger, the memo and the outbox. Standard library only.
 
+The ledger adds up what was spent on each campaign and, over all campaigns and servers, on the person who owns the device.
 Spending, the randomised answer and the bytes to send are written in one transaction, before anything leaves the device: a
 crash at any point leaves either no answer at all or the one that will be sent, never a second draw of noise.
 """
@@ -11,27 +12,34 @@ import hmac
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dither.client.announcement import Announcement
-from dither.errors import PrivacyError
+from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import ByteSource
 from dither.reports import Question
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS device (secret BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS campaigns (campaign TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, cap REAL NOT NULL,
-    token BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS answers (campaign TEXT NOT NULL, round INTEGER NOT NULL, plan TEXT NOT NULL,
-    epsilon REAL NOT NULL, PRIMARY KEY (campaign, round));
-CREATE TABLE IF NOT EXISTS asked (campaign TEXT NOT NULL, attributes TEXT NOT NULL, PRIMARY KEY (campaign, attributes));
-CREATE TABLE IF NOT EXISTS memo (key BLOB PRIMARY KEY, payload BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS outbox (campaign TEXT NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL,
-    state TEXT NOT NULL DEFAULT 'waiting', PRIMARY KEY (campaign, round));
-"""
+_TABLES = (
+    "device (secret BLOB NOT NULL)",
+    "campaigns (campaign TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, cap REAL NOT NULL, token BLOB NOT NULL)",
+    "answers (campaign TEXT NOT NULL, round INTEGER NOT NULL, plan TEXT NOT NULL, epsilon REAL NOT NULL, "
+    "PRIMARY KEY (campaign, round))",
+    "asked (campaign TEXT NOT NULL, attributes TEXT NOT NULL, PRIMARY KEY (campaign, attributes))",
+    "memo (key BLOB PRIMARY KEY, payload BLOB NOT NULL)",
+    "outbox (campaign TEXT NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL, "
+    "state TEXT NOT NULL DEFAULT 'waiting', PRIMARY KEY (campaign, round))",
+)
+# Added since the first version of the file; a file without them gets them when it is opened.
+_ADDED = (
+    ("device", "cap_total", "REAL"),
+    ("device", "period", "REAL"),
+    ("device", "latest", "REAL NOT NULL DEFAULT 0"),
+    ("answers", "time", "REAL"),
+)
 OUTBOX_BYTES = 4 << 20
 
 
@@ -46,23 +54,50 @@ class Waiting:
 
 
 class Device:
-    """A device's own books. `source` gives the secret and the tokens; it must be the operating system's generator."""
+    """A device's own books. `source` gives the secret and the tokens; it must be the operating system's generator.
 
-    def __init__(self, path: str | Path, source: ByteSource | None = None, *, memo: bool = True) -> None:
+    `cap_total` is the most epsilon that the device spends over all campaigns and servers within any `period` seconds (None:
+    for ever). Both are kept in the file and stay in force until others are given. `clock` tells the time in seconds; a clock
+    that goes back frees nothing, since the latest time ever seen counts.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        source: ByteSource | None = None,
+        *,
+        memo: bool = True,
+        cap_total: float | None = None,
+        period: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         import secrets
 
+        if cap_total is None and period is not None:
+            raise ParameterError("a period goes with a cap_total; give both", where="period", value=period)
+        for name, number in (("cap_total", cap_total), ("period", period)):
+            if number is not None and not (math.isfinite(number) and number > 0):
+                raise PrivacyError(f"{name} must be a number above 0, not {number!r}", where=name, value=number)
         self.source: ByteSource = source or secrets.token_bytes
         self._memo = memo
+        self._clock = clock
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
-        self._connection.executescript(_TABLES)
         with self.transaction():
-            found = self._connection.execute("SELECT secret FROM device").fetchone()
-            if found is None:
-                self._connection.execute("INSERT INTO device VALUES (?)", (self.source(32),))
-                found = self._connection.execute("SELECT secret FROM device").fetchone()
-        self._secret = bytes(found[0])
+            for table in _TABLES:
+                self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+            for table, column, kind in _ADDED:
+                known = self._connection.execute(f"SELECT name FROM pragma_table_info('{table}')").fetchall()
+                if (column,) not in known:
+                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+            if self._connection.execute("SELECT 1 FROM device").fetchone() is None:
+                self._connection.execute("INSERT INTO device (secret) VALUES (?)", (self.source(32),))
+            if cap_total is not None:
+                self._connection.execute("UPDATE device SET cap_total = ?, period = ?", (cap_total, period))
+            # When an older version spent is not known: it counts as spent now, and is forgotten no earlier than it may be.
+            self._connection.execute("UPDATE answers SET time = ? WHERE time IS NULL", (self._now(),))
+            self._secret = bytes(self._connection.execute("SELECT secret FROM device").fetchone()[0])
 
     def close(self) -> None:
         """Close the file."""
@@ -82,7 +117,8 @@ class Device:
     def join(self, announcement: Announcement, cap: float, token: bytes | None = None) -> bytes:
         """Enter a campaign for the first time, fixing its schema, the cap and the token; afterwards check the schema.
 
-        The cap is the most epsilon that this device spends on the campaign, whatever the collector announces later.
+        The cap is the most epsilon that this device spends on the campaign, whatever the collector announces later; of
+        several caps given over time the smallest counts.
         """
         if not math.isfinite(cap) or cap <= 0:
             raise PrivacyError(f"the cap must be a number above 0, not {cap!r}", where="cap", value=cap)
@@ -101,6 +137,7 @@ class Device:
                 raise PrivacyError(f"campaign {campaign} has changed its schema; refusing to go on", where="schema")
             if token is not None and not hmac.compare_digest(token, bytes(found[1])):
                 raise PrivacyError(f"this device takes part in campaign {campaign} with another token", where="token")
+            self._connection.execute("UPDATE campaigns SET cap = min(cap, ?) WHERE campaign = ?", (cap, campaign))
             return bytes(found[1])
 
     def cap(self, campaign: str) -> float:
@@ -110,9 +147,30 @@ class Device:
 
     def spent(self, campaign: str) -> float:
         """The epsilon of everything answered in a campaign, added up and rounded up."""
-        rows = self._connection.execute("SELECT epsilon FROM answers WHERE campaign = ?", (campaign,)).fetchall()
-        parts = [float(r[0]) for r in rows if r[0] > 0]
+        return self._sum("SELECT epsilon FROM answers WHERE campaign = ?", campaign)
+
+    def limits(self) -> tuple[float | None, float | None]:
+        """The `cap_total` and the `period` in force."""
+        found = self._connection.execute("SELECT cap_total, period FROM device").fetchone()
+        return found[0], found[1]
+
+    def spent_total(self) -> float:
+        """The epsilon of everything answered in all campaigns within the last period, added up and rounded up."""
+        period = self.limits()[1]
+        since = -math.inf if period is None else self._now() - period
+        return self._sum("SELECT epsilon FROM answers WHERE time > ?", since)
+
+    def _sum(self, query: str, value: object) -> float:
+        parts = [float(r[0]) for r in self._connection.execute(query, (value,)).fetchall() if r[0] > 0]
         return math.nextafter(math.fsum(parts), math.inf) if len(parts) > 1 else math.fsum(parts)
+
+    def _now(self) -> float:
+        """The clock's time, or the latest ever seen if that is later."""
+        now = self._clock()
+        if not math.isfinite(now):
+            raise ParameterError(f"the device's clock says {now!r}", where="clock", value=now)
+        self._connection.execute("UPDATE device SET latest = max(latest, ?)", (now,))
+        return float(self._connection.execute("SELECT latest FROM device").fetchone()[0])
 
     def answered(self, campaign: str, number: int) -> str | None:
         """The digest of the plan answered in a round, None if it was not."""
@@ -122,7 +180,9 @@ class Device:
         return None if found is None else str(found[0])
 
     def check_spending(self, campaign: str, epsilon: float) -> None:
-        """Refuse what would take the campaign's total above the cap."""
+        """Refuse what would take the campaign's total above its cap, or the device's above `cap_total`."""
+        if epsilon == 0:  # an earlier answer once more
+            return
         total = math.fsum([self.spent(campaign), epsilon])
         cap = self.cap(campaign)
         if total > cap:
@@ -130,6 +190,16 @@ class Device:
                 f"campaign {campaign} would have spent epsilon {total:.9g} of this device, more than its cap {cap:.9g}",
                 where="epsilon",
                 value=total,
+            )
+        cap_total, period = self.limits()
+        everything = math.fsum([self.spent_total(), epsilon])
+        if cap_total is not None and everything > cap_total:
+            within = "" if period is None else f" within {period:.9g} s"
+            raise PrivacyError(
+                f"all campaigns together would have spent epsilon {everything:.9g} of this device{within}, more than its "
+                f"cap_total {cap_total:.9g}",
+                where="cap_total",
+                value=everything,
             )
 
     def recall(self, campaign: str, question: Question) -> bytes | None:
@@ -167,7 +237,8 @@ class Device:
         if held + len(body) > OUTBOX_BYTES:
             raise PrivacyError("the outbox is full; send what waits in it first", where="outbox", value=held)
         self._connection.execute(
-            "INSERT INTO answers VALUES (?, ?, ?, ?)", (campaign, number, announcement.plan_digest, epsilon)
+            "INSERT INTO answers (campaign, round, plan, epsilon, time) VALUES (?, ?, ?, ?, ?)",
+            (campaign, number, announcement.plan_digest, epsilon, self._now()),
         )
         self._connection.execute(
             "INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", (campaign, number, body)

@@ -7,7 +7,6 @@ Standard library only.
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from dither.errors import ParameterError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
 from dither.reports.assignment import is_asked, pick
+from dither.reports.verdict import document, outcomes
 
 _FRAME = limits.TOKEN_BYTES + 4
 _ROOM = limits.BODY_BYTES - 64
@@ -144,12 +144,9 @@ def _persist(post: Callable[[], Answer], sleep: Callable[[float], None], tries: 
 
 
 def _results(answer: Answer, expected: int) -> list[str]:
-    try:
-        body = json.loads(answer.body)
-        results = [str(r) for r in body.get("results", [])]
-    except (ValueError, AttributeError):
-        body, results = {}, []
-    if len(results) != expected:
+    results = outcomes(answer.status, answer.content_type, answer.body, expected)
+    if results is None:
+        body = document(answer.body)
         title = str(body.get("detail") or body.get("title") or "no reason given")[:200]
         raise ReportError(f"the collector refused a batch with status {answer.status}: {title}")
     return results

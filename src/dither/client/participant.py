@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import Device, Waiting
-from dither.client.record import encode_record
+from dither.client.record import encode_answers
 from dither.client.transport import Answer, Transport, Unreachable, http_transport
-from dither.errors import PrivacyError, ReportError
+from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
 from dither.reports.assignment import is_asked, pick
+from dither.reports.verdict import document, verdict
 
 Result = Literal["acknowledged", "waiting", "refused", "not-asked", "not-open"]
 _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
@@ -24,11 +24,16 @@ _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
 @dataclass(frozen=True)
 class Taken:
-    """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any."""
+    """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any.
+
+    `outside` names the attributes just answered whose value the announced domain lacks (see `dither.client.record`). It is
+    for the application on the device; nothing of it is sent.
+    """
 
     result: Result
     spent: float
     reason: str = ""
+    outside: tuple[str, ...] = ()
 
 
 class Participant:
@@ -36,7 +41,8 @@ class Participant:
 
     Guarantees: no more than `cap` epsilon is spent on the campaign; the answer to a question is drawn once, with `source`,
     and sent with identical bytes until the collector has acknowledged it; a repeated question gets the earlier answer; with
-    `allowed`, no question about any other attribute is answered.
+    `allowed`, no question about any other attribute is answered; with `schema_fingerprint`, no campaign of another schema.
+    Whether, when and with how many bytes the device answers never depends on the record.
     """
 
     def __init__(
@@ -48,6 +54,7 @@ class Participant:
         cap: float,
         token: str | bytes | None = None,
         allowed: Collection[str] | None = None,
+        schema_fingerprint: str | None = None,
         transport: Transport = http_transport,
         source: ByteSource = secrets.token_bytes,
         sleep: Callable[[float], None] = time.sleep,
@@ -61,6 +68,7 @@ class Participant:
         if self._token is not None and len(self._token) != limits.TOKEN_BYTES:
             raise PrivacyError(f"a token has {limits.TOKEN_BYTES} bytes", where="token")
         self._allowed = None if allowed is None else frozenset(allowed)
+        self._fingerprint = schema_fingerprint
         self._transport = transport
         self._source = source
         self._sleep = sleep
@@ -68,21 +76,24 @@ class Participant:
 
     def take_part(self, record: Mapping[str, object]) -> Taken:
         """Answer the open round if it asks this participant and has not been answered, then send what waits."""
+        if not isinstance(record, Mapping):
+            raise ParameterError("a record is a mapping from attributes' names to values", where="record")
         announcement = self.look()
+        token = self.device.join(announcement, self._cap, self._token)
         if announcement.plan is None:
             return self.send() or self._taken("not-open", announcement.state)
-        token = self.device.join(announcement, self._cap, self._token)
+        outside: tuple[str, ...] = ()
         answered = self.device.answered(self.campaign, announcement.plan.round)
         if answered is None:
             if not is_asked(token, announcement.campaign, announcement.start, announcement.plan.population):
                 return self.send() or self._taken("not-asked", "another round asks this participant")
-            self._answer(announcement, announcement.plan, token, encode_record(announcement.schema, record))
+            outside = self._answer(announcement, announcement.plan, token, record)
         elif answered != announcement.plan_digest:
             raise PrivacyError(
                 f"round {announcement.plan.round} of campaign {self.campaign} was answered, and its plan has changed since",
                 where="plan",
             )
-        return self.send() or self._taken("acknowledged")
+        return replace(self.send() or self._taken("acknowledged"), outside=outside)
 
     def look(self) -> Announcement:
         """Fetch and check what the collector announces."""
@@ -96,6 +107,12 @@ class Participant:
         announcement = read_announcement(answer.body)
         if announcement.campaign.hex() != self.campaign:
             raise ReportError(f"the collector announces campaign {announcement.campaign.hex()}, not {self.campaign}")
+        if self._fingerprint is not None and announcement.schema.fingerprint != self._fingerprint:
+            raise PrivacyError(
+                f"campaign {self.campaign} has the schema {announcement.schema.fingerprint}, not the one agreed on",
+                where="schema_fingerprint",
+                value=announcement.schema.fingerprint,
+            )
         return announcement
 
     def send(self) -> Taken | None:
@@ -108,8 +125,13 @@ class Participant:
                 last = self._taken("refused")
         return last
 
-    def _answer(self, announcement: Announcement, plan: Plan, token: bytes, codes: list[int]) -> None:
-        """Randomise, then enter answer, spending and outgoing bytes into the books in one transaction."""
+    def _answer(
+        self, announcement: Announcement, plan: Plan, token: bytes, record: Mapping[str, object]
+    ) -> tuple[str, ...]:
+        """Randomise, then enter answer, spending and outgoing bytes into the books in one transaction.
+
+        No refusal here depends on the record. Gives the names of the attributes whose value is outside the domain.
+        """
         picked = pick(token, announcement.campaign, plan)
         questions = plan.questions if picked == -1 else (plan.questions[picked],)
         private = set() if self._allowed is None else {n for q in questions for n in q.attributes} - self._allowed
@@ -124,20 +146,25 @@ class Participant:
             epsilon = 0.0 if all(e is not None for e in earlier) else plan.epsilon
             self.device.check_spending(self.campaign, epsilon)
             parts = []
+            fresh = [q for q, known in zip(questions, earlier, strict=True) if known is None]
+            names = list(dict.fromkeys(name for q in fresh for name in q.attributes))
+            coded = encode_answers(announcement.schema, names, record, self._source)
             for question, known in zip(questions, earlier, strict=True):
                 if known is None:
-                    known = question.mechanism.randomise(question.cell(announcement.schema, codes), self._source)  # noqa: PLW2901
+                    known = question.mechanism.randomise(question.cell(announcement.schema, coded.codes), self._source)  # noqa: PLW2901
                     self.device.remember(self.campaign, question, known)
                 parts.append(known)
             report = Report(token, picked, b"".join(parts))
             self.device.enter(announcement, epsilon, encode(Envelope(announcement.campaign, plan.round, (report,))))
+        return coded.outside
 
     def _send(self, waiting: Waiting) -> Taken:
         answer = self._persist(lambda: self._transport("POST", self._address + "/reports", waiting.body))
-        if answer is None or answer.status in _LATER:
-            return self._taken("waiting", "" if answer is None else _cause(answer))
-        state: Result = "acknowledged" if answer.status in (200, 201) else "refused"
-        self.device.settle(waiting, state)
+        if answer is None:
+            return self._taken("waiting")
+        state = verdict(answer.status, answer.content_type, answer.body)
+        if state != "waiting":
+            self.device.settle(waiting, state)
         return self._taken(state, "" if state == "acknowledged" else _cause(answer))
 
     def _persist(self, request: Callable[[], Answer]) -> Answer | None:
@@ -162,8 +189,5 @@ class Participant:
 
 
 def _cause(answer: Answer) -> str:
-    try:
-        body = json.loads(answer.body)
-        return str(body.get("detail") or body.get("title") or "")[:200]
-    except (ValueError, AttributeError, RecursionError):
-        return ""
+    said = document(answer.body)
+    return str(said.get("detail") or said.get("title") or f"status {answer.status}")[:200]

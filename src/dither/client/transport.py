@@ -28,6 +28,7 @@ class Answer:
     status: int
     body: bytes
     retry_after: float | None = None
+    content_type: str = ""
 
 
 # method, address, body (None for GET) -> answer; raises Unreachable
@@ -88,7 +89,8 @@ class Connection:
         except (OSError, http.client.HTTPException) as error:
             self._http.close()
             raise Unreachable(f"the collector does not answer: {error}") from None
-        return Answer(response.status, data, _seconds(response.getheader("retry-after")))
+        retry_after = _seconds(response.getheader("retry-after"))
+        return Answer(response.status, data, retry_after, response.getheader("content-type") or "")
 
     def _dropped(self) -> bool:
         """Whether the server has closed the kept connection meanwhile, as servers do with idle ones.

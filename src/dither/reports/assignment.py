@@ -13,6 +13,7 @@ with an issued token cannot choose either. Places are 53-bit numbers, which a br
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 
 from dither.errors import ReportError
 from dither.reports.plan import Plan
@@ -47,15 +48,9 @@ def pick(token: bytes, campaign: bytes, plan: Plan) -> int:
     if plan.split:
         return -1
     point = _fraction(_digest(b"question", token, campaign, plan.round))
-    total = 0.0
-    last = 0
-    for i, share in enumerate(plan.shares):
-        total += share
-        if share > 0:
-            last = i
-            if point < total:
-                return i
-    return last
+    ends, numbers = plan.share_ends
+    # Shares are floats and may end a hair before 1: whoever lies beyond the last end gets the last question.
+    return numbers[min(bisect_right(ends, point), len(ends) - 1)]
 
 
 def check_payload(plan: Plan, question: int, payload: bytes) -> None:

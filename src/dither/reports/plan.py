@@ -6,14 +6,16 @@ shares, or (`split`) each answers all of them. Its epsilon is what one participa
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import Mechanism, mechanism_from_json
+from dither.reports import limits
 from dither.schema import Schema
 
 TallyKind = Literal["counts", "gram", "patterns"]
@@ -54,6 +56,10 @@ class Plan:
     tally: TallyKind = "counts"
 
     def __post_init__(self) -> None:
+        if isinstance(self.round, bool) or not isinstance(self.round, int) or not 0 <= self.round < limits.MOST_ROUNDS:
+            raise ParameterError(
+                f"a round's number must be a whole number in 0..{limits.MOST_ROUNDS - 1}", value=self.round
+            )
         if not self.questions:
             raise ParameterError("a plan needs at least one question")
         if self.split == bool(self.shares):
@@ -68,6 +74,10 @@ class Plan:
             )
         if not self.split and self.tally != "counts":
             raise ParameterError("only a split plan has bits of several questions in one report")
+        if self.split and len({frozenset(q.attributes) for q in self.questions}) < len(self.questions):
+            raise ParameterError("a split plan asks everybody everything, so it may ask no set of attributes twice")
+        if self.tally not in get_args(TallyKind):
+            raise ParameterError(f"no tally of this kind; there are {', '.join(get_args(TallyKind))}", value=self.tally)
         if not 0 < self.population <= 1:
             raise ParameterError("a round's share of the population must lie in (0, 1]", value=self.population)
 
@@ -79,6 +89,17 @@ class Plan:
             return max(parts)
         total = math.fsum(parts)
         return math.nextafter(total, math.inf) if len(parts) > 1 else total
+
+    @cached_property
+    def share_ends(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Where in [0, 1) the stretch of each question with a share ends, and which question that is."""
+        ends, numbers, total = [], [], 0.0
+        for i, share in enumerate(self.shares):
+            total += share
+            if share > 0:
+                ends.append(total)
+                numbers.append(i)
+        return tuple(ends), tuple(numbers)
 
     @cached_property
     def report_offsets(self) -> tuple[int, ...]:
@@ -100,19 +121,51 @@ class Plan:
 
 
 def plan_from_json(data: object) -> Plan:
-    """Rebuild a plan; every mechanism's epsilon is computed anew from its integers."""
+    """Rebuild a plan; every mechanism's epsilon is computed anew from its integers. Numbers written as text are refused."""
+    if not isinstance(data, dict):
+        raise ReportError("not a plan this version can read: it must be a JSON object", value=data)
+    made: dict[str, Mechanism] = {}
     try:
-        assert isinstance(data, dict)
-        questions = tuple(
-            Question(tuple(str(a) for a in q["attributes"]), mechanism_from_json(q["mechanism"]))
-            for q in data["questions"]
-        )
-        shares = tuple(float(s) for s in data["shares"])
         return Plan(
-            int(data["round"]), questions, shares, bool(data["split"]), float(data["population"]), data["tally"]
+            data["round"],
+            tuple(_question(entry, made) for entry in _listed(data, "questions")),
+            tuple(_number("a share", share) for share in _listed(data, "shares")),
+            _truth("split", data["split"]),
+            _number("population", data["population"]),
+            data["tally"],
         )
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
-        raise ReportError(f"not a plan this version can read: {error!r}", value=data) from None
+    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+        raise ReportError(f"not a plan this version can read: {error!r}"[:300], value=data) from None
+
+
+def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
+    """A question; equal mechanisms of a plan are built once, and so is their epsilon."""
+    names = _listed(entry, "attributes")
+    if not all(isinstance(name, str) for name in names):
+        raise ReportError("a question's attributes must be names")
+    key = json.dumps(entry["mechanism"], sort_keys=True)
+    if key not in made:
+        made[key] = mechanism_from_json(entry["mechanism"])
+    return Question(tuple(names), made[key])
+
+
+def _listed(entry: Any, key: str) -> list[Any]:
+    found = entry[key]
+    if not isinstance(found, list):
+        raise ReportError(f"the plan's {key} must be a list")
+    return found
+
+
+def _number(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ReportError(f"{what} must be a number")
+    return float(value)
+
+
+def _truth(what: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ReportError(f"{what} must be true or false")
+    return value
 
 
 def question(schema: Schema, attributes: Sequence[str], epsilon: float, mechanism_name: str = "best") -> Question:

@@ -13,6 +13,7 @@ Kind = Literal["categorical", "ordinal", "boolean", "numeric"]
 Value = str | int | float | bool
 KINDS: tuple[Kind, ...] = ("categorical", "ordinal", "boolean", "numeric")
 DEFAULT_BINS = 16
+MOST_VALUES = 1 << 16  # values or bins of one attribute
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Attribute:
             self._check_edges()
         else:
             self._check_values()
+        if self.answers > MOST_VALUES:
+            raise _too_many(self.name, self.answers)
         if self.answers < 2:
             raise SchemaError(
                 f"attribute {self.name!r} has one possible value, so there is nothing to ask; drop it or widen it",
@@ -51,7 +54,9 @@ class Attribute:
     def _check_edges(self) -> None:
         if self.values:
             raise SchemaError(f"numeric attribute {self.name!r} takes edges, not values", where=self.name)
-        finite = all(isinstance(e, (int, float)) and not isinstance(e, bool) and math.isfinite(e) for e in self.edges)
+        if len(self.edges) > MOST_VALUES + 1:
+            raise _too_many(self.name, len(self.edges) - 1)
+        finite = all(_is_finite(e) for e in self.edges)
         if len(self.edges) < 2 or not finite or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise SchemaError(
                 f"numeric attribute {self.name!r}: edges must be at least two finite, strictly increasing numbers",
@@ -131,7 +136,7 @@ def numeric(name: str, *, low: float, high: float, bins: int = DEFAULT_BINS, mis
     would hold no value at all. The outermost edges are always the bounds themselves.
     """
     for bound in (low, high):
-        if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not math.isfinite(bound):
+        if not _is_finite(bound):
             raise SchemaError(
                 f"numeric attribute {name!r}: min and max must be finite numbers", where=name, value=bound
             )
@@ -139,6 +144,8 @@ def numeric(name: str, *, low: float, high: float, bins: int = DEFAULT_BINS, mis
         raise SchemaError(
             f"numeric attribute {name!r}: bins must be a whole number of at least 1", where=name, value=bins
         )
+    if bins > MOST_VALUES:  # cheap to write and dear to build, so it is refused before anything is built
+        raise _too_many(name, bins)
     if low >= high:
         raise SchemaError(f"numeric attribute {name!r}: min {low} must be below max {high}", where=name)
     if isinstance(low, int) and isinstance(high, int) and high - low + 1 <= bins:
@@ -175,6 +182,22 @@ def attribute_from_json(name: str, entry: Any) -> Attribute:
     if kind in ("categorical", "ordinal"):
         return Attribute(name, kind, values=_list(name, "values", entry.get("values")), missing=missing)
     raise SchemaError(f"attribute {name!r}: kind {kind!r} is not one of {', '.join(KINDS)}", where=name, value=kind)
+
+
+def _is_finite(number: object) -> bool:
+    """Whether this is a number that a float can hold."""
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return False
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _too_many(name: str, count: int) -> SchemaError:
+    return SchemaError(
+        f"attribute {name!r} has {count:,} values or bins; at most {MOST_VALUES:,} are allowed", where=name, value=count
+    )
 
 
 def _list(name: str, key: str, given: object) -> tuple[Any, ...]:

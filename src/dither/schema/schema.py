@@ -15,6 +15,8 @@ from dither.errors import SchemaError
 from dither.schema.attribute import Attribute, attribute_from_json
 
 FORMAT = "dither-schema-1"
+MOST_ATTRIBUTES = 1 << 12
+MOST_CODES = 1 << 20  # of all attributes together
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Schema:
             if attribute.name in seen:
                 raise SchemaError(f"the schema names attribute {attribute.name!r} twice", where=attribute.name)
             seen.add(attribute.name)
+        _check_size(len(self.attributes), sum(a.cardinality for a in self.attributes))
 
     def __len__(self) -> int:
         return len(self.attributes)
@@ -95,7 +98,14 @@ def schema_from_json(data: object) -> Schema:
             entries.append((entry["name"], entry))
     else:
         entries = list(data.items())
-    return Schema(tuple(attribute_from_json(name, entry) for name, entry in entries))
+    _check_size(len(entries), 0)
+    built: list[Attribute] = []
+    codes = 0
+    for name, entry in entries:  # one at a time: a few bytes can ask for many bins
+        built.append(attribute_from_json(name, entry))
+        codes += built[-1].cardinality
+        _check_size(len(built), codes)
+    return Schema(tuple(built))
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -111,6 +121,13 @@ def load_schema(path: str | Path) -> Schema:
         raise SchemaError(f"{path} is not JSON: {error.msg} in line {error.lineno}", where=str(path)) from None
     except SchemaError as error:
         raise SchemaError(f"{path}: {error}", where=error.where, value=error.value) from None
+
+
+def _check_size(attributes: int, codes: int) -> None:
+    if attributes > MOST_ATTRIBUTES:
+        raise SchemaError(f"a schema of {attributes:,} attributes is too wide; at most {MOST_ATTRIBUTES:,} are asked")
+    if codes > MOST_CODES:
+        raise SchemaError(f"the schema's values and bins exceed {MOST_CODES:,} in total; use coarser ones")
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,99 @@
+"""A report is given up only on the collector's own word: proxies, login pages and redirects neither store nor refuse it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.client.small_collector import RECORD, Collector, announce, participant, plan, problem, stored
+
+from dither.client import Answer, Device
+from dither.client.fleet import Simulated, submit_round
+from dither.client.announcement import read_announcement
+from dither.collector.problems import PROBLEMS
+from dither.collector.store import Outcome
+from dither.errors import ReportError
+from dither.reports.verdict import ACCEPTED, FINAL, verdict
+
+PAGE = b"<html>Sign in to the guest network</html>"
+
+
+def answer(status: int, body: Any, content_type: str = "application/json") -> Answer:
+    return Answer(status, body if isinstance(body, bytes) else json.dumps(body).encode(), content_type=content_type)
+
+
+NOT_ITS_WORD = [
+    answer(200, PAGE, "text/html"),
+    answer(201, b""),
+    answer(200, {}),
+    answer(200, {"results": []}),
+    answer(200, {"results": ["stored", "stored"]}),
+    answer(200, {"results": ["conflict"]}),
+    answer(200, {"results": "stored"}),
+    answer(200, {"results": [["stored"]]}),
+    answer(204, b""),
+    answer(202, {"results": ["stored"]}),
+    *(
+        answer(status, PAGE, "text/html")
+        for status in (301, 302, 307, 308, 400, 401, 403, 404, 405, 407, 409, 410, 413, 451)
+    ),
+    answer(404, {"type": "urn:dither:problem:conflict"}),
+    answer(409, {"type": "conflict"}, "application/problem+json"),
+    answer(302, {"type": "urn:dither:problem:conflict"}, "application/problem+json"),
+    problem(404, "not-found"),
+    problem(404, "no-campaign"),
+    problem(409, "round-not-open"),
+    problem(500, "conflict"),
+    answer(409, b"[" * 100_000, "application/problem+json"),
+]
+
+
+@pytest.mark.parametrize("said", NOT_ITS_WORD, ids=lambda a: f"{a.status} {a.body[:40]!r}")
+def test_whatever_is_not_the_collectors_word_leaves_the_report_waiting(said: Answer) -> None:
+    device, collector = Device(":memory:"), Collector(announce(plan()), said)
+    assert participant(device, collector, tries=1).take_part(RECORD).result == "waiting"
+    assert participant(device, collector, tries=1).take_part(RECORD).result == "acknowledged"
+    assert len(set(collector.bodies)) == 1, "the same bytes"
+    device.close()
+
+
+@pytest.mark.parametrize("said", [stored(201), stored(200), answer(200, {"results": ["duplicate"], "more": 1})])
+def test_the_collectors_word_acknowledges(said: Answer) -> None:
+    device, collector = Device(":memory:"), Collector(announce(plan()), said)
+    assert participant(device, collector, tries=1).take_part(RECORD).result == "acknowledged"
+    assert device.outbox()[0].body == b""
+    device.close()
+
+
+def test_every_outcome_and_every_final_cause_is_one_that_the_collector_knows() -> None:
+    assert set(ACCEPTED) == {o.value for o in Outcome if o.accepted}
+    assert {o.value for o in Outcome if not o.accepted} <= set(FINAL)
+    assert set(FINAL) <= set(PROBLEMS)
+    for cause in FINAL:
+        status = PROBLEMS[cause][0]
+        said = problem(status, cause, results=[cause])
+        assert verdict(said.status, "application/problem+json; charset=utf-8", said.body) == "refused"
+
+
+def test_a_fleet_believes_nothing_else_either() -> None:
+    announcement = read_announcement(json.dumps(announce(plan())).encode())
+    people = [[0, 0, 0], [1, 1, 1]]
+
+    def send(said: Answer) -> dict[str, int]:
+        return dict(
+            submit_round(announcement, people, Simulated(1), lambda body: said, sleep=lambda pause: None).results
+        )
+
+    assert send(answer(201, {"results": ["stored", "duplicate"]})) == {"stored": 1, "duplicate": 1}
+    mixed = problem(409, "conflict", results=["stored", "conflict"])
+    assert send(mixed) == {"stored": 1, "conflict": 1}
+    for wrong in (
+        answer(200, PAGE, "text/html"),
+        answer(200, {"results": ["stored"]}),
+        answer(302, {"results": ["stored", "stored"]}),
+        answer(201, {"results": ["stored", "perhaps"]}),
+        answer(409, {"results": ["stored", "conflict"]}),
+    ):
+        with pytest.raises(ReportError, match="refused a batch"):
+            send(wrong)
