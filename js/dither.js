@@ -257,64 +257,210 @@ export async function isAsked(token, campaign, start, population) {
 /** The question this participant answers; -1 for all of a split plan. */
 export async function pick(token, campaign, plan) {
   if (plan.split) return -1;
-  const point = fraction(await digest('question', token, campaign, plan.round));
-  let total = 0, last = 0;
-  for (let i = 0; i < plan.shares.length; i++) {
-    total += plan.shares[i];
-    if (plan.shares[i] > 0) { last = i; if (point < total) return i; }
+  const { ends, numbers } = shareEnds(plan.shares), point = fraction(await digest('question', token, campaign, plan.round));
+  return numbers[Math.min(above(ends, point), ends.length - 1)]; // shares may end a hair before 1
+}
+const stretches = new WeakMap();
+function shareEnds(shares) {
+  if (!stretches.has(shares)) {
+    const ends = [], numbers = [];
+    let total = 0;
+    shares.forEach((share, i) => { total += share; if (share > 0) { ends.push(total); numbers.push(i); } });
+    stretches.set(shares, { ends, numbers });
   }
-  return last;
+  return stretches.get(shares);
+}
+// How many of some rising numbers are at most x.
+function above(rising, x) {
+  let low = 0, high = rising.length;
+  while (low < high) { const middle = (low + high) >> 1; if (rising[middle] <= x) low = middle + 1; else high = middle; }
+  return low;
 }
 
-/** What answering a plan gives away about one record. */
+/** What answering a plan gives away about one record. Equal mechanisms are worked out once. */
 export async function planEpsilon(plan) {
-  const parts = await Promise.all(plan.questions.map((q) => mechanism(q.mechanism).epsilon()));
-  return plan.split ? parts.reduce((a, b) => a + b, 0) * (1 + 1e-15 * parts.length) : Math.max(...parts);
+  const made = new Map();
+  for (const q of plan.questions) {
+    const key = JSON.stringify(q.mechanism);
+    if (!made.has(key)) made.set(key, await mechanism(q.mechanism).epsilon());
+  }
+  const parts = plan.questions.map((q) => made.get(JSON.stringify(q.mechanism)));
+  return plan.split ? parts.reduce((a, b) => a + b, 0) * (1 + 1e-15 * parts.length) : parts.reduce((a, b) => Math.max(a, b));
 }
 
+// What a device reads and works out at most; the same numbers as Python's reports.limits and schema.
+const MOST = {
+  announcement: 8 << 20, answer: 1 << 16, attributes: 4096, values: 65536, codes: 1 << 20, reportBytes: 16384, drawBytes: 1 << 20,
+  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, pairs: 1 << 22,
+};
+const DRAW_BITS = [8, 16, 24, 32, 40, 48];
+const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);
+const finite = (x) => typeof x === 'number' && Number.isFinite(x);
+const keysOf = (x) => Object.keys(x).sort().join();
+
+// JSON with every text and number marked: "s" and the text, "n" and the number's own characters, which JSON.parse would lose.
+// Of two equal keys JSON.parse keeps one, so that what it read is shorter than the text.
+function marked(text) {
+  const out = [];
+  for (let at = 0; at < text.length;) {
+    const from = at, c = text[at++];
+    if (c === '"') {
+      while (text[at] !== '"') at += text[at] === '\\' ? 2 : 1;
+      out.push(JSON.stringify(`s${JSON.parse(text.slice(from, ++at))}`));
+    } else if (/[-\d]/.test(c)) {
+      while (/[-+.\deE]/.test(text[at] ?? '')) at++;
+      out.push(`"n${text.slice(from, at)}"`);
+    } else if (c > ' ') out.push(c);
+  }
+  const plain = out.join(''), tree = JSON.parse(plain);
+  need(JSON.stringify(tree) === plain, 'the announcement has the same key twice in one object');
+  return tree;
+}
+const ascii = (text) =>
+  JSON.stringify(text).replace(/[\u007f-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+// The characters of Python's json.dumps(sort_keys=True, separators=(",", ":")).
+function canonical(x) {
+  if (typeof x === 'string') return x[0] === 's' ? ascii(x.slice(1)) : x.slice(1);
+  if (Array.isArray(x)) return `[${x.map(canonical).join()}]`;
+  return object(x) ? `{${Object.keys(x).sort().map((k) => `${ascii(k.slice(1))}:${canonical(x[k])}`).join()}}` : String(x);
+}
+
+/** Read and check the text that a collector announces: {announcement, fingerprint, epsilon (0 if no round is open)}. */
+export async function readAnnouncement(text) {
+  need(typeof text === 'string' && text.length <= MOST.announcement, 'an announcement is text of at most 8 MiB');
+  let announcement, schema;
+  try {
+    announcement = JSON.parse(text);
+    schema = canonical(marked(text)?.sschema ?? null);
+  } catch (error) {
+    refuse(error instanceof Refused ? error.message : 'the announcement is not JSON');
+  }
+  need(object(announcement) && announcement.format === 'dither-campaign-1', 'not an announcement this version reads');
+  const a = announcement, known = checkSchema(a.schema), fingerprint = toHex(await sha256(utf8(schema)));
+  need(fingerprint === a.schema_fingerprint, 'the announced schema does not have the announced fingerprint');
+  need(typeof a.campaign === 'string' && /^[0-9a-f]{32}$/.test(a.campaign), 'no proper campaign id');
+  need(['draft', 'open', 'closing', 'collected', 'finalised'].includes(a.state), 'an unknown state');
+  need(typeof a.name === 'string' && ['open', 'tokens'].includes(a.participation), 'no proper name or way to take part');
+  need(finite(a.epsilon) && a.epsilon >= 0 && finite(a.start) && a.start >= 0, 'numbers that are none');
+  return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
+}
+
+const CARRIES = { numeric: ['edges'], boolean: [], categorical: ['values'], ordinal: ['values'] };
 const answers = (a) => (a.kind === 'numeric' ? a.edges.length - 1 : a.kind === 'boolean' ? 2 : a.values.length);
 const cardinality = (a) => answers(a) + (a.missing ? 1 : 0);
 
-/** Check what a collector announces; gives the epsilon of its plan, 0 if no round is open. */
-export async function checkAnnouncement(a) {
-  need(a?.format === 'dither-campaign-1', 'not an announcement this version reads');
-  need(fromHex(a.campaign).length === 16, 'no proper campaign id');
-  if (a.plan === null) return 0;
-  const { questions, shares, split, population } = a.plan, known = new Map(a.schema.attributes.map((x) => [x.name, x]));
-  need(questions.length >= 1 && questions.length < 65536, 'a plan needs questions');
-  need(split ? shares.length === 0 : shares.length === questions.length, 'a plan has either shares or split');
-  need(split || (shares.every((s) => s >= 0) && Math.abs(shares.reduce((x, y) => x + y, 0) - 1) <= 1e-9), 'wrong shares');
-  need(population > 0 && population <= 1 && a.start >= 0 && a.start < 1, 'a round that asks nobody');
-  let length = 0;
-  for (const { attributes, mechanism: m } of questions) {
-    need(attributes.length >= 1 && new Set(attributes).size === attributes.length, 'a question about nothing or twice');
-    need(attributes.every((n) => known.has(n)), 'a question that the schema lacks');
-    const made = mechanism(m);
-    need(made.cells === attributes.reduce((k, n) => k * cardinality(known.get(n)), 1), 'a question of other cells');
-    need(made.reportBytes <= 16384 && made.drawBytes <= 1 << 20, 'a question too large for a device');
-    length += made.reportBytes;
+// Attributes by name, if the schema is written in its canonical form.
+function checkSchema(schema) {
+  need(object(schema) && keysOf(schema) === 'attributes,format' && schema.format === 'dither-schema-1', 'not a schema');
+  const listed = schema.attributes, known = new Map();
+  need(Array.isArray(listed) && listed.length >= 1 && listed.length <= MOST.attributes, 'a schema of too few or many attributes');
+  let codes = 0;
+  for (const a of listed) {
+    need(object(a) && typeof a.name === 'string' && a.name !== '' && !known.has(a.name), 'an attribute without a name of its own');
+    need(typeof a.kind === 'string' && Object.hasOwn(CARRIES, a.kind), 'an attribute of an unknown kind');
+    const carries = ['kind', 'name', ...CARRIES[a.kind], ...(Object.hasOwn(a, 'missing') ? ['missing'] : [])];
+    need(keysOf(a) === carries.sort().join() && [undefined, true].includes(a.missing), 'an attribute in another form');
+    if (a.kind === 'numeric') {
+      need(Array.isArray(a.edges) && a.edges.every((e, i) => finite(e) && (i === 0 || a.edges[i - 1] < e)), 'edges that do not rise');
+    } else if (a.kind !== 'boolean') {
+      const fits = (v) => ['string', 'boolean'].includes(typeof v) || finite(v);
+      need(Array.isArray(a.values) && a.values.every(fits), 'values that are none');
+      need(new Set(a.values.map((v) => (typeof v === 'boolean' ? Number(v) : v))).size === a.values.length, 'a value twice');
+    }
+    need(answers(a) >= 2 && answers(a) <= MOST.values, 'an attribute of too few or many values');
+    codes += cardinality(a);
+    need(codes <= MOST.codes, 'too many values in total');
+    known.set(a.name, a);
   }
-  need(!split || length <= 16384, 'a report too large to send');
-  const epsilon = await planEpsilon(a.plan);
+  return known;
+}
+
+async function checkPlan(a, known) {
+  const plan = a.plan;
+  need(object(plan), 'a plan is an object');
+  const { round, questions, shares, split, population, tally } = plan;
+  need(whole(round) && round >= 0 && round < 65536, 'a round beyond its range');
+  need(Array.isArray(questions) && questions.length >= 1 && questions.length < 65536, 'a plan needs questions');
+  need(typeof split === 'boolean' && Array.isArray(shares) && shares.every((s) => finite(s) && s >= 0), 'wrong shares');
+  need(split ? shares.length === 0 : shares.length === questions.length, 'a plan has either shares or split');
+  need(split || Math.abs(shares.reduce((x, y) => x + y, 0) - 1) <= 1e-9, 'shares that do not add up');
+  need((split ? ['counts', 'gram', 'patterns'] : ['counts']).includes(tally), 'a tally that the plan cannot have');
+  need(finite(population) && population > 0 && population <= 1 && a.start < 1, 'a round that asks nobody');
+  checkWork(questions);
+  const asked = new Set();
+  let length = 0, draws = 0;
+  for (const { attributes, mechanism: m } of questions) {
+    need(Array.isArray(attributes) && attributes.length >= 1 && new Set(attributes).size === attributes.length, 'a question about nothing or twice');
+    need(attributes.every((n) => typeof n === 'string' && known.has(n)), 'a question that the schema lacks');
+    const made = mechanism(m), cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * cardinality(known.get(n))), 1);
+    need(made.cells === cells, 'a question of other cells');
+    need(made.reportBytes <= MOST.reportBytes && made.drawBytes <= MOST.drawBytes, 'a question too large for a device');
+    length += made.reportBytes;
+    draws += made.drawBytes;
+    asked.add(memoKey(attributes));
+  }
+  need(!split || (length <= MOST.reportBytes && draws <= MOST.drawBytes), 'a report too large for a device');
+  need(!split || asked.size === questions.length, 'a split plan that asks the same twice');
+  const epsilon = await planEpsilon(plan);
   need(epsilon <= a.epsilon, 'the plan spends more than the campaign announces');
   return epsilon;
 }
 
-/** The code of each attribute of a record, by name. */
-export function encodeRecord(schema, record) {
-  const codes = {};
-  for (const a of schema.attributes) {
-    const value = record[a.name];
-    let code = -1;
-    if (value === undefined || value === null) code = a.missing ? answers(a) : -1;
-    else if (a.kind === 'boolean') code = [false, true].indexOf(value);
-    else if (a.kind !== 'numeric') code = a.values.indexOf(value);
-    else if (typeof value === 'number' && value >= a.edges[0] && value <= a.edges.at(-1)) {
-      code = Math.min(a.edges.findLastIndex((edge) => edge <= value), a.edges.length - 2);
-    }
-    codes[a.name] = need(code >= 0, `${a.name}: the value is not in the domain`) && code;
+// Counts the work of a plan's mechanisms from their numbers, before anything is built from them.
+function checkWork(questions) {
+  const different = new Set();
+  let digests = 0, pairs = 0;
+  for (const q of questions) {
+    const m = q?.mechanism;
+    need(object(m) && typeof m.name === 'string', 'a question without a mechanism');
+    for (const [key, n] of Object.entries(m)) need(key === 'name' || (whole(n) && n >= 0), 'a mechanism needs whole numbers');
+    need(DRAW_BITS.includes(m.threshold_bits), 'draws of this width are not supported');
+    const key = JSON.stringify(m);
+    if (different.has(key)) continue;
+    need(different.add(key).size <= MOST.mechanisms, 'too many different mechanisms');
+    if (m.name !== 'bloom') continue;
+    need(m.hashes >= 1 && m.hashes <= MOST.hashes && m.hashes < m.bits, 'a Bloom filter of too many hashes');
+    let expected = 0;
+    for (let i = 0; i < m.hashes; i++) expected += m.bits / (m.bits - i);
+    digests += m.cells * Math.ceil(expected / 8);
+    pairs += Math.floor(Math.min(m.cells, 1024) ** 2 / 2);
+    need(digests <= MOST.digests && pairs <= MOST.pairs, 'Bloom filters that are too much work');
   }
-  return codes;
+}
+
+/** The code of a value of one attribute, null where the domain lacks it. undefined, null and NaN are missing answers. */
+export function codeOf(a, value) {
+  if (value === undefined || value === null || Number.isNaN(value)) return a.missing ? answers(a) : null;
+  if (a.kind !== 'numeric') {
+    const code = (a.kind === 'boolean' ? [false, true] : a.values).indexOf(value);
+    return code < 0 ? null : code;
+  }
+  if (typeof value !== 'number' || !(value >= a.edges[0] && value <= a.edges.at(-1))) return null;
+  return Math.min(above(a.edges, value) - 1, a.edges.length - 2);
+}
+
+// A number below count, each exactly as likely: draws beyond the last one are drawn again.
+export function drawBelow(count, random) {
+  const bits = 32 - Math.clz32(count - 1), bytes = Math.ceil(bits / 8);
+  for (;;) {
+    const drawn = Number(little(random(bytes), 0, bytes)) % 2 ** bits;
+    if (drawn < count) return drawn;
+  }
+}
+
+// Codes by name for the attributes asked about, whatever the record holds, so that silence is never an answer: a value that the
+// domain lacks is answered as missing where the schema has that, else by a code drawn uniformly. Draws do not depend on the record.
+function encodeAnswers(known, names, record, random) {
+  const codes = new Map(), outside = [];
+  for (const name of names) {
+    const a = known.get(name), instead = a.missing ? answers(a) : drawBelow(cardinality(a), random);
+    let value;
+    try { value = Object.hasOwn(record, name) ? record[name] : undefined; } catch { value = undefined; }
+    const code = codeOf(a, value);
+    if (code === null) outside.push(name);
+    codes.set(name, code ?? instead);
+  }
+  return { codes, outside };
 }
 
 const systemRandom = (count) => {
@@ -322,59 +468,209 @@ const systemRandom = (count) => {
   for (let i = 0; i < count; i += 65536) crypto.getRandomValues(out.subarray(i, Math.min(count, i + 65536)));
   return out;
 };
-const exclusively = (name, work) => globalThis.navigator?.locks?.request(name, work) ?? work();
+
+/** No answer came, or none of the collector's: try again later. */
+export class Unreachable extends Error {}
+
+// https, or http to this very machine.
+function checkAddress(url) {
+  let parts;
+  try { parts = new URL(url); } catch { refuse("not a collector's address; write https://HOST"); }
+  const here = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(parts.hostname);
+  need(parts.protocol === 'https:' || (parts.protocol === 'http:' && here), 'reports travel over https');
+  need(!parts.search && !parts.hash && !parts.username && !parts.password, "a collector's address has no query or user in it");
+  return parts.origin + parts.pathname.replace(/\/+$/, '');
+}
+
+// One request, never redirected: {status, type, text}.
+async function ask(fetch, address, most, options = {}) {
+  try {
+    const plain = { credentials: 'omit', referrerPolicy: 'no-referrer', redirect: 'error', cache: 'no-store' };
+    const answer = await fetch(address, { ...plain, signal: AbortSignal.timeout(30000), ...options });
+    if (answer.redirected) throw new Unreachable('the collector redirects');
+    const parts = [], reader = answer.body?.getReader();
+    for (let size = 0, next; reader && !(next = await reader.read()).done;) {
+      parts.push(next.value);
+      if ((size += next.value.length) > most) { await reader.cancel(); throw new Refused('an answer too long to read'); }
+    }
+    const text = new TextDecoder().decode(join(...parts));
+    return { status: answer.status, type: answer.headers.get('content-type') ?? '', text };
+  } catch (error) {
+    if (error instanceof Refused || error instanceof Unreachable) throw error;
+    throw new Unreachable(`the collector does not answer: ${error.message}`);
+  }
+}
+
+const ACCEPTED = ['stored', 'duplicate'];
+const FINAL = [
+  'bad-envelope', 'conflict', 'malformed', 'not-this-round', 'round-closed', 'too-large', 'unknown-token', 'wrong-campaign', 'wrong-question',
+];
+/** What an answer means for the report: only the collector's own word about it acknowledges or refuses it for good. */
+export function verdict(status, type, text) {
+  let said;
+  try { said = JSON.parse(text); } catch { return 'waiting'; }
+  if (!object(said)) return 'waiting';
+  if (status === 200 || status === 201) {
+    const r = said.results;
+    return Array.isArray(r) && r.length === 1 && ACCEPTED.includes(r[0]) ? 'acknowledged' : 'waiting';
+  }
+  const ours = status >= 400 && status < 500 && type.split(';')[0].trim().toLowerCase() === 'application/problem+json';
+  return ours && FINAL.some((cause) => said.type === `urn:dither:problem:${cause}`) ? 'refused' : 'waiting';
+}
+
+const DEVICE = 'dither:device', LOCK = 'dither:lock', HOLD = 10000, SETTLE = 25;
+const wait = (ms) => new Promise((done) => { setTimeout(done, ms); });
+const memoKey = (attributes) => JSON.stringify([...attributes].sort());
+const addUp = (parts) => parts.reduce((a, b) => a + b, 0) * (parts.length > 1 ? 1 + 1e-15 * parts.length : 1);
+const positive = (x) => finite(x) && x > 0;
+const parse = (text) => { try { return JSON.parse(text); } catch { return refuse('the books in the storage are damaged'); } };
+
+// One page at a time at the books: by the browser's lock, else, as well as a storage can, by a note of whose turn it is.
+async function exclusively(storage, work) {
+  const locks = globalThis.navigator?.locks;
+  if (locks) return locks.request(DEVICE, work);
+  const owner = toHex(systemRandom(16)), start = Date.now();
+  for (let mine = false; !mine;) {
+    const held = parse(storage.getItem(LOCK)), now = Date.now();
+    need(now < start + 3 * HOLD, 'another page holds the books');
+    const free = !held || now >= held.until || held.until > now + HOLD;
+    if (free) {
+      storage.setItem(LOCK, JSON.stringify({ owner, until: now + HOLD }));
+      need(storage.getItem(LOCK) !== null, 'the storage keeps nothing');
+    }
+    await wait(SETTLE);
+    mine = free && parse(storage.getItem(LOCK))?.owner === owner;
+  }
+  try { return await work(); } finally { if (parse(storage.getItem(LOCK))?.owner === owner) storage.setItem(LOCK, 'null'); }
+}
+
+// The books of a campaign and of the device, as they were read; `save` writes both unless another page has changed one meanwhile.
+function openBooks(storage, campaign, now) {
+  const key = `dither:${campaign}`;
+  let before = [DEVICE, key].map((k) => storage.getItem(k));
+  const [device, books] = before.map(parse), ledger = device ?? { latest: 0, spent: {} };
+  const enter = (id, held) => Object.entries(held?.answers ?? {}).forEach(([round, x]) => {
+    ledger.spent[`${id}:${round}`] ??= [x.epsilon, now];
+  });
+  if (!device) { // books from before there was a ledger count as spent now
+    for (let i = 0; i < (storage.length ?? 0); i++) {
+      const id = /^dither:([0-9a-f]{32})$/.exec(storage.key(i))?.[1];
+      if (id) enter(id, parse(storage.getItem(`dither:${id}`)));
+    }
+  }
+  enter(campaign, books);
+  const save = (held) => {
+    const after = [ledger, held].map((x) => JSON.stringify(x));
+    if ([DEVICE, key].some((k, i) => storage.getItem(k) !== before[i])) return false;
+    // The spending first: should the second fail, too much is counted, never too little.
+    [DEVICE, key].forEach((k, i) => storage.setItem(k, after[i]));
+    need([DEVICE, key].every((k, i) => storage.getItem(k) === after[i]), 'the storage does not keep the books');
+    before = after;
+    return true;
+  };
+  return { books, ledger, save };
+}
+
+let turn = Promise.resolve();
 
 /**
- * Take part once: look, check against cap and ledger, randomise, keep, send; a retry sends the same bytes.
- * `allowed`, if given, lists the attributes that may be asked about.
+ * Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes.
+ * `cap` is the most epsilon for this campaign (of several given over time the smallest), `capTotal` for all campaigns of this storage
+ * within the last `period` seconds (without one: for ever), kept until another is given. `allowed`, if given, lists the attributes
+ * that may be asked about, `schemaFingerprint` the one schema that is answered.
  * `storage` is localStorage or alike; the books of a campaign are written there before anything is sent.
- * Gives {result: 'acknowledged' | 'waiting' | 'refused' | 'not-asked' | 'not-open', spent}.
+ * Gives {result: 'acknowledged' | 'waiting' | 'refused' | 'not-asked' | 'not-open', spent, outside}, where `outside` names the attributes
+ * just answered whose value the announced domain lacks; nothing of it is sent. Throws Refused or Unreachable.
  */
-export function takePart({
-  url, campaign, record, cap, token, allowed, storage = localStorage, random = systemRandom, fetch = globalThis.fetch,
+export function takePart(options) {
+  const mine = turn.then(() => takeTurn(options));
+  turn = mine.then(() => {}, () => {});
+  return mine;
+}
+
+async function takeTurn({
+  url, campaign, record, cap, capTotal, period, token, allowed, schemaFingerprint, storage = localStorage, random = systemRandom,
+  clock = () => Date.now() / 1000, fetch = globalThis.fetch,
 }) {
-  return exclusively(`dither:${campaign}`, async () => {
-    const address = `${url.replace(/\/$/, '')}/v1/campaigns/${campaign}`, key = `dither:${campaign}`;
-    const a = await (await fetch(address, { credentials: 'omit', referrerPolicy: 'no-referrer' })).json();
-    const epsilon = await checkAnnouncement(a), id = fromHex(campaign), plan = a.plan;
-    need(a.campaign === campaign, 'the collector announces another campaign');
-    const schema = toHex(await sha256(utf8(JSON.stringify(a.schema))));
-    const books = JSON.parse(storage.getItem(key)) ?? { schema, cap, token: token ?? toHex(random(32)), answers: {}, memo: {} };
-    need(books.schema === schema, 'the campaign has changed its schema');
-    const spent = () => Object.values(books.answers).reduce((n, x) => n + x.epsilon, 0);
-    if (plan === null) return { result: 'not-open', spent: spent() };
-    const digestOfPlan = toHex(await sha256(utf8(JSON.stringify([a.start, plan]))));
-    let answer = books.answers[plan.round];
-    if (!answer) {
-      const own = fromHex(books.token);
-      if (!(await isAsked(own, id, a.start, plan.population))) return { result: 'not-asked', spent: spent() };
-      const question = await pick(own, id, plan), codes = encodeRecord(a.schema, record), parts = [];
-      const byName = new Map(a.schema.attributes.map((x) => [x.name, x]));
-      const asked = question === -1 ? plan.questions : [plan.questions[question]];
-      need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed');
-      const known = asked.map((q) => books.memo[[...q.attributes].sort().join('\0')]);
-      asked.forEach((q, i) => need(!known[i] || known[i].question === JSON.stringify(q), 'a question is asked a second time'));
-      const cost = known.every(Boolean) ? 0 : epsilon;
-      need(spent() + cost <= books.cap, 'the plan would exceed the cap');
-      for (const [i, q] of asked.entries()) {
-        const cell = q.attributes.reduce((c, n) => c * cardinality(byName.get(n)) + codes[n], 0);
-        const payload = known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cell, random);
-        books.memo[[...q.attributes].sort().join('\0')] = { question: JSON.stringify(q), payload: toHex(payload) };
-        parts.push(payload);
-      }
-      const body = encodeEnvelope(id, plan.round, [{ token: own, question, payload: join(...parts) }]);
-      answer = books.answers[plan.round] = { plan: digestOfPlan, epsilon: cost, body: toHex(body), state: 'waiting' };
-      storage.setItem(key, JSON.stringify(books)); // before anything is sent: noise is never drawn twice
-    }
-    need(answer.plan === digestOfPlan, 'the round was answered, and its plan has changed');
-    if (answer.state === 'waiting') {
-      const headers = { 'content-type': 'application/vnd.dither.reports' };
-      const sent = { method: 'POST', headers, body: fromHex(answer.body), credentials: 'omit', referrerPolicy: 'no-referrer' };
-      const status = await fetch(`${address}/reports`, sent).then((r) => r.status, () => 0);
-      if (status === 200 || status === 201) answer.state = 'acknowledged';
-      else if (status >= 400 && status < 500 && ![408, 425, 429].includes(status)) answer.state = 'refused';
-      storage.setItem(key, JSON.stringify(books));
-    }
-    return { result: answer.state, spent: spent() };
-  });
+  need(object(record) && !(record instanceof Map), 'a record is an object from names to values');
+  need(positive(cap) && [capTotal, period].every((x) => x === undefined || positive(x)), 'a cap or period must be a number above 0');
+  need(period === undefined || capTotal !== undefined, 'a period goes with capTotal; give both');
+  need(token === undefined || fromHex(token).length === 32, 'a token has 32 bytes');
+  need(fromHex(campaign).length === 16, 'a campaign id has 16 bytes');
+  const address = `${checkAddress(url)}/v1/campaigns/${campaign}`, said = await ask(fetch, address, MOST.announcement);
+  if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`);
+  const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
+  need(a.campaign === campaign, 'the collector announces another campaign');
+  need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on');
+  const options = { campaign, record, cap, capTotal, period, token, allowed, storage, random, clock };
+  let kept;
+  for (let tries = 0; !kept; tries++) {
+    need(tries < 5, 'another page keeps changing the books');
+    kept = await exclusively(storage, () => answerOnce(a, epsilon, fingerprint, options));
+  }
+  const { result, spent, body, outside = [] } = kept;
+  if (result !== 'waiting') return { result, spent, outside };
+  const headers = { 'content-type': 'application/vnd.dither.reports' };
+  const state = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
+    .then(({ status, type, text }) => verdict(status, type, text), () => 'waiting');
+  if (state !== 'waiting') await exclusively(storage, () => settle(storage, campaign, a.plan.round, body, state));
+  return { result: state, spent, outside };
+}
+
+function settle(storage, campaign, round, body, state) {
+  const key = `dither:${campaign}`, books = parse(storage.getItem(key));
+  if (books?.answers[round]?.body !== body) return;
+  Object.assign(books.answers[round], { state, body: '' });
+  storage.setItem(key, JSON.stringify(books));
+}
+
+// With the books to itself: join, then answer the open round unless that was done. Gives what to send, or nothing if another page
+// changed the books meanwhile; then nothing was written either, and the noise drawn here is forgotten.
+async function answerOnce(a, epsilon, fingerprint, { campaign, record, cap, capTotal, period, token, allowed, storage, random, clock }) {
+  const id = fromHex(campaign), plan = a.plan, now = clock();
+  need(finite(now), 'the clock tells no time');
+  const opened = openBooks(storage, campaign, now), { ledger, save } = opened;
+  const books = opened.books ?? { format: 2, schema: fingerprint, cap, token: token ?? toHex(random(32)), answers: {}, memo: {} };
+  if (books.format !== 2) { // as written before fingerprints
+    const old = toHex(await sha256(utf8(JSON.stringify(a.schema))));
+    const memo = Object.fromEntries(Object.entries(books.memo).map(([names, x]) => [memoKey(names.split('\0')), x]));
+    Object.assign(books, { format: 2, schema: books.schema === old ? fingerprint : books.schema, memo });
+  }
+  need(books.schema === fingerprint, 'the campaign has changed its schema');
+  need(token === undefined || books.token === token, 'this device takes part with another token');
+  books.cap = Math.min(books.cap, cap);
+  ledger.latest = Math.max(ledger.latest, now); // a clock that goes back frees nothing
+  if (capTotal !== undefined) Object.assign(ledger, { capTotal, period });
+  if (!save(books)) return undefined; // the token is kept from the first look on
+  const spent = () => addUp(Object.values(books.answers).map((x) => x.epsilon).filter((x) => x > 0));
+  if (plan === null) return { result: 'not-open', spent: spent() };
+  const planDigest = toHex(await sha256(utf8(JSON.stringify([a.start, plan])))), done = books.answers[plan.round];
+  if (done) {
+    need(done.plan === planDigest, 'the round was answered, and its plan has changed');
+    return { result: done.state, spent: spent(), body: done.body };
+  }
+  const own = fromHex(books.token);
+  if (!(await isAsked(own, id, a.start, plan.population))) return { result: 'not-asked', spent: spent() };
+  const question = await pick(own, id, plan), asked = question === -1 ? plan.questions : [plan.questions[question]];
+  need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed');
+  const known = asked.map((q) => books.memo[memoKey(q.attributes)]);
+  asked.forEach((q, i) => need(!known[i] || known[i].question === JSON.stringify(q), 'a question is asked a second time'));
+  const cost = known.every(Boolean) ? 0 : epsilon;
+  need(cost === 0 || spent() + cost <= books.cap, 'the plan would exceed the cap');
+  const since = ledger.period ? ledger.latest - ledger.period : -Infinity;
+  const total = addUp([cost, ...Object.values(ledger.spent).filter(([x, time]) => x > 0 && time > since).map(([x]) => x)]);
+  need(cost === 0 || !ledger.capTotal || total <= ledger.capTotal, 'all campaigns together would exceed capTotal');
+  const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
+  const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
+  const { codes, outside } = encodeAnswers(byName, names, record, random);
+  for (const [i, q] of asked.entries()) {
+    const cell = q.attributes.reduce((c, n) => c * cardinality(byName.get(n)) + codes.get(n), 0);
+    const payload = known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cell, random);
+    books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(payload) };
+    parts.push(payload);
+  }
+  const body = toHex(encodeEnvelope(id, plan.round, [{ token: own, question, payload: join(...parts) }]));
+  books.answers[plan.round] = { plan: planDigest, epsilon: cost, body, state: 'waiting' };
+  ledger.spent[`${campaign}:${plan.round}`] = [cost, ledger.latest];
+  return save(books) ? { result: 'waiting', spent: spent(), body, outside } : undefined; // kept before anything is sent
 }

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from functools import cache
+from unittest import mock
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dither.errors import ReportError
 from dither.mechanisms import oue
@@ -44,6 +48,50 @@ def test_questions_come_with_their_shares() -> None:
 def test_a_share_of_zero_is_never_picked_even_at_the_end_of_the_range() -> None:
     thirds = (1 / 3, 1 / 3, 1 / 3, 0.0)
     assert {pick(t, CAMPAIGN, plan(thirds)) for t in TOKENS} == {0, 1, 2}
+
+
+def walk(point: float, shares: tuple[float, ...]) -> int:
+    """The slow, obvious way: along the shares until the point is passed."""
+    total, last = 0.0, 0
+    for i, share in enumerate(shares):
+        total += share
+        if share > 0:
+            last = i
+            if point < total:
+                return i
+    return last
+
+
+SHARES = st.lists(st.one_of(st.just(0.0), st.floats(1e-18, 1.0)), min_size=1, max_size=40).filter(any)
+
+
+@given(SHARES, st.lists(st.integers(0, 2**53 - 1), max_size=20), st.booleans())
+@settings(deadline=None)
+def test_bisection_picks_what_a_walk_along_the_shares_picks(
+    weights: list[float], points: list[int], short: bool
+) -> None:
+    total = sum(weights) * (1 + 5e-10 if short else 1)  # a plan's shares may end a hair before 1
+    asked = plan(tuple(w / total for w in weights))
+    ends = [round(end * 2**53) + step for end in asked.share_ends[0] for step in (-1, 0, 1)]
+    for point in [0, 2**53 - 1, *points, *(p for p in ends if 0 <= p < 2**53)]:
+        with mock.patch("dither.reports.assignment._fraction", return_value=point / 2**53):
+            assert pick(TOKENS[0], CAMPAIGN, asked) == walk(point / 2**53, asked.shares)
+
+
+def test_a_plan_of_many_questions_is_walked_once() -> None:
+    """However many people are asked, the shares are added up once."""
+
+    class Counted(tuple[float, ...]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[float]:
+            Counted.walks += 1
+            return super().__iter__()
+
+    asked = Plan(0, plan((1.0,)).questions * 5000, Counted([1 / 5000] * 5000))
+    before = Counted.walks
+    assert len({pick(t, CAMPAIGN, asked) for t in TOKENS}) > 1000
+    assert Counted.walks == before + 1
 
 
 def test_places_are_uniform_and_rounds_cover_everybody_once() -> None:

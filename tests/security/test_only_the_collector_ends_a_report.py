@@ -9,8 +9,8 @@ import pytest
 from tests.client.small_collector import RECORD, Collector, announce, participant, plan, problem, stored
 
 from dither.client import Answer, Device
-from dither.client.fleet import Simulated, submit_round
 from dither.client.announcement import read_announcement
+from dither.client.fleet import Simulated, submit_round
 from dither.collector.problems import PROBLEMS
 from dither.collector.store import Outcome
 from dither.errors import ReportError

@@ -3,7 +3,8 @@
     python -m dither.reports.vectors vectors
 
 Three files, at least a quarter of each negative: mechanisms (random bytes -> report, and its epsilon), envelopes (reports ->
-bytes) and participation (token -> place, question, report id). Standard library only.
+bytes) and participation (token -> place, question, report id; announcements; values as codes; what an answer to an upload
+means). Standard library only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dither.mechanisms import GRR, BloomRappor, LocalHash, Mechanism, SubsetSele
 from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.reports import limits
+from dither.reports.announcement_vectors import announcements, codes, verdicts
 from dither.reports.assignment import is_asked, pick, place, report_id, token_hash
 from dither.reports.codec import Envelope, Report, encode
 from dither.reports.plan import Plan, Question
@@ -34,7 +36,7 @@ def all_vectors() -> dict[str, dict[str, Any]]:
     cases = {
         "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
-        "participation.json": [*_assigned(), *_refused_plans()],
+        "participation.json": [*_assigned(), *announcements(), *codes(), *verdicts()],
     }
     return {name: {"format": FORMAT, "cases": list(listed)} for name, listed in cases.items()}
 
@@ -257,47 +259,6 @@ def _assigned() -> Iterator[Case]:
                 "token_hash": token_hash(token).hex(),
                 "epsilon": plan.epsilon,
             }
-
-
-def _refused_plans() -> Iterator[Case]:
-    """Announcements that a device must not answer; the first is fine, to show that nothing else is wrong with the others."""
-    from dither.schema import Attribute, Schema
-
-    schema = Schema((Attribute("a", "categorical", ("x", "y", "z")), Attribute("b", "boolean", (False, True))))
-    plan = _plans()[0].to_json()
-    base = {
-        "format": "dither-campaign-1",
-        "campaign": _CAMPAIGN.hex(),
-        "name": "",
-        "state": "open",
-        "epsilon": 1.0,
-        "participation": "open",
-        "schema": schema.to_json(),
-        "schema_fingerprint": schema.fingerprint,
-        "start": 0.0,
-        "plan": plan,
-    }
-    yield {"kind": "announcement", "announcement": base}
-    question = {"attributes": ["a"], "mechanism": oue(3, 1.0).to_json()}
-
-    def asking(*changed: dict[str, Any]) -> dict[str, Any]:
-        return {"plan": plan | {"questions": list(changed), "shares": [1.0] + [0.0] * (len(changed) - 1)}}
-
-    for why, change in (
-        ("spends more than it announces", {"epsilon": 0.5}),
-        ("another format", {"format": "dither-campaign-0"}),
-        ("no campaign", {"campaign": "00"}),
-        ("starts beyond the end", {"start": 1.0}),
-        ("asks about what the schema lacks", asking(question | {"attributes": ["c"]})),
-        ("asks the same attribute twice in one question", asking(question | {"attributes": ["a", "a"]})),
-        ("has another number of cells than the schema", asking(question | {"attributes": ["b"]})),
-        ("shares that do not add up", {"plan": plan | {"shares": [0.5, 0.5, 0.5]}}),
-        ("negative share", {"plan": plan | {"shares": [1.5, -0.5, 0.0]}}),
-        ("no question", {"plan": plan | {"questions": [], "shares": []}}),
-        ("nobody asked", {"plan": plan | {"population": 0.0}}),
-        ("draws of no bits", asking(question | {"mechanism": oue(3, 1.0).to_json() | {"threshold_bits": 0}})),
-    ):
-        yield {"kind": "refuse-announcement", "why": why, "announcement": base | change}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,311 @@
+// One participant in a browser: answers once, within its caps, keeps silent for no record, believes nobody but the collector.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as dither from './dither.js';
+import { CAMPAIGN, announce, collector, fingerprint, part, payload, problem, shelf, stored } from './small_collector.js';
+
+const { Refused, Unreachable, fromHex } = dither;
+const refuses = (work, said) => assert.rejects(async () => work(), (e) => e instanceof Refused && (!said || said.test(e.message)));
+const zeros = (count) => new Uint8Array(count); // the draw of zero is the truth
+
+test('a retry sends the same bytes and spends nothing more', async () => {
+  const storage = shelf(), { fetch, bodies } = collector(announce(), 0, 503, 429, stored());
+  const results = [];
+  for (let i = 0; i < 5; i++) results.push(await part(fetch, storage));
+  assert.deepEqual(results.map((r) => r.result), ['waiting', 'waiting', 'waiting', 'acknowledged', 'acknowledged']);
+  assert.equal(bodies.length, 4);
+  assert.equal(new Set(bodies).size, 1);
+  assert.equal(new Set(results.map((r) => r.spent)).size, 1);
+});
+
+test('the books are written before anything is sent, and a storage that keeps nothing is refused', async () => {
+  const order = [], held = shelf(), { fetch, bodies } = collector(announce());
+  const storage = { ...held, setItem: (k, v) => { held.setItem(k, v); if (k === `dither:${CAMPAIGN}`) order.push(JSON.parse(v)); } };
+  await part(async (...x) => { if (x[1]?.method === 'POST') order.push('sent'); return fetch(...x); }, storage);
+  const at = order.indexOf('sent');
+  assert.equal(order[at - 1].answers[0].body, bodies[0]);
+  for (const forgets of [{ ...shelf(), setItem() {} }, { ...held, setItem() { throw new Error('full'); } }]) {
+    const other = collector(announce({ round: 1 }));
+    await assert.rejects(part(other.fetch, forgets));
+    assert.equal(other.bodies.length, 0);
+  }
+});
+
+test('a plan above the cap, a changed schema and a changed plan are refused', async () => {
+  const { fetch, bodies } = collector(announce());
+  await refuses(() => part(fetch, shelf(), { cap: 0.5 }), /cap/);
+  await refuses(() => part(fetch, shelf(), { allowed: ['b', 'c'] }), /not allowed/);
+  assert.equal(bodies.length, 0);
+  const storage = shelf();
+  await part(fetch, storage, { allowed: ['a'] });
+  await refuses(() => part(collector(announce({}, { values: ['x', 'y', 'w'] })).fetch, storage), /schema/);
+  await refuses(() => part(collector(announce({ shares: [0, 1, 0] })).fetch, storage), /plan has changed/);
+  await refuses(() => part(collector(announce({ round: 1, shares: [0, 1, 0] })).fetch, storage), /cap/);
+});
+
+test('a cap lowered later counts, and one raised later does not', async () => {
+  const storage = shelf();
+  await part(collector(announce()).fetch, storage, { cap: 4 });
+  const next = collector(announce({ round: 1, shares: [0, 1, 0] }));
+  await refuses(() => part(next.fetch, storage, { cap: 1 }), /cap/);
+  await refuses(() => part(next.fetch, storage, { cap: 4 }), /cap/);
+  assert.equal(next.bodies.length, 0);
+});
+
+test('a repeated question gets the same answer, whatever the record says now', async () => {
+  const storage = shelf(), [one, two] = [0, 1].map((round) => collector(announce({ round })));
+  await part(one.fetch, storage);
+  const again = await part(two.fetch, storage, { record: { a: 'z' }, cap: 0.1 });
+  assert.equal(again.result, 'acknowledged');
+  assert.equal(payload(one.bodies[0]), payload(two.bodies[0]));
+  assert.ok(again.spent <= 0.7);
+});
+
+test('the token is drawn once and kept from the first look on', async () => {
+  const token = (storage) => JSON.parse(storage.getItem(`dither:${CAMPAIGN}`)).token;
+  for (const first of [announce(null), announce({ population: 1e-12 }), announce()]) {
+    const storage = shelf(), seen = new Set();
+    for (let i = 0; i < 3; i++) {
+      const taking = part(collector(first).fetch, storage, { allowed: [] });
+      if (first.plan?.population === 1) await refuses(() => taking, /not allowed/);
+      else assert.equal((await taking).result, first.plan ? 'not-asked' : 'not-open');
+      seen.add(token(storage));
+    }
+    assert.equal(seen.size, 1);
+    const { fetch, bodies } = collector(announce());
+    await part(fetch, storage);
+    assert.equal(bodies[0].slice(56, 120), [...seen][0]);
+  }
+});
+
+test('simultaneous calls draw noise once', async () => {
+  assert.equal(globalThis.navigator?.locks, undefined, 'this test is about storages without locks');
+  const storage = shelf(), { fetch, bodies } = collector(announce(), 0, 0, 0);
+  let draws = 0;
+  const random = (count) => { draws += 1; return crypto.getRandomValues(new Uint8Array(count)); };
+  await Promise.all(Array.from({ length: 6 }, () => part(fetch, storage, { random })));
+  assert.equal(new Set(bodies).size, 1);
+  assert.equal(draws, 3, 'a token, a code that was not needed, and the noise');
+});
+
+test('pages that share a storage draw noise once', async () => {
+  const storage = shelf(), { fetch, bodies } = collector(announce(), 0, 0, 0, 0, 0, 0, 0, 0);
+  const pages = await Promise.all(Array.from({ length: 4 }, (_, i) => import(`./dither.js?page=${i}`)));
+  assert.equal(new Set(pages.map((p) => p.takePart)).size, 4, 'modules of their own, as in tabs of their own');
+  const given = { url: 'https://c.example', campaign: CAMPAIGN, record: { a: 'y' }, cap: 1, storage, fetch };
+  const results = await Promise.all(pages.flatMap((p) => [p.takePart(given), p.takePart(given)]));
+  assert.equal(bodies.length, 8);
+  assert.equal(new Set(bodies).size, 1);
+  assert.ok(results.every((r) => r.result === 'waiting'));
+});
+
+test('a page that lost its turn while it slept writes nothing', async () => {
+  const storage = shelf(), { fetch, bodies } = collector(announce(), 0, 0);
+  let stolen = false;
+  const random = (count) => {
+    if (!stolen && storage.getItem('dither:device')) { // asleep in the middle: another page answers and sends
+      stolen = true;
+      const books = JSON.parse(storage.getItem(`dither:${CAMPAIGN}`)), body = 'ee'.repeat(60);
+      books.answers[0] = { plan: null, epsilon: 0.69, body, state: 'waiting' };
+      storage.setItem(`dither:${CAMPAIGN}`, JSON.stringify(books));
+    }
+    return zeros(count);
+  };
+  await refuses(() => part(fetch, storage, { random }), /plan has changed/); // it went back to the books and found the other answer
+  assert.equal(bodies.length, 0);
+  assert.equal(JSON.parse(storage.getItem(`dither:${CAMPAIGN}`)).answers[0].body, 'ee'.repeat(60));
+});
+
+const other = (n, change = {}) => announce(change, { campaign: n.toString(16).padStart(32, '0') });
+const spend = (n, storage, more = {}, change = {}) => {
+  const announced = other(n, change);
+  return part(collector(announced).fetch, storage, { campaign: announced.campaign, ...more });
+};
+
+test('all campaigns share one cap, kept in the storage', async () => {
+  const storage = shelf();
+  await spend(1, storage, { capTotal: 1.5 });
+  await spend(2, storage);
+  await refuses(() => spend(3, storage), /capTotal/);
+  assert.equal((await spend(2, storage, {}, { round: 1 })).result, 'acknowledged', 'an earlier answer costs nothing');
+  await refuses(() => spend(3, storage, { capTotal: 1.2 }), /capTotal/);
+  await spend(3, storage, { capTotal: 2.1 });
+  await refuses(() => spend(4, storage), /capTotal/);
+});
+
+test('spending counts for a period, and a clock that goes back frees nothing', async () => {
+  const storage = shelf();
+  let now = 1e9;
+  const clock = () => now;
+  await spend(1, storage, { capTotal: 1, period: 100, clock });
+  for (const moved of [99, -5000]) { now += moved; await refuses(() => spend(2, storage, { clock }), /capTotal/); }
+  now += 5000 + 2;
+  await spend(2, storage, { clock });
+  now -= 10000;
+  await refuses(() => spend(3, storage, { clock }), /capTotal/);
+  now += 10000 + 99;
+  await refuses(() => spend(3, storage, { clock }), /capTotal/);
+  now += 2;
+  await spend(3, storage, { clock });
+  for (const wrong of [{ capTotal: 0 }, { capTotal: NaN }, { period: 5 }, { capTotal: 1, period: -1 }, { clock: () => NaN }, { cap: 0 }]) {
+    await refuses(() => spend(4, storage, wrong));
+  }
+});
+
+test('books from before there was a ledger count and stay usable', async () => {
+  const storage = shelf(), announced = announce();
+  const schema = Buffer.from(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(JSON.stringify(announced.schema)))).toString('hex');
+  const old = {
+    schema, cap: 1, token: '07'.repeat(32), answers: { 7: { plan: 'p', epsilon: 0.69, body: '', state: 'acknowledged' } },
+    memo: { a: { question: JSON.stringify(announced.plan.questions[0]), payload: '02' } },
+  };
+  storage.setItem(`dither:${CAMPAIGN}`, JSON.stringify(old));
+  await refuses(() => spend(9, storage, { capTotal: 1 }), /capTotal/);
+  const { fetch, bodies } = collector(announced);
+  assert.equal((await part(fetch, storage)).result, 'acknowledged');
+  assert.equal(payload(bodies[0]), 2, 'the answer given before');
+  assert.equal(bodies[0].slice(56, 120), '07'.repeat(32));
+  await refuses(() => part(collector(announce({ round: 3 }, { values: ['x', 'y', 'w'] })).fetch, storage), /schema/);
+});
+
+test('damaged books stop the device', async () => {
+  for (const key of [`dither:${CAMPAIGN}`, 'dither:device']) {
+    const storage = shelf(), { fetch, bodies } = collector(announce());
+    storage.setItem(key, '{"token":');
+    await refuses(() => part(fetch, storage), /damaged/);
+    assert.equal(bodies.length, 0);
+  }
+});
+
+test('every record is answered, with the same bytes and draws', async () => {
+  const traffic = async (record) => {
+    const { fetch, bodies } = collector(announce()), draws = [];
+    const random = (count) => { draws.push(count); return zeros(count); };
+    const { result, outside } = await part(fetch, shelf(), { record, random });
+    return { seen: [result, bodies.map((b) => b.length), draws], outside, answer: payload(bodies[0]) };
+  };
+  const raises = { get a() { throw new Error('no'); } }, expected = await traffic({ a: 'y' });
+  assert.deepEqual(expected.outside, []);
+  assert.equal(expected.answer, 1);
+  const strange = ['pink', '', '\ud800', null, undefined, NaN, Infinity, -1, true, 10n ** 99n, Symbol('a'), [], {}, () => 0, new Proxy({}, {})];
+  for (const record of [...strange.map((a) => ({ a })), raises, {}, Object.create({ a: 'y' }), Object.create(null)]) {
+    const found = await traffic(record);
+    assert.deepEqual(found.seen, expected.seen);
+    assert.deepEqual(found.outside, ['a']);
+  }
+  assert.deepEqual(await traffic({ a: 'y', b: raises, more: 1 }), expected);
+});
+
+test('no refusal looks at the record, and one that is no object is refused before anything is asked', async () => {
+  const looked = new Proxy({}, { get: () => assert.fail('looked at'), getOwnPropertyDescriptor: () => assert.fail('looked at') });
+  const { fetch, bodies, requests } = collector(announce());
+  for (const more of [{ allowed: [] }, { cap: 0.1 }, { schemaFingerprint: '0'.repeat(64) }, { capTotal: 0.1 }]) {
+    await refuses(() => part(fetch, shelf(), { record: looked, ...more }));
+  }
+  requests.length = 0;
+  for (const record of [null, undefined, 'x', ['y'], new Map([['a', 'y']])]) await refuses(() => part(fetch, shelf(), { record }));
+  assert.deepEqual([requests.length, bodies.length], [0, 0]);
+  const pinned = await part(fetch, shelf(), { schemaFingerprint: fingerprint(announce().schema) });
+  assert.equal(pinned.result, 'acknowledged');
+});
+
+test('a code drawn instead is exactly uniform', () => {
+  for (const count of [2, 3, 5, 8, 200, 256]) {
+    const found = new Map();
+    for (let first = 0; first < 256; first++) {
+      let drawn = 0;
+      try {
+        const code = dither.drawBelow(count, () => { if (drawn++) throw new Error('again'); return Uint8Array.of(first); });
+        found.set(code, (found.get(code) ?? 0) + 1);
+      } catch (error) { assert.equal(error.message, 'again'); }
+    }
+    assert.equal(found.size, count);
+    assert.equal(new Set(found.values()).size, 1);
+  }
+});
+
+test('attributes may be called what every object has', async () => {
+  const names = ['constructor', '__proto__', 'toString', 'hasOwnProperty', 'valueOf'];
+  for (const [i, name] of names.entries()) {
+    const shares = names.map((_, j) => (i === j ? 1 : 0)), storage = shelf();
+    const answer = async (record, round) => {
+      const { fetch, bodies } = collector(announce({ shares, round }, { names }));
+      const { result, outside } = await part(fetch, storage, { record, random: zeros });
+      return [result, outside, payload(bodies[0])];
+    };
+    assert.deepEqual(await answer(JSON.parse(`{"${name}":"z"}`), 0), ['acknowledged', [], 2]);
+    assert.deepEqual(await answer({ b: 1 }, 1), ['acknowledged', [], 2], 'the memo repeats it');
+    storage.held.clear();
+    assert.deepEqual(await answer({}, 0), ['acknowledged', [name], 0], 'what an object inherits is no answer');
+  }
+});
+
+test('only the collector ends a report', async () => {
+  const page = (status) => new Response(status === 204 ? null : '<html>', { status, headers: { 'content-type': 'text/html' } });
+  const json = (status, body) => new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json' } });
+  const notItsWord = [
+    ...[200, 201, 204, 301, 302, 400, 401, 403, 404, 405, 409, 410, 413].map(page),
+    json(200, {}), json(200, { results: ['stored', 'stored'] }), json(200, { results: ['conflict'] }), json(409, { type: 'urn:dither:problem:conflict' }),
+    problem(404, 'no-campaign'), problem(404, 'not-found'), problem(409, 'round-not-open'), problem(503, 'conflict'),
+    new Response('x'.repeat(1 << 17), { status: 200 }),
+  ];
+  for (const answer of notItsWord) {
+    const storage = shelf(), { fetch, bodies } = collector(announce(), answer);
+    assert.equal((await part(fetch, storage)).result, 'waiting');
+    assert.equal((await part(fetch, storage)).result, 'acknowledged');
+    assert.equal(new Set(bodies).size, 1);
+  }
+  const storage = shelf(), { fetch, bodies, requests } = collector(announce(), problem(409, 'conflict'));
+  for (let i = 0; i < 2; i++) assert.equal((await part(fetch, storage)).result, 'refused');
+  assert.equal(bodies.length, 1);
+  assert.ok(requests.every(([, options]) => options.redirect === 'error' && options.credentials === 'omit'));
+});
+
+test('reports travel over https, or stay on this machine', async () => {
+  for (const url of ['http://c.example', 'http://127.0.0.1.example', 'http://localhost.example', 'http://10.0.0.1', 'c.example', 'localhost:8700',
+    '//c.example', '/', '', 'ftp://c.example', 'https://', 'https://u:p@c.example', 'https://c.example/?x', undefined]) {
+    const { fetch, requests } = collector(announce());
+    await refuses(() => part(fetch, shelf(), { url }));
+    assert.equal(requests.length, 0);
+  }
+  for (const [url, address] of [['http://localhost:8700/', 'http://localhost:8700'], ['http://127.8.9.1', 'http://127.8.9.1'],
+    ['http://[::1]:5', 'http://[::1]:5'], ['https://c.example/base//', 'https://c.example/base']]) {
+    const { fetch, requests } = collector(announce());
+    assert.equal((await part(fetch, shelf(), { url })).result, 'acknowledged');
+    assert.equal(requests[0][0], `${address}/v1/campaigns/${CAMPAIGN}`);
+  }
+});
+
+test('an announcement that does not come is told from one that is wrong', async () => {
+  const offline = async () => { throw new TypeError('offline'); };
+  await assert.rejects(part(offline, shelf()), Unreachable);
+  for (const status of [302, 404, 500, 503]) {
+    await assert.rejects(part(collector(() => new Response('no', { status })).fetch, shelf()), (e) => e instanceof Unreachable && e.message.includes(status));
+  }
+  const cut = () => new Response(new ReadableStream({ pull(c) { c.error(new Error('cut off')); } }));
+  await assert.rejects(part(collector(cut).fetch, shelf()), Unreachable);
+  let pulled = 0;
+  const endless = () => new Response(new ReadableStream({ pull(c) { pulled += 1; c.enqueue(new Uint8Array(1 << 20)); } }));
+  await refuses(() => part(collector(endless).fetch, shelf()), /too long/);
+  assert.ok(pulled < 20);
+  for (const text of ['<html>', '', 'null', '[]', '{}']) await refuses(() => part(collector(() => new Response(text)).fetch, shelf()));
+  await refuses(() => part(collector(other(5)).fetch, shelf()), /another campaign/);
+});
+
+test('the question is the one that a walk along the shares finds', async () => {
+  const walk = (point, shares) => {
+    let total = 0, last = 0;
+    for (const [i, share] of shares.entries()) { total += share; if (share > 0) { last = i; if (point < total) return i; } }
+    return last;
+  };
+  const lists = [[1], [0, 1], [0.1, 0, 0.6, 0.3], Array(10).fill(0.1), [1 / 3, 1 / 3, 1 / 3, 0], [1e-300, 0.5, 1e-300, 0.5 - 1e-12, 0]];
+  const id = fromHex(CAMPAIGN);
+  for (const shares of lists) {
+    for (let n = 0; n < 60; n++) {
+      const token = new Uint8Array(32).fill(n + 1);
+      const digest = Buffer.from(await crypto.subtle.digest('SHA-256', Buffer.concat([Buffer.from('dither-1:question\0'), token, id, Buffer.alloc(4)])));
+      const point = Number(digest.readBigUInt64BE() >> 11n) / 2 ** 53;
+      assert.equal(await dither.pick(token, id, { split: false, round: 0, shares }), walk(point, shares));
+    }
+  }
+});
