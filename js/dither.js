@@ -291,7 +291,7 @@ export async function planEpsilon(plan) {
 // What a device reads and works out at most; the same numbers as Python's reports.limits and schema.
 const MOST = {
   announcement: 8 << 20, answer: 1 << 16, attributes: 4096, values: 65536, codes: 1 << 20, reportBytes: 16384, drawBytes: 1 << 20,
-  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, pairs: 1 << 22,
+  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, pairs: 1 << 21,
 };
 const DRAW_BITS = [8, 16, 24, 32, 40, 48];
 const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);

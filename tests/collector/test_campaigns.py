@@ -279,11 +279,24 @@ def test_the_export_holds_every_report_in_the_order_of_ids(open_store: Opening, 
         ({"name": "x" * 201}, "name"),
         ({"schema": {"attributes": []}}, "at least one attribute"),
         ({"schema": {"a": {"kind": "numeric", "min": 0, "max": 1, "bins": 10**9}}}, "bins"),
-        ({"schema": {"a": {"kind": "numeric", "edges": [0, 10**400]}}}, "cannot be read"),
+        ({"schema": {"a": {"kind": "numeric", "edges": [0, 10**400]}}}, "edges"),
         ({"colour": 1}, "unknown key"),
+        ({"schema": {"a": {"kind": "ordinal", "values": list(range(65_537))}}}, "values or bins"),
         (
-            {"parameters": {"mechanism": "oue"}, "schema": {"a": {"kind": "ordinal", "values": list(range(140_000))}}},
+            {
+                "method": "calm",
+                "parameters": {"mechanism": "oue"},
+                "schema": {n: {"kind": "ordinal", "values": list(range(400))} for n in ("a", "b")},
+            },
             "bytes",
+        ),
+        (
+            {
+                "method": "lopub",
+                "parameters": {"encoding": "bloom", "false_positive": 1e-25},
+                "schema": {n: {"kind": "ordinal", "values": list(range(9))} for n in ("a", "b")},
+            },
+            "Bloom",
         ),
     ],
 )

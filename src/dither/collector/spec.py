@@ -12,6 +12,7 @@ from dither.errors import ParameterError, PrivacyError
 from dither.protocols import DEFAULT, ProtocolMachine, start
 from dither.protocols.registry import parameters_of
 from dither.reports import Plan, limits
+from dither.reports.work import check_work
 from dither.schema import Schema, schema_from_json
 
 _KEYS = ("name", "schema", "epsilon", "method", "participants", "parameters", "seed", "participation", "holdout")
@@ -126,6 +127,7 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
         raise ParameterError(
             f"round {number} has {len(plan.questions):,} questions, too many for one plan", where="questions"
         )
+    check_work(plan.to_json())  # or every device would refuse it
     lengths = [q.mechanism.report_bytes for q in plan.questions]
     longest = sum(lengths) if plan.split else max(lengths)
     if longest > limits.REPORT_BYTES:

@@ -273,7 +273,7 @@ def _bombs() -> Iterator[tuple[str, Json]]:
     yield "a filter with all bits but one set", bloom(["n"], 300, 299)
     yield "more hashes than any filter needs", bloom(["n"], 1000, 65)
     yield "filters that take many digests", bloom(["n"], 65, 64, 29)
-    yield "filters that take many comparisons", bloom(["n"], 600, 6, 94)
+    yield "filters that take many comparisons", bloom(["n"], 600, 6, 47)
     whole, pair, other = (
         Question(names, oue(schema.cells(names), 0.1)) for names in (("n", "m", "k"), ("n", "m"), ("n", "k"))
     )

@@ -16,4 +16,4 @@ MOST_NUMBER = 1 << 53  # any number of a plan lies below
 MOST_MECHANISMS = 1 << 14  # different ones in a plan: the epsilon of each is worked out on the device
 BLOOM_HASHES = 64  # bits that one value sets in a Bloom filter
 BLOOM_DIGESTS = 1 << 18  # SHA-256 of a device for all Bloom filters of a plan
-BLOOM_PAIRS = 1 << 22  # pairs of filters that it compares for their distance
+BLOOM_PAIRS = 1 << 21  # pairs of filters that it compares for their distance
