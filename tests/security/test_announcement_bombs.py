@@ -15,7 +15,7 @@ import dither.mechanisms.probability
 import dither.schema.attribute
 from dither.client import read_announcement
 from dither.errors import DitherError, ParameterError, SchemaError
-from dither.mechanisms import GRR, BloomRappor, oue
+from dither.mechanisms import GRR, BloomRappor, SubsetSelection, oue
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.schema import Attribute, Schema, numeric, schema_from_json
 
@@ -147,12 +147,11 @@ def test_a_split_plan_asks_nothing_twice() -> None:
 
 
 def test_a_split_plan_has_one_allowance_of_randomness() -> None:
-    schema = Schema(tuple(Attribute(f"a{i}", "ordinal", tuple(range(4000))) for i in range(30)))
-    asked = Plan(0, tuple(Question((n,), oue(4000, 0.01, 48)) for n in schema.names), split=True)
-    small = Plan(0, asked.questions[:20], split=True)
-    read_announcement(json.dumps(announce(small, schema)).encode())
-    wide = announce(Plan(0, tuple(Question((n,), GRR(4000, 1 << 30, 48)) for n in schema.names), split=True), schema)
-    read_announcement(json.dumps(wide | {"epsilon": 1e6}).encode())
+    schema = Schema(tuple(Attribute(name, "ordinal", tuple(range(65_536))) for name in ("a", "b")))
+    each = [Question((name,), SubsetSelection.for_epsilon(65_536, 0.5)) for name in schema.names]
+    assert sum(q.mechanism.report_bytes for q in each) == limits.REPORT_BYTES, "the report could be sent"
+    read_announcement(json.dumps(announce(Plan(0, tuple(each), (0.5, 0.5)), schema)).encode())
+    refused(announce(Plan(0, tuple(each), split=True), schema), "too large for a device")
 
 
 @pytest.mark.parametrize("bits", [0, 7, 9, 12, 56, 64, -8, 8.0, "32", 10**12])
