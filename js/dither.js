@@ -177,7 +177,7 @@ const MAKERS = {
       async epsilon() {
         // The largest number of bits in which two filters differ; its bound, if that takes too long to find.
         const most = 2 * Math.min(m.hashes, m.bits - m.hashes), found = new Map();
-        let distance = 0, work = Math.floor(2 ** 24 / bytes);
+        let distance = 0, work = Math.min(2 ** 19, Math.floor(2 ** 24 / bytes));
         for (let v = 0; v < m.cells; v++) { const f = await filter(v); found.set(toHex(f), f); }
         const distinct = [...found.values()];
         for (let i = 0; i < distinct.length && distance < most; i++) {

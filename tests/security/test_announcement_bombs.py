@@ -231,7 +231,7 @@ def test_a_schema_that_only_states_bins_is_not_announced() -> None:
 
 def test_a_question_about_many_attributes_is_bounded() -> None:
     schema = Schema(tuple(Attribute(f"a{i}", "boolean", (False, True)) for i in range(4096)))
-    asked = {"attributes": list(schema.names), "mechanism": oue(4, 1.0).to_json() | {"cells": 2**52}}
+    asked = {"attributes": list(schema.names), "mechanism": oue(4, 1.0).to_json() | {"cells": 2**31}}
     body = announce(plan(), schema)
     refused(body | {"plan": plan().to_json() | {"questions": [asked], "shares": [1.0]}}, "does not fit the schema")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.small_collector import RECORD, Collector, announce, plan
+from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, participant, plan
 
 from dither.client import Device, Participant
 from dither.errors import DitherError, ParameterError, PrivacyError
@@ -172,3 +172,22 @@ def test_a_cap_that_means_nothing_is_refused(wrong: dict[str, float]) -> None:
 def test_a_clock_that_tells_no_time_is_refused() -> None:
     with pytest.raises(DitherError, match="clock"):
         Device(":memory:", clock=lambda: math.nan)
+
+
+def test_two_processes_of_a_device_that_answer_at_once_draw_noise_once(tmp_path: Path) -> None:
+    """The second finds the round unanswered, and the first's answer in the books when its own turn comes."""
+    collector = Collector(announce(plan()))
+    first, second = Device(tmp_path / "device.db"), Device(tmp_path / "device.db")
+    faster = participant(first, collector)
+
+    class Slower(Participant):
+        def _answer(self, *asked: Any) -> tuple[str, ...]:
+            faster.take_part(RECORD)
+            return super()._answer(*asked)
+
+    slower = Slower(second, "https://c.example", CAMPAIGN, cap=2.0, transport=collector)
+    assert slower.take_part(RECORD).result == "acknowledged"
+    assert len(set(collector.bodies)) == 1
+    assert second.spent(CAMPAIGN) <= 2.0
+    first.close()
+    second.close()

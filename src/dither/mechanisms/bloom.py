@@ -40,7 +40,8 @@ MOST_HASHES = (
     64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
 )
 MOST_FILTER_BYTES = 1 << 26  # all cells' filters together
-_COMPARED_BYTES = 1 << 24  # of filters, in search of the two that are farthest apart
+ALL_PAIRS = 1024  # filters up to which all pairs are compared, in search of the two that are farthest apart
+_COMPARED_BYTES = 1 << 24
 
 
 def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
@@ -126,7 +127,7 @@ class BloomRappor:
         if len(distinct) < 2:
             raise ParameterError("all cells share one Bloom filter; use more bits", where="bits", value=self.bits)
         most = 2 * min(self.hashes, self.bits - self.hashes)
-        largest, left = 0, _COMPARED_BYTES // self.report_bytes
+        largest, left = 0, min(ALL_PAIRS**2 // 2, _COMPARED_BYTES // self.report_bytes)
         for a, b in ((a, b) for i, a in enumerate(distinct) for b in distinct[:i]):
             largest, left = max(largest, (a ^ b).bit_count()), left - 1
             if largest == most or not left:

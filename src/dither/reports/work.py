@@ -11,9 +11,9 @@ import math
 from typing import Any
 
 from dither.errors import ReportError
+from dither.mechanisms.bloom import ALL_PAIRS, MOST_HASHES
+from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.reports import limits
-
-_ALL_PAIRS = 1024  # filters up to which a Bloom mechanism compares all pairs
 
 
 def check_work(plan: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ def check_work(plan: dict[str, Any]) -> None:
             raise ReportError(f"a plan of more than {limits.MOST_MECHANISMS:,} different mechanisms is too much work")
         if mechanism["name"] == "bloom":
             digests += _digests(mechanism)
-            pairs += min(mechanism["cells"], _ALL_PAIRS) ** 2 // 2
+            pairs += min(mechanism["cells"], ALL_PAIRS) ** 2 // 2
             if digests > limits.BLOOM_DIGESTS or pairs > limits.BLOOM_PAIRS:
                 raise ReportError("the plan's Bloom filters are too much work for a device; use fewer cells or hashes")
 
@@ -46,15 +46,15 @@ def _check_numbers(mechanism: dict[str, Any]) -> None:
         ):
             raise ReportError("a mechanism's numbers are whole, not negative and below 2^53", where=key[:40])
     bits = mechanism["threshold_bits"]
-    if bits not in limits.DRAW_BITS:
+    if bits not in DRAW_WIDTHS:
         raise ReportError(f"draws of {bits} bits are not supported", value=bits)
 
 
 def _digests(mechanism: dict[str, Any]) -> int:
     """The SHA-256 that a Bloom mechanism's filters are expected to take; eight positions come from each."""
     bits, hashes = mechanism["bits"], mechanism["hashes"]
-    if not 1 <= hashes <= limits.BLOOM_HASHES or hashes >= bits:
-        raise ReportError(f"a Bloom filter sets 1 to {limits.BLOOM_HASHES} bits, and fewer than it has", value=hashes)
+    if not 1 <= hashes <= MOST_HASHES or hashes >= bits:
+        raise ReportError(f"a Bloom filter sets 1 to {MOST_HASHES} bits, and fewer than it has", value=hashes)
     # The i-th new bit is found after bits/(bits-i) positions, as with collected coupons.
     expected = sum(bits / (bits - i) for i in range(hashes))
     return int(mechanism["cells"]) * math.ceil(expected / 8)
