@@ -191,7 +191,10 @@ def _timed(write: Any, rows: list[tuple[Any, ...]], size: int, seconds: float) -
 
 @contextmanager
 def _server(store: str) -> Iterator[str]:
-    code = "import sys; from dither.collector.serving import serve; serve(sys.argv[1], sys.argv[2], '127.0.0.1', 0)"
+    code = (
+        "import sys; from dither.collector.serving import listen, serve; "
+        "serve(sys.argv[1], sys.argv[2], listen('127.0.0.1', 0))"
+    )
     with subprocess.Popen([sys.executable, "-c", code, store, KEY], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -79,8 +79,8 @@ class ServerProcess:
 
     def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000) -> None:
         code = (
-            "import sys; from dither.collector.serving import serve; "
-            "a = sys.argv; serve(a[1], a[2], '127.0.0.1', int(a[3]), int(a[4]))"
+            "import sys; from dither.collector.serving import listen, serve; "
+            "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4]))"
         )
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, str(store), KEY, str(port), str(queue)],
@@ -117,17 +117,17 @@ class ServerProcess:
 class ServerThread:
     """A collector in a thread of this process, so that a test can look inside and use methods of its own."""
 
-    def __init__(self, store: Store, queue: int = 20_000) -> None:
-        import uvicorn
-
-        from dither.collector.app import make_app
+    def __init__(self, store: Store, queue: int = 20_000, *, loop: str = "auto", **limits: Any) -> None:
         from dither.collector.collector import Collector
+        from dither.collector.connections import ConnectionLimits
+        from dither.collector.serving import CollectorServer, listen
 
         self.collector = Collector(store, queue)
-        app = make_app(lambda: self.collector, KEY)
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", access_log=False, lifespan="on")
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.server = CollectorServer(
+            self.collector, KEY, ConnectionLimits(**limits), log_level="critical", log_config=None, loop=loop
+        )
+        sockets = listen("127.0.0.1", 0)
+        self.thread = threading.Thread(target=self.server.run, args=(sockets,), daemon=True)
         self.thread.start()
         deadline = time.monotonic() + 20
         while not self.server.started:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import signal
@@ -19,7 +21,9 @@ from collector_harness import KEY, SCHEMA, ServerThread
 
 from dither import cli
 from dither.client.transport import Connection
+from dither.collector.serving import listen
 from dither.collector.sqlite import open_sqlite
+from dither.errors import InputError
 
 VERBS = {"serve": "serve:serve", "campaign": "campaign:app", "submit": "submit:submit"}
 
@@ -92,10 +96,36 @@ def test_all_rounds_of_a_method_in_one_go(capsys: pytest.CaptureFixture[str], ur
     assert sum(r["reports"] for r in status["rounds"]) == 300, "everybody is asked in one round"
 
 
+def test_refused_reports_are_said(capsys: pytest.CaptureFixture[str], url: str, folder: Path) -> None:
+    campaign = create(capsys, "--tokens", "300", "--tokens-file", "tokens.txt")
+    strangers = [hashlib.sha256(bytes([i])).hexdigest() for i in range(10)]
+    known = (folder / "tokens.txt").read_text().split()
+    (folder / "mixed.txt").write_text("\n".join(known[:290] + strangers))
+    given = ("submit", "people.csv", "--campaign", campaign, "--tokens", "mixed.txt")
+    assert cli.run(list(given)) == 0
+    shown = capsys.readouterr()
+    assert "290 stored, 10 unknown-token" in shown.out
+    assert "10 of 300 reports of round 0 were refused: 10 unknown-token" in shown.err
+    (folder / "strangers.txt").write_text("\n".join(strangers * 30))
+    refused = run(capsys, *given[:-1], "strangers.txt", "--all-rounds", status=1).splitlines()[-1]
+    assert "refused all 300 reports" in refused
+    assert json.loads(run(capsys, "campaign", "status", campaign, "--json"))["state"] == "open", "nothing was closed"
+
+
+def test_a_seeded_simulation_says_that_it_can_be_replayed(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    campaign = create(capsys)
+    assert cli.run(["submit", "people.csv", "--campaign", campaign, "--seed", "4"]) == 0
+    assert "can be replayed by whoever knows the seed" in capsys.readouterr().err
+    assert cli.run(["submit", "people.csv", "--campaign", create(capsys)]) == 0
+    assert "replayed" not in capsys.readouterr().err
+
+
 def test_tokens_are_written_for_their_owner_only(capsys: pytest.CaptureFixture[str], url: str, folder: Path) -> None:
     campaign = create(capsys, "--tokens", "300", "--tokens-file", "tokens.txt")
     assert (folder / "tokens.txt").stat().st_mode & 0o777 == 0o600
-    assert "300 unknown-token" in run(capsys, "submit", "people.csv", "--campaign", campaign)
+    refused = run(capsys, "submit", "people.csv", "--campaign", campaign, status=1).splitlines()[-1]
+    assert "refused all 300 reports of round 0: 300 unknown-token" in refused
+    assert "--tokens" in refused
     assert "300 stored" in run(capsys, "submit", "people.csv", "--campaign", campaign, "--tokens", "tokens.txt")
 
 
@@ -104,6 +134,9 @@ def test_tokens_are_written_for_their_owner_only(capsys: pytest.CaptureFixture[s
     [
         (("campaign", "status", "ff" * 16), "404"),
         (("campaign", "status", "--key-file", "nowhere"), "nowhere"),
+        (("campaign", "status", "--key-file", "people.csv"), "people.csv"),
+        (("campaign", "status", "ä/../ \n?"), "404"),
+        (("submit", "people.csv", "--campaign", "ä"), "is not the id of a campaign"),
         (("campaign", "finalise", "ff" * 16, "-o", "schema.json"), "is a file"),
         (("submit", "people.csv", "--campaign", "ff" * 16), "404"),
         (("submit", "people.csv", "--campaign", "ff" * 16, "--url", "ftp://x"), "not a collector's address"),
@@ -113,8 +146,20 @@ def test_tokens_are_written_for_their_owner_only(capsys: pytest.CaptureFixture[s
             ("campaign", "create", "--schema", "schema.json", "--epsilon", "1", "--participants", "9", "--tokens", "5"),
             "together",
         ),
-        (("serve", "--store", "mysql://x"), "mysql"),
-        (("serve", "--store", "no/where.db"), "no"),
+        (
+            (
+                *"campaign create --schema schema.json --epsilon 1 --participants 9 --tokens 5".split(),
+                "--tokens-file",
+                "no/t",
+            ),
+            "no/t",
+        ),
+        (("serve", "--port", "0", "--store", "mysql://x"), "mysql"),
+        (("serve", "--port", "0", "--store", "no/where.db"), "no"),
+        (("serve", "--port", "0", "--connections", "100000000"), "open files"),
+        (("serve", "--port", "70000"), "65535"),
+        (("serve", "--host", "192.0.2.1"), "192.0.2.1:8700"),
+        (("serve", "--host", "x" * 70), "xx:8700"),
     ],
 )
 def test_mistakes_are_said_in_one_line(
@@ -155,8 +200,36 @@ def test_serve_makes_a_private_key_and_stops_when_told(folder: Path, number: sig
     assert len((folder / "new.key").read_text().strip()) >= 40
 
 
-def test_serve_on_a_port_in_use_is_a_failure() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, serving(taken.getsockname()[1]) as process:
-        said, errors = process.communicate(timeout=15)
-    assert (process.returncode, said) == (3, "")
-    assert "address already in use" in errors
+def test_serve_on_a_port_in_use_says_so_in_one_line_and_makes_nothing(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with serving(port) as process:
+            said, errors = process.communicate(timeout=15)
+    assert (process.returncode, said) == (2, "")
+    (line,) = errors.splitlines()
+    assert f"127.0.0.1:{port}" in line
+    assert "--port" in line
+    assert not (folder / "new.db").exists()
+    assert not (folder / "new.key").exists()
+
+
+def test_a_port_for_the_privileged_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(bound: socket.socket, address: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    class Unprivileged(socket.socket):
+        bind = refuse  # type: ignore[assignment]
+
+    monkeypatch.setattr(socket, "socket", Unprivileged)
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:80: ports below 1024 .* --port"):
+        listen("127.0.0.1", 80)
+
+
+def test_a_host_with_two_families_is_served_on_both() -> None:
+    sockets = listen("localhost", 0)
+    families = {s.family for s in sockets}
+    for one in sockets:
+        with socket.create_connection(one.getsockname()[:2], timeout=5):
+            pass
+        one.close()
+    assert socket.AF_INET in families

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dither.errors import InputError
+
 app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
 
 Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]
@@ -53,6 +55,8 @@ def create(
 
     if bool(tokens) != (tokens_file is not None):
         raise ParameterError("--tokens and --tokens-file go together", where="--tokens")
+    if tokens_file is not None and (not tokens_file.parent.is_dir() or tokens_file.is_dir()):  # tokens are shown once
+        raise ParameterError(f"cannot write {tokens_file}: name a file in a folder that exists", where="--tokens-file")
     operator = Operator(url, key_file)
     body: dict[str, Any] = {
         "schema": load_schema(schema).to_json(),
@@ -190,7 +194,10 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
 
 def _unzip(archive: bytes, folder: Path) -> None:
     """Plain names only: an archive cannot write outside the folder."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as held:
-        for entry in held.namelist():
-            if "/" not in entry and "\\" not in entry and entry not in ("", ".", ".."):
-                (folder / entry).write_bytes(held.read(entry))
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as held:
+            for entry in held.namelist():
+                if "/" not in entry and "\\" not in entry and entry not in ("", ".", ".."):
+                    (folder / entry).write_bytes(held.read(entry))
+    except zipfile.BadZipFile:
+        raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None

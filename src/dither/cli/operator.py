@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from dither.client.transport import Connection, Unreachable
 from dither.errors import DitherError, InputError
@@ -23,12 +23,17 @@ class Operator:
                 f"cannot read the admin key in {key_file}; name the file that 'dither serve' made with --key-file",
                 where="--key-file",
             ) from None
+        if not self._key or not self._key.isprintable():
+            raise InputError(f"the admin key in {key_file} is not one line of text", where="--key-file")
         self._url = url
         self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
 
     def call(self, method: str, path: str = "", body: dict[str, Any] | None = None) -> Any:
         """The JSON a collector answers."""
-        return json.loads(self.fetch(method, path, body))
+        try:
+            return json.loads(self.fetch(method, path, body))
+        except ValueError:
+            raise InputError(f"{self._url} does not answer as a collector does; check --url", where="--url") from None
 
     def fetch(self, method: str, path: str = "", body: dict[str, Any] | None = None) -> bytes:
         """The bytes a collector answers; its refusals become errors of one line."""
@@ -36,7 +41,7 @@ class Operator:
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
         with closing(Connection(self._url, timeout=600.0)) as connection:
             try:
-                answer = connection.request(method, self._path + path, sent, headers, most=None)
+                answer = connection.request(method, self._path + quote(path), sent, headers, most=None)
             except Unreachable as error:
                 raise DitherError(f"{self._url}: {error}") from None
         if answer.status in (200, 201):

@@ -23,6 +23,10 @@ def serve(
     queue: Annotated[
         int, typer.Option(min=1, help="reports that may wait to be written before senders hear 429")
     ] = 20_000,
+    connections: Annotated[
+        int | None,
+        typer.Option(min=1, help="connections that may be open at once [default: 4,000, fewer if files are short]"),
+    ] = None,
 ) -> None:
     """Run a collector until Ctrl-C or SIGTERM. Reports are acknowledged only after they are on disk.
 
@@ -33,9 +37,14 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise InputError("the collector needs the extra 'server': pip install 'dither[server]'") from None
-    from dither.collector.serving import admin_key
+    from dither.collector.serving import admin_key, listen
     from dither.collector.serving import serve as run
 
-    key = admin_key(key_file)
-    print(f"dither: admin key in {key_file}", file=sys.stderr)
-    run(store, key, host, port, queue)
+    sockets = listen(host, port)  # first: a port in use makes nothing
+    try:
+        key = admin_key(key_file)
+        print(f"dither: admin key in {key_file}", file=sys.stderr)
+        run(store, key, sockets, queue, connections)
+    finally:
+        for listening in sockets:
+            listening.close()

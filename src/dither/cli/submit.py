@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,15 @@ from urllib.parse import urlsplit
 
 import typer
 
-from dither.errors import InputError
+from dither.errors import DitherError, InputError
+
+# What became of a report -> what whoever runs this can do about it.
+_ADVICE = {
+    "unknown-token": "give the campaign's tokens with --tokens",
+    "conflict": "these participants have reported already, with other noise",
+    "round-closed": "the round was closed meanwhile",
+    "not-this-round": "the round was closed meanwhile",
+}
 
 
 def submit(
@@ -21,7 +30,7 @@ def submit(
     rows: Annotated[int | None, typer.Option(min=1, help="only the first rows")] = None,
     batch: Annotated[int, typer.Option(min=1, max=1000, help="reports a request")] = 500,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="repeats tokens and noise exactly; for demonstrations")
+        int | None, typer.Option(min=0, help="repeats tokens and noise exactly, so protects nobody; for demonstrations")
     ] = None,
     all_rounds: Annotated[bool, typer.Option("--all-rounds", help="close each round when sent and go on")] = False,
     key_file: Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="admin key, for --all-rounds")] = Path(
@@ -35,6 +44,13 @@ def submit(
     from dither.client.fleet import Simulated
     from dither.client.transport import Connection
 
+    if not campaign.isascii() or not campaign.isalnum():
+        raise InputError(f"{campaign!r} is not the id of a campaign", where="--campaign", value=campaign)
+    if seed is not None:
+        print(
+            "dither: with --seed, tokens and noise can be replayed by whoever knows the seed: these reports protect nobody",
+            file=sys.stderr,
+        )
     simulated = Simulated(seed, None if tokens is None else _read_tokens(tokens))
     with closing(Connection(url)) as connection:
         _submit(connection, url, campaign, table, rows, simulated, batch, key_file if all_rounds else None)
@@ -62,8 +78,8 @@ def _submit(
             announcement, _people(codes), simulated, lambda body: connection.request("POST", path, body), batch
         )
         assert announcement.plan is not None
-        counts = ", ".join(f"{n:,} {result}" for result, n in sorted(sent.results.items()))
-        print(f"round {announcement.plan.round}: {sent.participants:,} participants: {counts or 'nobody is asked'}")
+        print(f"round {announcement.plan.round}: {sent.participants:,} participants: {_counts(sent.results)}")
+        _complain(announcement.plan.round, sent)
         if key_file is None:
             return
         Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": announcement.plan.round})
@@ -71,6 +87,27 @@ def _submit(
         if announcement.plan is None:
             print(f"campaign {campaign} is {announcement.state}", file=sys.stderr)
             return
+
+
+def _counts(results: Mapping[str, int]) -> str:
+    return ", ".join(f"{n:,} {result}" for result, n in sorted(results.items())) or "nobody is asked"
+
+
+def _complain(number: int, sent: Any) -> None:
+    """Say how many reports were refused and why; an error if none was accepted."""
+    refused = {result: n for result, n in sent.results.items() if result not in ("stored", "duplicate")}
+    if not refused:
+        return
+    advice = next((f" ({_ADVICE[r]})" for r in sorted(refused, key=lambda r: -refused[r]) if r in _ADVICE), "")
+    if sum(refused.values()) == sent.participants:
+        raise DitherError(
+            f"the collector refused all {sent.participants:,} reports of round {number}: {_counts(refused)}{advice}"
+        )
+    print(
+        f"dither: {sum(refused.values()):,} of {sent.participants:,} reports of round {number} were refused: "
+        f"{_counts(refused)}{advice}",
+        file=sys.stderr,
+    )
 
 
 def _codes(table: str, schema: Any, rows: int | None) -> Any:

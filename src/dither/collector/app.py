@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -18,8 +17,8 @@ import dither
 from dither.collector.admin import admin_routes
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge
-from dither.collector.problems import Problem, cause_of, json_response, outcome_problem, problem
-from dither.collector.store import Outcome, StoreAway, StoreFull
+from dither.collector.problems import Problem, failure, json_response, outcome_problem, problem
+from dither.collector.store import Outcome
 from dither.errors import DitherError
 from dither.reports import limits
 
@@ -43,7 +42,9 @@ def make_app(make_collector: Callable[[], Collector], admin_key: str) -> Edge:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(collector.stop)
+        await asyncio.to_thread(
+            collector.stop
+        )  # not in the requests' pool, of which a store that hangs may hold every thread
 
     app = FastAPI(
         title="Dither collector",
@@ -124,10 +125,7 @@ def _health_routes(collector: Collector) -> APIRouter:
     @routes.get("/ready", response_class=PlainTextResponse, responses={"default": _PROBLEM})
     async def ready() -> Response:
         """Reports could be stored now."""
-        try:
-            await run_in_threadpool(collector.store.check)
-        except (StoreAway, StoreFull) as error:
-            return problem(cause_of(error), str(error))
+        await collector.check()
         return PlainTextResponse("ready\n")
 
     @routes.get("/metrics", response_class=PlainTextResponse)
@@ -160,7 +158,7 @@ def _docs_page(description: dict[str, Any]) -> str:
 
 
 async def _dither_error(request: Request, error: Exception) -> Response:
-    return problem(cause_of(error), str(error))
+    return failure(error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -31,6 +31,7 @@ from dither.tally import RoundTally, tally_from_bytes
 
 log = logging.getLogger("dither.collector")
 MOST_TOKENS = 1_000_000  # in one request
+TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
 
 
 class NoCampaign(DitherError):
@@ -51,12 +52,19 @@ class Live:
 class Campaigns:
     """Creates campaigns and moves them along; reads of the current state are from memory.
 
-    `compare` is told each tally taken at a closing, so that a running one can be checked against it.
+    `compare` is told each tally taken at a closing, so that a running one can be checked against it; `in_turn` runs a write
+    between those of others, first come, first served.
     """
 
-    def __init__(self, store: Store, compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None,
+        in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
+    ) -> None:
         self._store = store
         self._compare = compare
+        self._in_turn = in_turn
         self._live: dict[str, Live] = {}
         self._turns: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
@@ -150,13 +158,22 @@ class Campaigns:
         return found
 
     def issue_tokens(self, campaign: str, count: int) -> list[str]:
-        """Fresh tokens, shown this once: the store keeps their hashes."""
+        """Fresh tokens, shown this once: the store keeps their hashes.
+
+        They are stored in blocks, between which uploads go on. Should that fail midway, the hashes stored so far belong to
+        tokens that nobody has seen: useless, and harmless.
+        """
         if self.get(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everybody; it needs no tokens")
         if not 1 <= count <= MOST_TOKENS:
             raise ParameterError(f"count must lie in 1..{MOST_TOKENS:,}", where="count", value=count)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
-        self._store.add_tokens(campaign, [token_hash(t) for t in tokens])
+        hashes = _in_order(
+            [token_hash(t) for t in tokens]
+        )  # as a whole, so that no block tells which tokens came together
+        for start in range(0, count, TOKEN_BLOCK):
+            block = hashes[start : start + TOKEN_BLOCK]
+            self._in_turn(lambda block=block: self._store.add_tokens(campaign, block))  # type: ignore[misc]
         return [t.hex() for t in tokens]
 
     def _tidy(self, live: Live) -> None:
@@ -215,6 +232,14 @@ class Campaigns:
             plan = plan_from_json(current.plan)
             now = OpenRound(stored.id, bytes.fromhex(stored.id), plan, current.start, spec.participation)
         return Live(stored, spec, rounds, now, _public(stored, spec, now))
+
+
+def _in_order(hashes: list[bytes]) -> list[bytes]:
+    """Sorted in small steps: one sort of them all would stop every other thread meanwhile."""
+    by_first: list[list[bytes]] = [[] for _ in range(256)]
+    for found in hashes:
+        by_first[found[0]].append(found)
+    return [found for some in by_first for found in sorted(some)]
 
 
 def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -> bytes:

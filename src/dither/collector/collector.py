@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 
 from dither.collector.campaigns import Campaigns, Live
 from dither.collector.intake import judge
 from dither.collector.metrics import Metrics
 from dither.collector.problems import Problem
-from dither.collector.store import Outcome, State, Store
+from dither.collector.store import Outcome, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
 from dither.collector.writer import Writer, Written
 from dither.errors import ParameterError
@@ -18,6 +21,9 @@ from dither.reports import decode, plan_from_json
 from dither.tally import RoundTally
 
 log = logging.getLogger("dither.collector")
+UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
+READY_SECONDS = 5.0  # that a question about the store's health waits
+STOP_SECONDS = 2.5  # that the end waits for the store
 
 
 class Collector:
@@ -34,11 +40,18 @@ class Collector:
             queue_reports=queue_reports,
         )
         self.metrics = Metrics(lambda: self.writer.waiting)
-        self.campaigns = Campaigns(store, self._compare)
+        self.campaigns = Campaigns(store, self._compare, self.writer.call)
+        self.stopped = False  # everything queued is written and the store closed
         self._running: set[tuple[str, int]] = set()
+        self._waiters: set[asyncio.Future[list[Outcome]]] = set()
+        self._check: Future[None] | None = None
 
     async def upload(self, campaign: str, body: bytes) -> list[Outcome]:
-        """Judge and store the reports of a request; returns after they have been committed."""
+        """Judge and store the reports of a request; returns after they have been committed.
+
+        A store that takes too long is said to be away. The reports may still be stored later: whoever sends the same bytes
+        again then hears of a duplicate.
+        """
         begun = time.perf_counter()
         live = self.campaigns.get(campaign)
         envelope = decode(body)
@@ -52,10 +65,36 @@ class Collector:
         if judged.batch.rows:
             waiter: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
             self.writer.submit(judged.batch, waiter)
-            stored = await waiter
+            stored = await self._commit(waiter)
         outcomes = judged.outcomes(stored)
         self.metrics.upload(time.perf_counter() - begun, [o.value for o in outcomes])
         return outcomes
+
+    async def _commit(self, waiter: asyncio.Future[list[Outcome]]) -> list[Outcome]:
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                return await waiter
+        except TimeoutError:
+            raise StoreAway(f"the store did not commit within {UPLOAD_SECONDS:g} s") from None
+        finally:
+            self._waiters.discard(waiter)
+
+    def give_up(self) -> None:
+        """In the event loop: tell all who wait for a commit that the store is away."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(StoreAway("the collector stops and the store did not commit in time"))
+
+    async def check(self) -> None:
+        """Raise `StoreAway` or `StoreFull` unless reports could be stored now; one question at a time, whoever asks."""
+        if self._check is None or self._check.done():
+            self._check = _in_background(self.store.check, "dither-check")
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await asyncio.wrap_future(self._check)
+        except TimeoutError:
+            raise StoreAway(f"the store did not answer within {READY_SECONDS:g} s") from None
 
     def running_tally(self, campaign: str) -> RoundTally:
         """The tally of everything committed in the open round so far."""
@@ -76,10 +115,20 @@ class Collector:
             raise ParameterError(f"campaign {campaign} has no round {number}", where="round", value=number)
         return rebuild(self.store, campaign, plan_from_json(rounds[number].plan))
 
-    def stop(self) -> None:
-        """Write what is queued and close the store."""
-        self.writer.stop()
-        self.store.close()
+    def stop(self, seconds: float = STOP_SECONDS) -> bool:
+        """Write what is queued and close the store; False if that took too long, and then it may never happen."""
+
+        def end() -> None:
+            self.writer.stop()
+            self.store.close()
+
+        try:
+            _in_background(end, "dither-stop").result(seconds)
+        except TimeoutError:
+            log.error("the store did not end within %g s; what was not acknowledged may not be stored", seconds)
+            return False
+        self.stopped = True
+        return True
 
     def _compare(self, campaign: str, tally: RoundTally) -> None:
         """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""
@@ -99,6 +148,23 @@ class Collector:
         """In the writing thread: hand a whole group's results to its event loop in one go."""
         loop: asyncio.AbstractEventLoop = results[0].waiter.get_loop()
         loop.call_soon_threadsafe(_resolve, results)
+
+
+def _in_background(function: Callable[[], None], name: str) -> Future[None]:
+    """Run in a thread of its own, which keeps nobody waiting should it never end: not the process, not a pool of threads."""
+    outcome: Future[None] = Future()
+    outcome.set_running_or_notify_cancel()  # from here on no caller who gives up can cancel it for the others
+
+    def run() -> None:
+        try:
+            function()
+        except Exception as error:  # it belongs to whoever waits
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return outcome
 
 
 def _resolve(results: list[Written]) -> None:

@@ -1,4 +1,4 @@
-"""What every request passes first: size limits, and cross-origin headers on the participants' addresses only.
+"""What every request passes first: its body's size, and cross-origin headers on the participants' addresses only.
 
 Plain ASGI: it costs microseconds, and it is the one place that could see an address or a user agent, and does not look.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dither.collector.metrics import Metrics
-from dither.collector.problems import problem
+from dither.collector.problems import Problem, problem
 from dither.reports import limits
 
-HEADER_BYTES = 16 << 10
 PARTICIPANTS = "/v1/campaigns/"
-_EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+BODIES_BYTES = 256 << 20  # of all bodies in memory together
+EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
 _PREFLIGHT = [
     *_CROSS_ORIGIN,
@@ -29,13 +29,14 @@ class Edge:
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         participants = scope["path"].startswith(PARTICIPANTS)
-        extra = _EVERYWHERE + (_CROSS_ORIGIN if participants else [])
+        extra = EVERYWHERE + (_CROSS_ORIGIN if participants else [])
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -44,20 +45,33 @@ class Edge:
             await send(message)
 
         if participants and scope["method"] == "OPTIONS":
-            await send({"type": "http.response.start", "status": 204, "headers": [*_EVERYWHERE, *_PREFLIGHT]})
+            await send({"type": "http.response.start", "status": 204, "headers": [*EVERYWHERE, *_PREFLIGHT]})
             await send({"type": "http.response.body", "body": b""})
             return
         refusal = _refuse(scope)
         if refusal is not None:
             await problem(*refusal)(scope, receive, answer)
             return
-        await self._app(scope, receive, answer)
+        mine = 0
+
+        async def read() -> Message:
+            nonlocal mine
+            message = await receive()
+            size = len(message.get("body", b""))
+            mine += size
+            self._held += size
+            if size and self._held > BODIES_BYTES:
+                raise Problem("overloaded", "too many bodies are being read at once")
+            return message
+
+        try:
+            await self._app(scope, read, answer)
+        finally:
+            self._held -= mine
 
 
 def _refuse(scope: Scope) -> tuple[str, str] | None:
     headers: list[tuple[bytes, bytes]] = scope["headers"]
-    if sum(len(k) + len(v) for k, v in headers) > HEADER_BYTES:
-        return "headers-too-large", f"at most {HEADER_BYTES:,} bytes of headers are read"
     length = next((v for k, v in headers if k == b"content-length"), None)
     if scope["method"] == "POST" and length is None:
         return "length-required", "send a Content-Length"

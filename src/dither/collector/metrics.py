@@ -20,7 +20,9 @@ class Metrics:
         self._upload_seconds = 0.0
         self._uploads = 0
         self._mismatches = 0
+        self._refused: Counter[str] = Counter({"evicted": 0, "full": 0})
         self.waiting = waiting
+        self.connections: Callable[[], int] = lambda: 0
 
     def response(self, status: int) -> None:
         """A request was answered."""
@@ -39,6 +41,11 @@ class Metrics:
         """A running tally differed from the stored reports."""
         with self._lock:
             self._mismatches += 1
+
+    def refused(self, reason: str) -> None:
+        """A connection was closed to make room, or refused because there was none."""
+        with self._lock:
+            self._refused[reason] += 1
 
     def text(self) -> str:
         """Everything, as Prometheus reads it."""
@@ -68,5 +75,11 @@ class Metrics:
                 "# HELP dither_tally_mismatches_total Running tallies that differed from the stored reports.",
                 "# TYPE dither_tally_mismatches_total counter",
                 f"dither_tally_mismatches_total {self._mismatches}",
+                "# HELP dither_connections_open Connections that are open.",
+                "# TYPE dither_connections_open gauge",
+                f"dither_connections_open {self.connections()}",
+                "# HELP dither_connections_refused_total Connections closed to make room for others, or refused for want of it.",
+                "# TYPE dither_connections_refused_total counter",
             ]
+            lines += [f'dither_connections_refused_total{{reason="{r}"}} {n}' for r, n in sorted(self._refused.items())]
         return "\n".join(lines) + "\n"

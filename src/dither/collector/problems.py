@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from starlette.responses import Response
 
 from dither.collector.campaigns import NoCampaign
+from dither.collector.seldom import Seldom
 from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError
@@ -38,9 +40,17 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "headers-too-large": (431, "The request's headers are too large"),
     "internal": (500, "The collector failed"),
     "store-away": (503, "The database is away"),
+    "too-many-connections": (503, "Too many connections are open"),
     "disk-full": (507, "The disk is full"),
 }
-_RETRY_AFTER = {"overloaded": "1", "store-away": "5", "disk-full": "60"}
+_RETRY_AFTER = {"overloaded": "1", "store-away": "5", "too-many-connections": "5", "disk-full": "60"}
+# What is said about these is for the operator: it may name hosts, paths and parameters. The public reads this instead.
+_PUBLIC = {
+    "internal": "the operator finds more in the collector's log",
+    "store-away": "nothing is known about what was being written; send the same bytes again later",
+    "disk-full": "what was being written is not stored; send the same bytes again later",
+}
+_seldom = Seldom(logging.getLogger("dither.collector"))
 _OUTCOMES = {
     Outcome.CONFLICT: "conflict",
     Outcome.ROUND_CLOSED: "round-closed",
@@ -77,12 +87,20 @@ def cause_of(error: Exception) -> str:
     return "internal"
 
 
+def failure(error: Exception) -> Response:
+    """The answer to a request that ended in this error; what strangers must not read goes to the log."""
+    cause = cause_of(error)
+    if cause in _PUBLIC:
+        _seldom.warn(cause, f"{cause}: {error}")
+    return problem(cause, str(error))
+
+
 def problem(cause: str, detail: str = "", **more: Any) -> Response:
     """The answer to a request that failed."""
     status, title = PROBLEMS[cause]
     body = {"type": f"urn:dither:problem:{cause}", "title": title, "status": status}
-    if detail:
-        body["detail"] = detail
+    if detail or cause in _PUBLIC:
+        body["detail"] = _PUBLIC.get(cause, detail)
     headers = {"retry-after": _RETRY_AFTER[cause]} if cause in _RETRY_AFTER else {}
     if cause == "unauthorised":
         headers["www-authenticate"] = "Bearer"

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 import os
 import secrets
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import uvicorn
+
+from dither.collector.app import make_app
 from dither.collector.collector import Collector
+from dither.collector.connections import BACKLOG, ConnectionLimits, Connections, GuardedProtocol, room_for_connections
 from dither.collector.store import Store
 from dither.errors import InputError
 
-GRACE_SECONDS = 8  # for requests under way; the whole shutdown stays under ten
+GRACE_SECONDS = 6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
 LEAST_KEY = 16
 
 
@@ -62,40 +71,114 @@ def read_key(file: Path) -> str:
     return key
 
 
-def serve(store: str, key: str, host: str, port: int, queue_reports: int = 20_000) -> None:
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on a host's addresses; an error of one line says what is in the way and what to do."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"cannot listen on {place}: no such host; choose another --host ({error})") from None
+    made: list[socket.socket] = []
+    absent: OSError | None = None
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            made.append(_listening(family, address))
+        except OSError as error:
+            if error.errno in (
+                errno.EADDRNOTAVAIL,
+                errno.EAFNOSUPPORT,
+            ):  # of a host's two families one may be switched off
+                absent = error
+                continue
+            for other in made:
+                other.close()
+            raise InputError(f"cannot listen on {place}: {_why(error)}", where="--port", value=port) from None
+    if not made:
+        assert absent is not None
+        raise InputError(f"cannot listen on {place}: {_why(absent)}", where="--host", value=host)
+    return made
+
+
+def _listening(family: int, address: Any) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _why(error: OSError) -> str:
+    known = {
+        errno.EADDRINUSE: "another program uses this port; stop it, or choose another with --port",
+        errno.EACCES: "ports below 1024 are for privileged users; choose another with --port",
+        errno.EADDRNOTAVAIL: "this machine has no such address; choose another with --host",
+        errno.EAFNOSUPPORT: "this machine has no such address; choose another with --host",
+    }
+    return known.get(error.errno or 0, f"{error.strerror or error}; choose another --host or --port")
+
+
+class CollectorServer(uvicorn.Server):
+    """A collector behind HTTP; `say` hears where it listens, which matters when the system chose the port."""
+
+    def __init__(
+        self,
+        collector: Collector,
+        key: str,
+        limits: ConnectionLimits,
+        say: Callable[[str], None] = lambda line: None,
+        **more: Any,
+    ) -> None:
+        self.collector = collector
+        self._say = say
+        given: dict[str, Any] = {
+            "http": partial(GuardedProtocol, Connections(limits, collector.metrics)),
+            "ws": "none",
+            "access_log": False,
+            "server_header": False,
+            "date_header": False,
+            "proxy_headers": False,
+            "log_level": "warning",
+            "backlog": BACKLOG,
+            "timeout_graceful_shutdown": GRACE_SECONDS,
+            "lifespan": "on",
+        }
+        super().__init__(uvicorn.Config(make_app(lambda: collector, key), **(given | more)))
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            for listening in server.sockets:
+                self._say("listening on http://{}:{}".format(*listening.getsockname()[:2]))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Uploads that still wait for the store by then hear 503, which is better than a connection that breaks.
+        asyncio.get_running_loop().call_later(GRACE_SECONDS - 1, self.collector.give_up)
+        await super().shutdown(sockets)
+
+
+def serve(
+    store: str,
+    key: str,
+    sockets: list[socket.socket],
+    queue_reports: int = 20_000,
+    connections: int | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT, then return; prints the address once it listens.
 
-    A second SIGINT does not wait for requests under way and ends the process with status 1.
+    A second SIGINT does not wait for requests under way and ends the process with status 1; so does a store that hangs: the
+    process ends within ten seconds whatever the store does.
     """
-    import uvicorn
-
-    from dither.collector.app import make_app
-
-    class Announcing(uvicorn.Server):
-        """Prints where it listens, which matters when the system chose the port."""
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            for server in self.servers:
-                for listening in server.sockets:
-                    print("listening on http://{}:{}".format(*listening.getsockname()[:2]), flush=True)
-
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    app = make_app(lambda: Collector(open_store(store), queue_reports), key)
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        log_level="warning",
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        timeout_keep_alive=30,
-        lifespan="on",
-    )
-    server = Announcing(config)
+    limits = ConnectionLimits(most=room_for_connections(connections))
+    collector = Collector(open_store(store), queue_reports)
+    server = CollectorServer(collector, key, limits, lambda line: print(line, flush=True))
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
@@ -104,9 +187,13 @@ def serve(store: str, key: str, host: str, port: int, queue_reports: int = 20_00
     # end as a kill. They also serve for a signal that comes just before uvicorn listens to them itself.
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        server.run()
+        server.run(sockets)
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-    if server.force_exit:
-        raise SystemExit(1)
+    if not collector.stopped:
+        # Threads that wait for the store would keep the process alive for as long as it hangs.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)

@@ -59,19 +59,26 @@ def spec_from_json(data: object) -> CampaignSpec:
         if key not in data:
             raise ParameterError(f"a campaign needs {key!r}", where=key)
     name, method = data.get("name", ""), data.get("method", DEFAULT)
-    if not isinstance(name, str) or len(name) > 200 or "\0" in name:
+    if not isinstance(name, str) or len(name) > 200 or "\0" in name or not _is_plain(name):
         raise ParameterError("the name must be text of at most 200 characters", where="name", value=name)
     if not isinstance(method, str):
         raise ParameterError(f"the method must be a name, not {method!r}", where="method", value=method)
-    parameters = data.get("parameters") or {}
-    if not isinstance(parameters, dict) or not all(_is_plain(v) for v in parameters.values()):
-        raise ParameterError("parameters must be an object of plain values", where="parameters", value=parameters)
+    parameters = {} if data.get("parameters") is None else data["parameters"]
+    if not isinstance(parameters, dict):
+        raise ParameterError("parameters must be an object", where="parameters", value=parameters)
+    for key, value in parameters.items():
+        if not _is_plain(key) or not _is_plain(value):
+            raise ParameterError(
+                f"parameter {key!r} must be text, a whole number of at most 64 bits or a finite number",
+                where="parameters",
+                value=value,
+            )
     participation = data.get("participation", "open")
     if participation not in ("open", "tokens"):
         raise ParameterError(f"participation must be open or tokens, not {participation!r}", where="participation")
     epsilon = data["epsilon"]
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)):
-        raise ParameterError(f"epsilon must be a number above 0, not {epsilon!r}", where="epsilon", value=epsilon)
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not _is_plain(epsilon) or epsilon <= 0:
+        raise ParameterError("epsilon must be a finite number above 0", where="epsilon", value=epsilon)
     _check_bins(data["schema"])
     return CampaignSpec(
         name=name,
@@ -88,7 +95,7 @@ def spec_from_json(data: object) -> CampaignSpec:
 
 def _share(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
-        raise ParameterError(f"{key} must be a share of at least 0 and below 1, not {value!r}", where=key, value=value)
+        raise ParameterError(f"{key} must be a share of at least 0 and below 1", where=key, value=value)
     return float(value)
 
 
@@ -140,7 +147,12 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
 
 
 def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+    """Whether files, tables and databases can all hold it: text without half a surrogate pair, 64 bits, no infinity."""
+    if isinstance(value, str):
+        return not any("\ud800" <= c <= "\udfff" for c in value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return value is None or (isinstance(value, float) and math.isfinite(value))
 
 
 def _check_bins(schema: object) -> None:
@@ -156,5 +168,5 @@ def _check_bins(schema: object) -> None:
 
 def _whole(key: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-        raise ParameterError(f"{key} must be a whole number of at least {least}, not {value!r}", where=key, value=value)
+        raise ParameterError(f"{key} must be a whole number from {least} to 2^63 - 1", where=key, value=value)
     return value

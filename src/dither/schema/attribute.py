@@ -33,6 +33,10 @@ class Attribute:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise SchemaError(f"an attribute's name must be a non-empty string, not {self.name!r}", value=self.name)
+        if not _is_text(self.name):
+            raise SchemaError(
+                f"attribute {self.name!r}: its name has half a surrogate pair, which is no text", where=ascii(self.name)
+            )
         if self.kind not in KINDS:
             raise SchemaError(
                 f"attribute {self.name!r}: kind {self.kind!r} is not one of {', '.join(KINDS)}",
@@ -75,6 +79,18 @@ class Attribute:
             if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
                 raise SchemaError(
                     f"attribute {self.name!r}: {value!r} cannot be a value; use text, whole or finite numbers",
+                    where=self.name,
+                    value=value,
+                )
+            if isinstance(value, str) and not _is_text(value):
+                raise SchemaError(
+                    f"attribute {self.name!r}: the value {value!r} has half a surrogate pair, which is no text",
+                    where=self.name,
+                    value=value,
+                )
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise SchemaError(
+                    f"attribute {self.name!r}: the value {_shown(value)} does not fit in 64 bits; write it as text",
                     where=self.name,
                     value=value,
                 )
@@ -198,6 +214,19 @@ def _too_many(name: str, count: int) -> SchemaError:
     return SchemaError(
         f"attribute {name!r} has {count:,} values or bins; at most {MOST_VALUES:,} are allowed", where=name, value=count
     )
+
+
+def _is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it, and so a table, a page and a file; half a surrogate pair it cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: int) -> str:
+    return str(value) if value.bit_length() <= 256 else f"of {value.bit_length():,} bits"
 
 
 def _list(name: str, key: str, given: object) -> tuple[Any, ...]:
