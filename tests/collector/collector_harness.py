@@ -77,8 +77,9 @@ def free_port() -> int:
 class ServerProcess:
     """A collector in a process of its own."""
 
-    def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000) -> None:
-        code = (
+    def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000, before: str = "") -> None:
+        """`before` is Python that the process runs first."""
+        code = f"{before}\n" + (
             "import sys; from dither.collector.serving import listen, serve; "
             "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4]))"
         )

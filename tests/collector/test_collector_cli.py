@@ -148,7 +148,18 @@ def test_tokens_are_written_for_their_owner_only(capsys: pytest.CaptureFixture[s
         ),
         (
             (
-                *"campaign create --schema schema.json --epsilon 1 --participants 9 --tokens 5".split(),
+                *[
+                    "campaign",
+                    "create",
+                    "--schema",
+                    "schema.json",
+                    "--epsilon",
+                    "1",
+                    "--participants",
+                    "9",
+                    "--tokens",
+                    "5",
+                ],
                 "--tokens-file",
                 "no/t",
             ),

@@ -23,7 +23,7 @@ from dither.tally import RoundTally
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
 READY_SECONDS = 5.0  # that a question about the store's health waits
-STOP_SECONDS = 2.5  # that the end waits for the store
+STOP_SECONDS = 2.0  # that the end waits for the store
 
 
 class Collector:

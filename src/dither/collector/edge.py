@@ -38,8 +38,13 @@ class Edge:
         participants = scope["path"].startswith(PARTICIPANTS)
         extra = EVERYWHERE + (_CROSS_ORIGIN if participants else [])
 
+        status, ended = 0, False
+
         async def answer(message: Message) -> None:
+            nonlocal status, ended
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             if message["type"] == "http.response.start":
+                status = message["status"]
                 self._metrics.response(message["status"])
                 message = {**message, "headers": [*message.get("headers", []), *extra]}
             await send(message)
@@ -66,6 +71,11 @@ class Edge:
 
         try:
             await self._app(scope, read, answer)
+        except Exception:
+            # The framework raises a bug once more after it was logged and answered; the server would log it again, and break
+            # the connection under the next request.
+            if not (ended and status == 500):
+                raise
         finally:
             self._held -= mine
 
