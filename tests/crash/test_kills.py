@@ -162,7 +162,8 @@ def test_postgresql_crashes_at_random_instants_under_load_and_the_collector_goes
         running = json.loads(caller.admin("GET", f"/{senders.campaign}/tally").body)
         caller.connection.close()
         status, errors = server.terminate(timeout=10)
-    assert (status, errors) == (0, "")
+    assert status == 0
+    assert all(line.startswith("WARNING dither.collector: store-away: ") for line in errors.splitlines()), errors
     assert running["sha256"] == check(address, senders)
 
 

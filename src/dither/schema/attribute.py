@@ -67,6 +67,10 @@ class Attribute:
                 where=self.name,
                 value=self.edges,
             )
+        if not _is_finite(self.edges[-1] - self.edges[0]):
+            raise SchemaError(
+                f"numeric attribute {self.name!r}: its edges are further apart than a number can say", where=self.name
+            )
 
     def _check_values(self) -> None:
         if self.edges:

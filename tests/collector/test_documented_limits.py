@@ -1,0 +1,43 @@
+"""The page for operators states the limits that the code has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dither.collector import app, campaigns, collector, edge, serving
+from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
+from dither.collector.metrics import Metrics
+from dither.reports import limits
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-a-collector.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_limits() -> None:
+    c = ConnectionLimits()
+    for row in (
+        f"| body of a request | {limits.BODY_BYTES >> 20} MiB,",
+        f"| bodies of all requests in memory | {edge.BODIES_BYTES >> 20} MiB |",
+        f"| a report; reports in a request | {limits.REPORT_BYTES >> 10} KiB; {limits.REQUEST_REPORTS:,} |",
+        f"while they are read | {c.header_bytes >> 10} KiB, {c.header_lines} headers | 431",
+        f"on one connection | {c.pipelined} |",
+        f"to the end of its headers | {c.head_seconds:g} s |",
+        f"| a body, as a whole | {app.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
+        f"| between two requests of a connection | {c.idle_seconds:g} s |",
+        f"| reading an answer | {WRITE_LEAST >> 10} KiB, or what is left, in any {c.write_seconds:g} s |",
+        f"| an upload's commit | {collector.UPLOAD_SECONDS:g} s | 503 |",
+        f"answer to `/ready` | {collector.READY_SECONDS:g} s | 503;",
+        f"| connections | {c.most:,} (`--connections`)",
+        f"keeps {RESERVE + BACKLOG} of them",
+        f"stored in blocks of {campaigns.TOKEN_BLOCK:,}",
+    ):
+        assert row in PAGE, row
+
+
+def test_the_end_fits_into_what_is_promised() -> None:
+    assert "stops within ten seconds" in PAGE
+    assert serving.GRACE_SECONDS + collector.STOP_SECONDS < 9
+
+
+def test_every_counter_is_named() -> None:
+    names = {line.split()[2] for line in Metrics().text().splitlines() if line.startswith("# TYPE")}
+    assert all(f"`{name}" in PAGE for name in names), names
