@@ -334,6 +334,31 @@ def test_a_newcomer_gets_through_while_idle_connections_fill_every_place(
     assert "50 connections are taken" in lines[0]
 
 
+def test_a_newcomer_gets_through_while_half_sent_bodies_and_unread_answers_fill_every_place(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start(most=10, write_seconds=LONG * 4)
+    caller = Caller(server.url)
+    campaign = caller.create(schema={"a": {"kind": "ordinal", "values": list(range(60_000))}})
+    upload = (
+        f"POST /v1/campaigns/{campaign}/reports HTTP/1.1\r\nContent-Type: {REPORTS_TYPE}\r\n"
+        "Content-Length: 1000\r\n\r\nhalf of it"
+    )
+    fetch = f"GET /v1/campaigns/{campaign} HTTP/1.1\r\n\r\n" * 8 + (
+        f"GET /v1/campaigns/{campaign} HTTP/1.1\r\nConnection: close\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        for sent in (upload, fetch) * 10:
+            peer = stack.enter_context(connect(server))
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.sendall(sent.encode())
+        until(lambda: len(server.server.server_state.tasks) <= 10)
+        for _ in range(12):
+            assert Caller(server.url).connection.request("GET", "/live", None).status == 200
+    until(lambda: not server.server.server_state.tasks)
+    assert "unexpected" not in caplog.text, "a sender who goes away is no defect"
+
+
 def test_with_few_files_idle_connections_neither_lock_out_nor_break_the_collector(tmp_path: Path) -> None:
     few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (450, 450))"
     with ServerProcess(tmp_path / "c.db", before=few) as server, ExitStack() as stack:

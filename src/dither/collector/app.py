@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -82,6 +83,8 @@ async def read_body(request: Request) -> bytes:
                 parts.append(part)
     except TimeoutError:
         raise Problem("timeout", f"the body took longer than {BODY_SECONDS:g} s") from None
+    except ClientDisconnect:  # nobody hears this; it is no defect of ours that the log should show
+        raise Problem("bad-request", "the sender went away before its body had come") from None
     return b"".join(parts)
 
 

@@ -72,9 +72,11 @@ class Phase(Enum):
     """Where a connection stands; in all but REQUEST it waits for its peer and may have to make room."""
 
     HEAD = "no complete head yet"
-    REQUEST = "a request is being answered"
+    BODY = "no complete body yet"  # the application has its own time for that
+    REQUEST = "a whole request is being answered"
     IDLE = "between requests"
     DRAIN = "answered before the whole request had come"
+    CLOSING = "its last answer is on the way"
     REFUSED = "told why, about to be closed"
 
 
@@ -225,6 +227,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._pending = self._head_bytes = self._head_lines = 0
         self._in_head, self._complete = True, False
+        if self.phase is Phase.IDLE:
+            self._enter(Phase.HEAD)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -244,7 +248,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._raise("bad-request", f"at most {self._limits.pipelined} requests may wait behind another")
         super().on_headers_complete()
         self._in_head = False
-        self._enter(Phase.REQUEST)
+        if self.phase is not Phase.REQUEST:
+            self._enter(Phase.BODY)
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0
@@ -254,15 +259,22 @@ class GuardedProtocol(HttpToolsProtocol):
         self._pending = self._head_bytes = self._head_lines = 0
         self._complete = True
         super().on_message_complete()
-        if self.phase is Phase.DRAIN:
+        if self.phase is Phase.BODY:
+            self._enter(Phase.REQUEST)
+        elif self.phase is Phase.DRAIN:
             self._enter(Phase.IDLE)
 
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)
         super().on_response_complete()
         self._unset_keepalive_if_required()  # one clock for everything: the gate's
-        if not queued and not self.transport.is_closing():
-            self._enter(Phase.HEAD if self._in_head else Phase.IDLE if self._complete else Phase.DRAIN)
+        arriving = not self._complete and not self._in_head and not self.pipeline  # the body of the latest request
+        if self.transport.is_closing():
+            self._enter(Phase.CLOSING)
+        elif queued:
+            self._enter(Phase.BODY if arriving else Phase.REQUEST)
+        else:
+            self._enter(Phase.HEAD if self._in_head else Phase.DRAIN if arriving else Phase.IDLE)
 
     def _count(self, size: int) -> None:
         self._pending = 0
