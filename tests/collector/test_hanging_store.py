@@ -101,7 +101,7 @@ real = serving.open_store
 
 def opening(address):
     store = real(address)
-    for name in ("add_reports", "check", "count", "close"):
+    for name in NAMES:
         setattr(store, name, lambda *given: threading.Event().wait())
     return store
 
@@ -110,8 +110,8 @@ serving.open_store = opening
 
 
 def test_sigterm_ends_within_ten_seconds_though_the_store_hangs(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "c.db", before=HANG) as server:
-        campaign = ""
+    before = HANG.replace("NAMES", repr(("add_reports", "check", "count", "close")))
+    with ServerProcess(tmp_path / "c.db", before=before) as server:
         caller = Caller(server.url)
         # Creating a campaign asks for its reports' number, which never comes: the campaign is there all the same.
         asking = [threading.Thread(target=_try, args=(server.url, "create", {}, None)) for _ in range(45)]
@@ -142,6 +142,28 @@ def test_sigterm_ends_within_ten_seconds_though_the_store_hangs(tmp_path: Path) 
     assert [a.status for a in answers] == [503], "whoever waited is told to come back"
 
 
+def test_sigterm_ends_within_ten_seconds_though_an_operator_closes_a_round(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "c.db", before=HANG.replace("NAMES", repr(("tidy",)))) as server:
+        caller = Caller(server.url)
+        campaign = caller.create()
+        plan = plan_of(caller.announcement(campaign))
+        assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(50)])).status == 201
+        closing = threading.Thread(target=_try, args=(server.url, "close", {"c": campaign}, None))
+        closing.start()
+        until(lambda: caller.status(campaign)["state"] == "closing")
+        caller.connection.close()
+        begun = time.monotonic()
+        status, errors = server.terminate(timeout=30)
+        assert time.monotonic() - begun < 10
+        closing.join(30)
+    assert status == 1
+    assert "1 requests of the operator were interrupted" in errors
+    with ServerProcess(tmp_path / "c.db") as server:
+        caller = Caller(server.url)
+        assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
+        assert caller.status(campaign)["state"] == "collected"
+
+
 def _try(url: str, what: str, given: dict[str, Any], answers: list[Answer] | None) -> None:
     from dither.client.transport import Unreachable
 
@@ -149,6 +171,8 @@ def _try(url: str, what: str, given: dict[str, Any], answers: list[Answer] | Non
     try:
         if what == "upload" and answers is not None:
             answers.append(own.upload(given["c"], given["b"]))
+        elif what == "close":
+            own.admin("POST", f"/{given['c']}/close-round", {"round": 0})
         else:
             own.create()
     except (Unreachable, AssertionError):  # the process ended before it could answer

@@ -43,9 +43,8 @@ def make_app(make_collector: Callable[[], Collector], admin_key: str) -> Edge:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(
-            collector.stop
-        )  # not in the requests' pool, of which a store that hangs may hold every thread
+        # Not in the requests' pool of threads: a store that hangs may hold all of them.
+        await asyncio.to_thread(collector.stop)
 
     app = FastAPI(
         title="Dither collector",

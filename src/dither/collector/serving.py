@@ -10,6 +10,8 @@ import secrets
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,7 +26,9 @@ from dither.collector.store import Store
 from dither.errors import InputError
 
 GRACE_SECONDS = 6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
+THREAD_SECONDS = 0.5  # for threads that are about to end
 LEAST_KEY = 16
+log = logging.getLogger("dither.collector")
 
 
 def open_store(address: str) -> Store:
@@ -73,7 +77,7 @@ def read_key(file: Path) -> str:
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen on a host's addresses; an error of one line says what is in the way and what to do."""
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    place = _place(host, port)
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -84,11 +88,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
         try:
             made.append(_listening(family, address))
         except OSError as error:
-            if error.errno in (
-                errno.EADDRNOTAVAIL,
-                errno.EAFNOSUPPORT,
-            ):  # of a host's two families one may be switched off
-                absent = error
+            if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                absent = error  # of a host's two families one may be switched off
                 continue
             for other in made:
                 other.close()
@@ -97,6 +98,10 @@ def listen(host: str, port: int) -> list[socket.socket]:
         assert absent is not None
         raise InputError(f"cannot listen on {place}: {_why(absent)}", where="--host", value=host)
     return made
+
+
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listening(family: int, address: Any) -> socket.socket:
@@ -155,7 +160,7 @@ class CollectorServer(uvicorn.Server):
         await super().startup(sockets)
         for server in self.servers:
             for listening in server.sockets:
-                self._say("listening on http://{}:{}".format(*listening.getsockname()[:2]))
+                self._say(f"listening on http://{_place(*listening.getsockname()[:2])}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Uploads that still wait for the store by then hear 503, which is better than a connection that breaks.
@@ -172,8 +177,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, then return; prints the address once it listens.
 
-    A second SIGINT does not wait for requests under way and ends the process with status 1; so does a store that hangs: the
-    process ends within ten seconds whatever the store does.
+    A second SIGINT does not wait for requests under way and ends the process with status 1. So does a store that hangs, or an
+    operation that takes too long: the process ends within ten seconds, and whatever was under way is as after a crash.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     limits = ConnectionLimits(most=room_for_connections(connections))
@@ -191,9 +196,20 @@ def serve(
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-    if not collector.stopped:
-        # Threads that wait for the store would keep the process alive for as long as it hangs.
+    if not collector.stopped or _threads_left():
+        # They would keep the process alive for as long as the store hangs or a model is being fitted.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
+
+
+def _threads_left() -> bool:
+    """Whether an operator's request is still at work in a thread that no longer has anybody to answer."""
+    deadline = time.monotonic() + THREAD_SECONDS
+    others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
+    for thread in others:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if left := sum(thread.is_alive() for thread in others):
+        log.error("%d requests of the operator were interrupted; look at the campaigns' status and repeat them", left)
+    return left > 0
