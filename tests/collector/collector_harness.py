@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -258,7 +259,25 @@ class Cluster:
     def stop(self) -> None:
         self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "immediate", "-w", "stop")
 
+    def pause(self) -> None:
+        """Nothing of it runs on, and nothing of it ends: connections stay, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the server first, so that it starts nobody meanwhile, then to those it has started."""
+        first = (self._home / "data" / "postmaster.pid").read_text().split("\n")[0]
+        os.kill(int(first), number)
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # others come and go
+                if stat.read_text().rpartition(")")[2].split()[1] == first:
+                    os.kill(int(stat.parent.name), number)
+
     def remove(self) -> None:
+        if (self._home / "data" / "postmaster.pid").exists():
+            self.resume()  # a test that failed may have left it so
         if (self._home / "data" / "postmaster.pid").exists():  # not if a test failed while it was stopped
             self.stop()
         shutil.rmtree(self._home)

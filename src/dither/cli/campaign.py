@@ -52,6 +52,7 @@ def create(
     from dither.cli.publish import _settings
     from dither.errors import ParameterError
     from dither.schema import load_schema
+    from dither.schema.files import write_atomically
 
     if bool(tokens) != (tokens_file is not None):
         raise ParameterError("--tokens and --tokens-file go together", where="--tokens")
@@ -72,7 +73,8 @@ def create(
     status = operator.call("POST", "", body)
     if tokens_file is not None:
         issued = operator.call("POST", f"/{status['campaign']}/tokens", {"count": tokens})["tokens"]
-        write_private(tokens_file, "".join(token + "\n" for token in issued))
+        lines = "".join(token + "\n" for token in issued)
+        write_atomically(tokens_file, lambda temporary: temporary.write_text(lines, encoding="ascii"), private=True)
         print(f"dither: {tokens:,} tokens in {tokens_file}; the collector keeps only their hashes", file=sys.stderr)
     print(json.dumps(status) if as_json else status["campaign"])
 
@@ -163,19 +165,8 @@ def export(
     from dither.schema.files import write_atomically
 
     data = Operator(url, key_file).fetch("GET", f"/{campaign}/rounds/{number}/reports")
-    write_atomically(output, lambda temporary: temporary.write_bytes(data))
+    write_atomically(output, lambda temporary: temporary.write_bytes(data), private=True)
     print(output)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner reads; it appears whole or not at all."""
-    from dither.schema.files import write_atomically
-
-    def write(temporary: Path) -> None:
-        temporary.touch(mode=0o600)
-        temporary.write_text(text, encoding="ascii")
-
-    write_atomically(path, write)
 
 
 def _show(status: dict[str, Any], as_json: bool) -> None:
@@ -189,6 +180,7 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         print(
             f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "
             f"epsilon {entry['epsilon']:.6g}  {entry['population']:.1%} of the participants"
+            + ("  its files may still show the order of arrival" if entry["untidied"] else "")
         )
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from dither.client.announcement import Announcement
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import ByteSource
+from dither.private_files import make_private
 from dither.reports import Question
 
 _TABLES = (
@@ -81,6 +82,8 @@ class Device:
         self.source: ByteSource = source or secrets.token_bytes
         self._memo = memo
         self._clock = clock
+        if str(path) not in ("", ":memory:") and Path(path).parent.is_dir():
+            make_private(path)  # the files that SQLite puts beside it get the same permissions
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")

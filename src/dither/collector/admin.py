@@ -114,6 +114,7 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
 
     async def _status(live: Live) -> dict[str, Any]:
         counts = [await run_in_threadpool(collector.store.count, r.campaign, r.number) for r in live.rounds]
+        untidied = await run_in_threadpool(collector.store.untidied, live.stored.id)
         rounds = []
         for stored, count in zip(live.rounds, counts, strict=True):
             plan = plan_from_json(stored.plan)
@@ -126,6 +127,7 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
                     "split": plan.split,
                     "epsilon": plan.epsilon,
                     "population": plan.population,
+                    "untidied": stored.number in untidied,
                 }
             )
         return {**_summary(live), "rounds": rounds}

@@ -143,6 +143,8 @@ class Campaigns:
                 raise StateError(
                     f"campaign {campaign} is {live.stored.state.value} in round {live.stored.round}; close its rounds first"
                 )
+            if self._store.untidied(campaign):
+                self._tidy(live)
             plans = [plan_from_json(r.plan) for r in live.rounds]
             tallies = [tally_from_bytes(r.tally) for r in live.rounds if r.tally is not None]
             release = make_release(restore(live.stored.machine), plans, tallies, live.spec, rows)
@@ -182,7 +184,10 @@ class Campaigns:
             self._store.tidy(live.stored.id, live.stored.round)
         except (StoreFull, StoreAway) as error:
             log.warning(
-                "round %d of campaign %s was closed but not tidied: %s", live.stored.round, live.stored.id, error
+                "round %d of campaign %s is not tidied, its files may show the order of arrival: %s",
+                live.stored.round,
+                live.stored.id,
+                error,
             )
 
     def _take_tally(self, live: Live) -> None:

@@ -23,7 +23,8 @@ from dither.tally import RoundTally
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
 READY_SECONDS = 5.0  # that a question about the store's health waits
-STOP_SECONDS = 2.0  # that the end waits for the store
+STOP_SECONDS = 2.0  # that the end waits for what is queued to be written
+CLOSE_SECONDS = 0.5  # and for the store to be closed
 
 
 class Collector:
@@ -118,17 +119,19 @@ class Collector:
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
         """Write what is queued and close the store; False if that took too long, and then it may never happen."""
 
-        def end() -> None:
-            self.writer.stop()
+        def end() -> bool:
+            written = self.writer.stop(seconds)
             self.store.close()
+            return written
 
         try:
-            _in_background(end, "dither-stop").result(seconds)
+            written = _in_background(end, "dither-stop").result(seconds + CLOSE_SECONDS)
         except TimeoutError:
+            written = False
+        if not written:
             log.error("the store did not end within %g s; what was not acknowledged may not be stored", seconds)
-            return False
-        self.stopped = True
-        return True
+        self.stopped = written
+        return written
 
     def _compare(self, campaign: str, tally: RoundTally) -> None:
         """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""

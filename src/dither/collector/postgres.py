@@ -5,16 +5,18 @@ from __future__ import annotations
 import selectors
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import Dialect, SqlStore
-from dither.collector.store import Row, StoreAway, StoreBusy, StoreFull
+from dither.collector.bounded import Patience, bounded_engine
+from dither.collector.sql_store import Dialect, SqlStore, failure_of
+from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreBusy, StoreFailed, StoreFull, StoreUntidy
 from dither.errors import InputError
 
 _LOCK = 0x646974686572  # "dither": one collector a database
@@ -22,17 +24,34 @@ _INSERT = (
     "INSERT INTO reports (round_key, report_id, question, payload) "
     "SELECT %s, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[]) ON CONFLICT DO NOTHING RETURNING report_id"
 )
+# Fails where no report could be stored: on a standby, in a database set to read only, without the rights.
+_COULD_WRITE = "SELECT has_table_privilege('reports', 'INSERT') FROM facts WHERE name = 'version' FOR KEY SHARE"
+# Whoever began to look at the database before the old rows were deleted may still read them, so VACUUM leaves them. Sessions of
+# other roles show this to members of pg_read_all_stats only.
+_OLD_READERS = """
+SELECT count(*) FROM (
+    SELECT backend_xmin AS oldest FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()
+    UNION ALL SELECT transaction FROM pg_prepared_xacts WHERE database = current_database()
+    UNION ALL SELECT xmin FROM pg_replication_slots
+    UNION ALL SELECT backend_xmin FROM pg_stat_replication
+) AS held WHERE oldest IS NOT NULL AND age(oldest) >= age(%s::text::xid)
+"""
+_READER_SECONDS = 3.0  # how long tidying waits for them
+# Refusals that are the state of the database, not of what was sent; psycopg calls most others of this kind OperationalError itself.
+_AWAY = ("25006", "25P03", "42501", "XX")  # read only, idle too long, without the rights, broken
 
 
 def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
-    """The store in a database given as postgresql://...; an error if another collector uses it."""
+    """The store in a database given as postgresql://...; an error if another collector still uses it when the patience ends."""
     address = sa.make_url(url)
     if address.get_backend_name() != "postgresql":
         raise InputError(f"{address.render_as_string()} is not a PostgreSQL address", where="store")
     address = address.set(drivername="postgresql+psycopg")
-    engine = sa.create_engine(address, pool_pre_ping=True, connect_args={"connect_timeout": 5})
+    waits = Patience()
+    engine = bounded_engine(address, waits)
+    guarded = partial(_guarded, waits)
     try:
-        claim = Claim(engine, patience)
+        claim = Claim(engine, guarded, patience)
     except BaseException:
         engine.dispose()
         raise
@@ -46,28 +65,45 @@ def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
             connection.exec_driver_sql("SET LOCAL synchronous_commit TO on")
             yield connection
 
-    def tidy(key: int) -> None:
-        # Heap order and transaction numbers show who came together: write the round anew in the order of ids.
-        with engine.begin() as connection:
-            connection.exec_driver_sql(
-                "CREATE TEMPORARY TABLE in_order ON COMMIT DROP AS SELECT * FROM reports WHERE round_key = %s", (key,)
-            )
-            connection.exec_driver_sql("DELETE FROM reports WHERE round_key = %s", (key,))
-            connection.exec_driver_sql("INSERT INTO reports SELECT * FROM in_order ORDER BY report_id")
-        with engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM reports")
+    def tidy(keys: Sequence[int], done: Callable[[], None]) -> None:
+        # Heap order and transaction numbers show who came together: write the rounds anew in the order of ids.
+        for key in keys:
+            with engine.begin() as connection:
+                connection.exec_driver_sql(
+                    "CREATE TEMPORARY TABLE in_order ON COMMIT DROP AS SELECT * FROM reports WHERE round_key = %s",
+                    (key,),
+                )
+                connection.exec_driver_sql("DELETE FROM reports WHERE round_key = %s", (key,))
+                connection.exec_driver_sql("INSERT INTO reports SELECT * FROM in_order ORDER BY report_id")
+                last = connection.exec_driver_sql("SELECT mod(txid_current(), 4294967296)::text").scalar()
+        with engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            await_readers(connection, str(last))
+            connection.exec_driver_sql(f"SET statement_timeout = {int(1000 * waits.granted)}")
+            connection.exec_driver_sql("VACUUM reports")
+            connection.exec_driver_sql("RESET statement_timeout")
+        done()
+
+    def await_readers(connection: Connection, transaction: str) -> None:
+        deadline = time.monotonic() + _READER_SECONDS
+        while connection.exec_driver_sql(_OLD_READERS, (transaction,)).scalar():
+            if time.monotonic() > deadline:
+                raise StoreUntidy("somebody else reads the database and may still see the reports as they came")
+            time.sleep(0.05)
 
     def check() -> None:
         with engine.connect() as connection:
             claim.hold()
-            connection.exec_driver_sql("SELECT 1 FROM facts")
+            if not connection.exec_driver_sql(_COULD_WRITE).scalar():
+                raise StoreAway("the database takes no reports from this user")
 
     def close() -> None:
+        waits.close()
         claim.drop()
         engine.dispose()
 
     try:
-        return SqlStore(Dialect(engine, writing, insert_new, guarded, "FOR SHARE", tidy, check, close))
+        return SqlStore(Dialect(engine, writing, insert_new, guarded, "FOR SHARE", "FOR UPDATE", tidy, check, close))
     except BaseException:
         close()
         raise
@@ -80,32 +116,48 @@ def insert_new(connection: Connection, key: int, rows: Sequence[Row]) -> set[byt
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """The driver's failures as StoreFull (the disk) and StoreAway (connection, shutdown, deadlock, resources)."""
+def _guarded(waits: Patience, seconds: float) -> Iterator[None]:
+    """Bound what is inside, and give failures as StoreFull (the disk), StoreAway (no answer, connection, read only, resources)
+    and StoreBusy (deadlock); anything else as StoreFailed, for the server's messages repeat the values it was given."""
     try:
-        yield
-    except sa.exc.DBAPIError as error:
-        cause: Any = error.orig
-        if isinstance(cause, psycopg.errors.DiskFull):
-            raise StoreFull("the database's disk is full") from error
-        if isinstance(cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)):
-            raise StoreBusy("the database undid the transaction in favour of another") from error
-        if isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)):
-            raise StoreAway(f"the database is away: {' '.join(str(cause).split())[:200]}") from error
-        raise
+        with waits.within(seconds):
+            yield
+    except sa.exc.TimeoutError:
+        raise StoreAway("the database is away: all connections to it are in use") from None
+    except sa.exc.StatementError as error:
+        raise _translated(error.orig, error.statement) from None
+
+
+def _translated(cause: BaseException | None, statement: str | None) -> Exception:
+    if not isinstance(cause, psycopg.Error):
+        return StoreFailed(failure_of(cause, "no code", statement))
+    state = cause.sqlstate or ""
+    if isinstance(cause, psycopg.errors.DiskFull):
+        return StoreFull("the database's disk is full")
+    if isinstance(cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)):
+        return StoreBusy("the database undid the transaction in favour of another")
+    if isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)) or state.startswith(_AWAY):
+        said = cause.diag.message_primary or str(cause)
+        return StoreAway(f"the database is away: {' '.join(said.split())[:200]}")
+    return StoreFailed(failure_of(cause, state or "no code", statement))
 
 
 class Claim:
     """A session lock that keeps other collectors away. It ends with its session, so after a restart it is taken anew."""
 
-    def __init__(self, engine: sa.Engine, patience: float) -> None:
+    def __init__(
+        self, engine: sa.Engine, guarded: Callable[[float], AbstractContextManager[None]], patience: float
+    ) -> None:
         self._engine = engine
+        self._guarded = guarded
         self._turn = threading.Lock()
         self._session = self._take(patience)
 
     def hold(self) -> None:
         """Make sure that the lock is held; StoreAway if another collector has it by now."""
-        with self._turn:
+        if not self._turn.acquire(timeout=ANSWER_SECONDS):
+            raise StoreAway("the database is away: no answer to the question whether it is in use")
+        try:
             if not _ended(self._session):
                 return
             self.drop()
@@ -113,6 +165,8 @@ class Claim:
                 self._session = self._take(patience=1.0)
             except InputError as error:
                 raise StoreAway(str(error)) from None
+        finally:
+            self._turn.release()
 
     def drop(self) -> None:
         """End the session, and with it the lock."""
@@ -123,7 +177,7 @@ class Claim:
     def _take(self, patience: float) -> Connection:
         """A killed collector's session may take a moment to go."""
         deadline = time.monotonic() + patience
-        with guarded():
+        with self._guarded(patience + ANSWER_SECONDS):
             session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             try:
                 while not session.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).scalar():

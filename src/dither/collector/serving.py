@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import secrets
 import signal
 import socket
@@ -24,6 +23,7 @@ from dither.collector.collector import Collector
 from dither.collector.connections import BACKLOG, ConnectionLimits, Connections, GuardedProtocol, room_for_connections
 from dither.collector.store import Store
 from dither.errors import InputError
+from dither.private_files import make_private
 
 GRACE_SECONDS = 6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
 THREAD_SECONDS = 0.5  # for threads that are about to end
@@ -49,17 +49,15 @@ def open_store(address: str) -> Store:
 
 
 def admin_key(file: Path) -> str:
-    """The key in a file, which is made, readable by its owner only, if it is not there."""
+    """The key in a file, which is made if it is not there; only its owner may read it."""
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_key(file)
+        if not make_private(file):
+            return read_key(file)
+        key = secrets.token_urlsafe(32)
+        file.write_text(key + "\n", encoding="ascii")
+        return key
     except OSError as error:
         raise InputError(f"cannot write {file}: {error.strerror}", where=str(file)) from None
-    key = secrets.token_urlsafe(32)
-    with os.fdopen(handle, "w") as out:
-        out.write(key + "\n")
-    return key
 
 
 def read_key(file: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,12 +12,28 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from dither.collector.store import Batch, Move, Outcome, Row, State, StoreBusy, StoredCampaign, StoredRound
+from dither.collector.store import (
+    ANSWER_SECONDS,
+    TIDY_SECONDS,
+    WORK_SECONDS,
+    Batch,
+    Move,
+    Outcome,
+    Row,
+    State,
+    StoreAway,
+    StoreBusy,
+    StoredCampaign,
+    StoredRound,
+    StoreFull,
+)
 from dither.collector.tables import VERSION, campaigns, facts, metadata, reports, rounds, tokens
 from dither.errors import InputError
 
 _LOOKUP = 500  # ids in one query
 _TRIES = 3  # of a transaction that the database undid in favour of another
+_UNTIDIED = "untidied round "
+log = logging.getLogger("dither.collector")
 
 
 @dataclass(frozen=True)
@@ -24,15 +41,18 @@ class Dialect:
     """What differs between databases.
 
     `writing` opens a transaction in which a round's state cannot change under the writer; `insert_new` adds rows in the order
-    given and says which ids were not there before; `guarded` turns the driver's failures into StoreAway and StoreFull.
+    given and says which ids were not there before; `guarded` bounds what happens inside to so many seconds and turns the driver's
+    failures into StoreAway and StoreFull, or into StoreFailed, which tells nothing of what was stored; `tidy` writes the closed
+    rounds of these keys anew and, when that is done, calls the function given, which notes it.
     """
 
     engine: Engine
     writing: Callable[[], AbstractContextManager[Connection]]
     insert_new: Callable[[Connection, int, Sequence[Row]], set[bytes]]
-    guarded: Callable[[], AbstractContextManager[None]]
-    lock_round: str  # appended to the query that reads a round's state
-    tidy: Callable[[int], None]
+    guarded: Callable[[float], AbstractContextManager[None]]
+    lock_round: str  # appended to the query that reads a round's state, so that it stays
+    lock_writers: str  # appended to it to wait for whoever has it locked so
+    tidy: Callable[[Sequence[int], Callable[[], None]], None]
     check: Callable[[], None]
     close: Callable[[], None]
 
@@ -43,10 +63,10 @@ class SqlStore:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._engine = dialect.engine
-        self._round_state = sa.text(
-            f"SELECT key, state FROM rounds WHERE campaign = :campaign AND number = :number {dialect.lock_round}"
-        )
-        with dialect.guarded(), dialect.writing() as connection:
+        of_round = "SELECT key, state FROM rounds WHERE campaign = :campaign AND number = :number"
+        self._round_state = sa.text(f"{of_round} {dialect.lock_round}")
+        self._round_alone = sa.text(f"{of_round} {dialect.lock_writers}")
+        with dialect.guarded(WORK_SECONDS), dialect.writing() as connection:
             metadata.create_all(connection)
             found = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "version"))
             if found is None:
@@ -55,9 +75,10 @@ class SqlStore:
                 raise InputError(
                     f"the database has layout {found}; this version of Dither reads layout {VERSION}", value=found
                 )
+        self._tidy_left_over()
 
     def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None:
-        with self._dialect.guarded(), self._dialect.writing() as connection:
+        with self._dialect.guarded(WORK_SECONDS), self._dialect.writing() as connection:
             connection.execute(
                 sa.insert(campaigns).values(
                     id=campaign.id,
@@ -79,7 +100,7 @@ class SqlStore:
     def _select_campaigns(self, where: Any) -> list[StoredCampaign]:
         c = campaigns.c
         query = sa.select(c.id, c.spec, c.state, c.round, c.machine).where(where).order_by(c.id)
-        with self._dialect.guarded(), self._engine.connect() as connection:
+        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
             return [
                 StoredCampaign(r[0], json.loads(r[1]), State(r[2]), r[3], bytes(r[4]))
                 for r in connection.execute(query)
@@ -88,14 +109,14 @@ class SqlStore:
     def rounds(self, campaign: str) -> list[StoredRound]:
         c = rounds.c
         query = sa.select(c.campaign, c.number, c.state, c.start, c.plan, c.tally).where(c.campaign == campaign)
-        with self._dialect.guarded(), self._engine.connect() as connection:
+        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
             return [
                 StoredRound(r[0], r[1], r[2], r[3], json.loads(r[4]), None if r[5] is None else bytes(r[5]))
                 for r in connection.execute(query.order_by(c.number))
             ]
 
     def move(self, move: Move) -> bool:
-        with self._dialect.guarded(), self._dialect.writing() as connection:
+        with self._dialect.guarded(WORK_SECONDS), self._dialect.writing() as connection:
             changes: dict[str, Any] = {"state": move.to_state.value, "round": move.to_round}
             if move.machine is not None:
                 changes["machine"] = move.machine
@@ -119,17 +140,18 @@ class SqlStore:
                     .where(rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
                     .values(state=move.round_state, tally=move.tally)
                 )
+                _remember_to_tidy(connection, move)
             if move.opened is not None:
                 _insert_round(connection, move.opened)
             return True
 
     def release(self, campaign: str) -> bytes | None:
-        with self._dialect.guarded(), self._engine.connect() as connection:
+        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
             found = connection.scalar(sa.select(campaigns.c.release).where(campaigns.c.id == campaign))
             return None if found is None else bytes(found)
 
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None:
-        with self._dialect.guarded(), self._dialect.writing() as connection:
+        with self._dialect.guarded(WORK_SECONDS), self._dialect.writing() as connection:
             # Sorted, so that the order of issue is not the order of the rows.
             connection.execute(sa.insert(tokens), [{"campaign": campaign, "hash": h} for h in sorted(hashes)])
 
@@ -142,7 +164,7 @@ class SqlStore:
         return self._add_reports(batches)
 
     def _add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
-        with self._dialect.guarded(), self._dialect.writing() as connection:
+        with self._dialect.guarded(ANSWER_SECONDS), self._dialect.writing() as connection:
             outcomes: list[list[Outcome]] = [[Outcome.STORED] * len(b.rows) for b in batches]
             by_round: dict[tuple[str, int], list[int]] = {}
             for i, batch in enumerate(batches):
@@ -201,7 +223,7 @@ class SqlStore:
         after = b""
         while True:
             # A page a query: no transaction stays open while somebody digests a block.
-            with self._dialect.guarded(), self._engine.connect() as connection:
+            with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
                 page = connection.execute(query, {"key": key, "after": after, "block": block}).all()
             if page:
                 yield [Row(bytes(r[0]), r[1], bytes(r[2])) for r in page]
@@ -213,16 +235,48 @@ class SqlStore:
         query = (
             sa.select(sa.func.count()).select_from(reports).where(reports.c.round_key == self._key(campaign, number))
         )
-        with self._dialect.guarded(), self._engine.connect() as connection:
+        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
             return int(connection.scalar(query) or 0)
 
+    def settle(self, campaign: str, number: int) -> None:
+        with self._dialect.guarded(ANSWER_SECONDS), self._dialect.writing() as connection:
+            connection.execute(self._round_alone, {"campaign": campaign, "number": number})
+
     def tidy(self, campaign: str, number: int) -> None:
-        key = self._key(campaign, number)
-        with self._dialect.guarded():
-            self._dialect.tidy(key)
+        self._tidy({self._key(campaign, number), *self._untidied()})
+
+    def untidied(self, campaign: str) -> set[int]:
+        return set(self._untidied(campaign).values())
+
+    def _untidied(self, campaign: str | None = None) -> dict[int, int]:
+        """The keys and numbers of closed rounds not tidied yet, of one campaign or of all."""
+        marked = _mark(sa.cast(rounds.c.key, sa.Text))
+        query = sa.select(rounds.c.key, rounds.c.number).join(facts, facts.c.name == marked)
+        if campaign is not None:
+            query = query.where(rounds.c.campaign == campaign)
+        with self._dialect.guarded(ANSWER_SECONDS), self._engine.connect() as connection:
+            return {int(r[0]): int(r[1]) for r in connection.execute(query)}
+
+    def _tidy(self, keys: set[int]) -> None:
+        def done() -> None:
+            with self._dialect.writing() as connection:
+                connection.execute(sa.delete(facts).where(facts.c.name.in_([_mark(str(key)) for key in keys])))
+
+        with self._dialect.guarded(TIDY_SECONDS):
+            self._dialect.tidy(sorted(keys), done)
+
+    def _tidy_left_over(self) -> None:
+        """When the store is opened, nobody else may read it any more."""
+        left_over = self._untidied()
+        if not left_over:
+            return
+        try:
+            self._tidy(set(left_over))
+        except (StoreAway, StoreFull) as error:
+            log.warning("%d closed rounds may still show the order of arrival: %s", len(left_over), error)
 
     def check(self) -> None:
-        with self._dialect.guarded():
+        with self._dialect.guarded(ANSWER_SECONDS):
             self._dialect.check()
 
     def close(self) -> None:
@@ -230,11 +284,17 @@ class SqlStore:
 
     def _key(self, campaign: str, number: int) -> int:
         query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign, rounds.c.number == number)
-        with self._dialect.guarded(), self._engine.connect() as connection:
+        with self._dialect.guarded(ANSWER_SECONDS), self._engine.connect() as connection:
             found = connection.scalar(query)
         if found is None:
             raise InputError(f"campaign {campaign} has no round {number}", where="round", value=number)
         return int(found)
+
+
+def failure_of(cause: BaseException | None, code: str, statement: str | None) -> str:
+    """What may be said about a failed statement: its kind and its first words. Drivers' messages repeat stored values."""
+    words = " ".join((statement or "a statement").split()[:3])
+    return f"the database refused {words}: {type(cause).__name__} ({code})"
 
 
 def _insert_round(connection: Connection, added: StoredRound) -> None:
@@ -248,6 +308,25 @@ def _insert_round(connection: Connection, added: StoredRound) -> None:
             tally=added.tally,
         )
     )
+
+
+def _remember_to_tidy(connection: Connection, move: Move) -> None:
+    """From the moment a round stops taking reports until it is tidied, whatever happens in between; not if it opens again."""
+    if move.round_state not in ("open", "closing"):
+        return
+    key = connection.scalar(
+        sa.select(rounds.c.key).where(rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
+    )
+    connection.execute(sa.delete(facts).where(facts.c.name == _mark(str(key))))
+    if move.round_state == "closing":
+        connection.execute(
+            sa.insert(facts).values(name=_mark(str(key)), value="its files may show the order of arrival")
+        )
+
+
+def _mark(key: Any) -> Any:
+    """The name of the fact that a round is not tidied; the key as text or as an expression."""
+    return sa.literal(_UNTIDIED) + key if isinstance(key, sa.ColumnElement) else _UNTIDIED + key
 
 
 def _known_tokens(connection: Connection, campaign: str, batches: Sequence[Batch]) -> set[bytes] | None:

@@ -1,7 +1,7 @@
 """SQLite: write-ahead log, synchronous=FULL, one writer at a time, and one collector a file.
 
 With FULL the log reaches the disk before a commit returns: a report that was acknowledged survives a power cut. A file
-system or a build that cannot give both settings is refused.
+system or a build that cannot give both settings is refused. The file and its companions are its owner's alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import Dialect, SqlStore
-from dither.collector.store import Row, StoreAway, StoreFull
+from dither.collector.sql_store import Dialect, SqlStore, failure_of
+from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreFailed, StoreFull, StoreUntidy
 from dither.errors import InputError
+from dither.private_files import make_private, tighten
 
 _FULL = 2
 _INSERT = "INSERT OR IGNORE INTO reports (round_key, report_id, question, payload) VALUES (?, ?, ?, ?)"
+_READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
 LEAST_FREE = 32 << 20  # bytes on the disk below which the store says that it is full before a write fails
 
 
@@ -33,46 +36,104 @@ def open_sqlite(path: str | Path, least_free: int = LEAST_FREE) -> SqlStore:
     path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"cannot open {path}: the folder {path.parent} does not exist", where=str(path))
-    lock_file = _lock(path)
-    engine = sa.create_engine(
-        "sqlite://",
-        creator=lambda: sqlite3.connect(path, timeout=10, check_same_thread=False, isolation_level=None),
-        poolclass=sa.pool.QueuePool,
-    )
-    sa.event.listen(engine, "connect", _prepare)
-    sa.event.listen(engine, "begin", _begin)
-    turn = threading.RLock()
+    file = SqliteFile(path, least_free)
+    try:
+        return SqlStore(
+            Dialect(file.engine, file.writing, insert_new, guarded, "", "", file.tidy, file.check, file.close)
+        )
+    except BaseException:
+        file.close()
+        raise
+
+
+class SqliteFile:
+    """A database file that this collector alone writes, one transaction at a time."""
+
+    def __init__(self, path: Path, least_free: int) -> None:
+        self._path, self._least_free = path, least_free
+        self._lock_file = _lock(path)
+        self._turn = threading.RLock()
+        self._tidying: list[sqlite3.Connection] = []
+        try:
+            _keep_private(path)
+        except BaseException:
+            os.close(self._lock_file)
+            raise
+        self.engine = sa.create_engine(
+            "sqlite://",
+            creator=lambda: sqlite3.connect(
+                path, timeout=ANSWER_SECONDS, check_same_thread=False, isolation_level=None
+            ),
+            poolclass=sa.pool.QueuePool,
+            pool_timeout=ANSWER_SECONDS,
+            hide_parameters=True,
+        )
+        sa.event.listen(self.engine, "connect", _prepare)
+        sa.event.listen(self.engine, "begin", _begin)
 
     @contextmanager
-    def writing() -> Iterator[Connection]:
-        with turn, engine.connect() as plain:
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that holds the right to write from its beginning."""
+        with self._my_turn(), self.engine.connect() as plain:
             connection = plain.execution_options(dither_writes=True)
             with connection.begin():
                 yield connection
 
-    def tidy(key: int) -> None:
-        # The log holds pages in the order in which they changed; the pages' own free space may hold earlier contents.
-        with turn, engine.connect() as connection:
+    def tidy(self, keys: Sequence[int], done: Callable[[], None]) -> None:
+        """The log holds pages in the order in which they changed; the pages' own free space may hold earlier contents."""
+        with self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
-            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            driver.execute("VACUUM")
-            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._tidying.append(driver)
+            try:
+                self._empty_log(driver)
+                with self._my_turn():
+                    driver.execute("VACUUM")
+                self._empty_log(driver)
+                done()
+                # What is in the log by now is the note that this is done, and reports of other rounds that are still open.
+                self._log_emptied(driver)
+            finally:
+                self._tidying.remove(driver)
 
-    def check() -> None:
-        if shutil.disk_usage(path.parent).free < least_free:
-            raise StoreFull(f"less than {least_free >> 20} MiB are free on the disk of {path}")
-        with engine.connect() as connection:
+    def check(self) -> None:
+        """There is room on the disk, and the tables can be read."""
+        if shutil.disk_usage(self._path.parent).free < self._least_free:
+            raise StoreFull(f"less than {self._least_free >> 20} MiB are free on the disk of {self._path}")
+        with self.engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1 FROM facts")
 
-    def close() -> None:
-        engine.dispose()
-        os.close(lock_file)
+    def close(self) -> None:
+        """Tidying under way is broken off; it is done when the file is next opened."""
+        for driver in list(self._tidying):
+            driver.interrupt()
+        self.engine.dispose()
+        os.close(self._lock_file)
 
-    try:
-        return SqlStore(Dialect(engine, writing, insert_new, guarded, "", tidy, check, close))
-    except BaseException:
-        close()
-        raise
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=ANSWER_SECONDS):
+            raise StoreAway("the database is being written anew, after a round was closed")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _empty_log(self, driver: Any) -> None:
+        """Needs a moment in which nobody else reads; whoever writes is let in between two tries."""
+        deadline = time.monotonic() + _READER_SECONDS
+        while not self._log_emptied(driver):
+            if time.monotonic() > deadline:
+                raise StoreUntidy("somebody else reads the database, so its log cannot be emptied")
+            time.sleep(0.02)
+
+    def _log_emptied(self, driver: Any) -> bool:
+        with self._my_turn():
+            driver.execute("PRAGMA busy_timeout = 100")
+            try:
+                busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            finally:
+                driver.execute(f"PRAGMA busy_timeout = {int(1000 * ANSWER_SECONDS)}")
+            return not busy
 
 
 def insert_new(connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
@@ -93,21 +154,31 @@ def insert_new(connection: Connection, key: int, rows: Sequence[Row]) -> set[byt
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """SQLite's failures as StoreFull (the disk) and StoreAway (anything else that is not our mistake)."""
+def guarded(seconds: float) -> Iterator[None]:
+    """SQLite's failures as StoreFull (the disk) and StoreAway (anything else that is not our mistake).
+
+    Waits for somebody else's lock end by themselves (`timeout` of the connection), so the seconds are not needed here.
+    """
     try:
         yield
-    except sa.exc.DBAPIError as error:
-        code = getattr(error.orig, "sqlite_errorcode", None)
-        if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
-            raise StoreFull("the disk is full") from error
-        if isinstance(error.orig, (sqlite3.OperationalError, sqlite3.DatabaseError)) and not isinstance(
-            error.orig, (sqlite3.IntegrityError, sqlite3.ProgrammingError)
-        ):
-            raise StoreAway(f"the database failed: {error.orig}") from error
-        raise
-    except sqlite3.OperationalError as error:
-        raise StoreAway(f"the database failed: {error}") from error
+    except sa.exc.TimeoutError:
+        raise StoreAway("all connections to the database are in use") from None
+    except sa.exc.StatementError as error:
+        raise _translated(error.orig, error.statement) from None
+    except sqlite3.Error as error:
+        raise _translated(error, None) from None
+
+
+def _translated(cause: BaseException | None, statement: str | None) -> Exception:
+    """SQLite's own messages name tables and files, no values; those of anything else are not repeated."""
+    code = getattr(cause, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
+        return StoreFull("the disk is full")
+    ours = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
+    if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, ours):
+        return StoreAway(f"the database failed: {cause}")
+    name = getattr(cause, "sqlite_errorname", "no code")
+    return StoreFailed(failure_of(cause, name, statement))
 
 
 def _prepare(driver: Any, record: object) -> None:
@@ -128,10 +199,22 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+def _keep_private(path: Path) -> None:
+    """SQLite gives the files that it makes beside the database the database's own permissions."""
+    try:
+        make_private(path)
+        for companion in ("-wal", "-shm", "-journal"):
+            tighten(path.with_name(path.name + companion))
+    except OSError as error:
+        raise InputError(f"cannot open {path} and keep it to its owner: {error.strerror}", where=str(path)) from None
+
+
 def _lock(path: Path) -> int:
     """A lock that ends with the process, however it ends."""
+    beside = path.with_name(path.name + ".lock")
     try:
-        handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        make_private(beside)
+        handle = os.open(beside, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         raise InputError(f"cannot open {path}: {error.strerror}", where=str(path)) from None
     try:

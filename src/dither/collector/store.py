@@ -9,6 +9,10 @@ from typing import Any, NamedTuple, Protocol
 
 from dither.errors import DitherError
 
+ANSWER_SECONDS = 5.0  # what a sender's reports and a look at readiness wait for the database at most
+WORK_SECONDS = 60.0  # what an operator's single step may take: a move, a count, a page of reports, a lot of tokens
+TIDY_SECONDS = 900.0  # writing a round anew
+
 
 class StoreAway(DitherError):
     """The database cannot be reached or failed; nothing is known about what was being written. Try again later."""
@@ -20,6 +24,14 @@ class StoreBusy(StoreAway):
 
 class StoreFull(DitherError):
     """The disk under the database is full; what was being written is not stored."""
+
+
+class StoreUntidy(StoreAway):
+    """Traces of the order of arrival could not be removed now, because somebody else reads the database."""
+
+
+class StoreFailed(Exception):
+    """The database refused a statement in a way nobody foresaw. It says what failed and where, never what was stored."""
 
 
 class State(StrEnum):
@@ -108,7 +120,10 @@ class Move:
 
 
 class Store(Protocol):
-    """Whatever keeps a collection. Every method commits before it returns; none keeps a half-done change."""
+    """Whatever keeps a collection. Every method commits before it returns; none keeps a half-done change.
+
+    None waits for the database for ever: what serves senders comes back within `ANSWER_SECONDS`, the rest within the times above.
+    """
 
     def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None: ...
     def campaign(self, campaign: str) -> StoredCampaign | None: ...
@@ -128,10 +143,21 @@ class Store(Protocol):
         """The stored reports of a round in the order of their ids, some at a time."""
 
     def count(self, campaign: str, number: int) -> int: ...
+    def settle(self, campaign: str, number: int) -> None:
+        """Wait until no transaction that adds to a round is under way, such as one that was given up in its commit."""
+
     def tidy(self, campaign: str, number: int) -> None:
-        """Remove what the order of arrival may have left in the files of a closed round."""
+        """Remove what the order of arrival may have left in the files of a closed round, and of those left over from before.
+
+        A round that could not be done, for whatever reason, stays in `untidied`, is tried again at the next call and when the store
+        is opened.
+        """
+
+    def untidied(self, campaign: str) -> set[int]:
+        """The closed rounds of which the files may still tell the order of arrival."""
 
     def check(self) -> None:
         """Raise `StoreAway` or `StoreFull` unless the store could take reports now."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close it, without waiting for a database that does not answer; operations under way in other threads fail."""

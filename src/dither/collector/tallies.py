@@ -67,6 +67,8 @@ class RunningTallies:
         """The tally of everything committed so far, a copy."""
         key = (campaign, plan.round)
         if key not in self._running:
+            # A commit that was given up may still happen until then, and its reports would not be counted when sent again.
+            self._store.settle(campaign, plan.round)
             self._running[key] = _Running(rebuild(self._store, campaign, plan))
         running = self._running[key]
         _fold(running)

@@ -1,20 +1,25 @@
 """One thread writes: uploads that wait while a commit is under way go into the next one together (group commit).
 
 Guarantee: an outcome is delivered only after the transaction that holds the report has been committed. The queue is
-bounded; a full one is said at once (`QueueFull`), never by growing. Stopping writes what is queued first.
+bounded; a full one is said at once (`QueueFull`), never by growing. Stopping writes what is queued first, if the store lets it
+within the time given. When the store is away, everything that waits hears it at once instead of waiting in vain in turn.
+Nothing of what was to be stored gets into the log: of an unforeseen failure only its kind and the place in the code.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from dither.collector.store import Batch, Outcome, Store
+from dither.collector.store import Batch, Outcome, Store, StoreAway, StoreBusy, StoreFailed, StoreFull
 from dither.errors import DitherError, StateError
 
 Outcomes = list[Outcome]
@@ -59,6 +64,8 @@ class Writer:
         self._jobs: deque[tuple[Batch | Callable[[], Any], Any]] = deque()
         self._waiting = 0
         self._stopping = False
+        self._asked: Future[Any] | None = None  # by whoever waits for the function under way
+        self._away = False
         self._ready = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="dither-writer", daemon=True)
         self._thread.start()
@@ -89,12 +96,28 @@ class Writer:
             self._ready.notify()
         return outcome.result()
 
-    def stop(self) -> None:
-        """Write what is queued, then end the thread."""
+    def stop(self, timeout: float | None = None) -> bool:
+        """Write what is queued, then end the thread; False if that took longer than `timeout` seconds and was given up.
+
+        Whoever still waits then hears that it was not done; of the group that is being written nobody knows.
+        """
         with self._ready:
             self._stopping = True
             self._ready.notify()
-        self._thread.join()
+        self._thread.join(timeout)
+        if not self._thread.is_alive():
+            return True
+        gone = StoreAway("the collector stops, and the database does not answer")
+        with self._ready:
+            functions = [waiter for job, waiter in self._jobs if not isinstance(job, Batch)]
+            functions += [] if self._asked is None else [self._asked]
+            batches = self._take_batches()
+            self._jobs.clear()
+        for function in functions:
+            with suppress(InvalidStateError):  # it was answered this very moment
+                function.set_exception(gone)
+        self._hand_over([Written(waiter, None, gone) for _, waiter in batches])
+        return False
 
     def _run(self) -> None:
         while True:
@@ -104,6 +127,7 @@ class Writer:
                 if not self._jobs:
                     return
                 group, function = self._take()
+                self._asked = None if function is None else function[1]
             if function is not None:
                 _answer(*function)
             else:
@@ -128,30 +152,69 @@ class Writer:
         self._waiting -= size
         return group, None
 
+    def _take_batches(self) -> list[tuple[Batch, Any]]:
+        """All batches that wait; functions stay."""
+        taken = [(job, waiter) for job, waiter in self._jobs if isinstance(job, Batch)]
+        self._jobs = deque((job, waiter) for job, waiter in self._jobs if not isinstance(job, Batch))
+        self._waiting = 0
+        return taken
+
     def _write(self, group: list[tuple[Batch, Any]]) -> None:
         batches = [batch for batch, _ in group]
         try:
             outcomes = self._store.add_reports(batches)
         except Exception as error:  # a waiter must hear of any failure, and the thread must live
-            if not isinstance(error, DitherError):
-                log.exception("a group of reports could not be written")
             for batch in batches:
                 self._failed(batch)
-            self._deliver([Written(waiter, None, error) for _, waiter in group])
+            self._refuse(group, error)
             return
-        self._deliver([Written(waiter, o, None) for (_, waiter), o in zip(group, outcomes, strict=True)])
+        if self._away:
+            self._away = False
+            log.warning("reports are stored again")
+        self._hand_over([Written(waiter, o, None) for (_, waiter), o in zip(group, outcomes, strict=True)])
         for batch, o in zip(batches, outcomes, strict=True):
             try:
                 self._committed(batch, o)
             except (
                 Exception
-            ):  # the reports are stored and acknowledged; whoever keeps count of them has to start afresh
-                log.exception("a commit could not be noted")
+            ) as error:  # they are stored and acknowledged; whoever keeps count of them has to start afresh
+                log.error("a commit could not be noted: %s", _place(error))
                 self._failed(batch)
+
+    def _refuse(self, group: list[tuple[Batch, Any]], error: Exception) -> None:
+        """Tell a group why it was not written, and if that is the store's state, all that wait behind it."""
+        told = error
+        if not isinstance(error, DitherError):
+            log.error("a group of reports could not be written: %s", _place(error))
+            told = error if isinstance(error, StoreFailed) else StoreFailed(f"writing failed: {type(error).__name__}")
+        elif isinstance(error, (StoreAway, StoreFull)) and not isinstance(error, StoreBusy):
+            if not self._away:
+                log.warning("reports cannot be stored: %s", error)
+            self._away = True
+            with self._ready:
+                group = group + self._take_batches()
+        self._hand_over([Written(waiter, None, told) for _, waiter in group])
+
+    def _hand_over(self, results: list[Written]) -> None:
+        """Whoever waited may be gone with its event loop when the collector stops."""
+        try:
+            if results:
+                self._deliver(results)
+        except RuntimeError as error:
+            if not self._stopping:
+                log.error("results could not be delivered: %s", _place(error))
 
 
 def _answer(function: Callable[[], Any], outcome: Future[Any]) -> None:
     try:
-        outcome.set_result(function())
+        settle = partial(outcome.set_result, function())
     except Exception as error:  # it belongs to the caller, who waits in another thread
-        outcome.set_exception(error)
+        settle = partial(outcome.set_exception, error)
+    with suppress(InvalidStateError):  # stopping gave it up meanwhile
+        settle()
+
+
+def _place(error: BaseException) -> str:
+    """The kind of an error and where in the code it happened; its text only if it is ours, for others repeat values."""
+    text = f": {error}" if isinstance(error, StoreFailed) else ""
+    return f"{type(error).__name__}{text}\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()

@@ -12,6 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dither.errors import TableError
+from dither.private_files import make_private
 from dither.schema.native import check_names, to_arrow
 from dither.schema.schema import Schema
 
@@ -49,13 +50,15 @@ def write_table(table: Any, path: str | Path) -> None:
     write_atomically(path, lambda temporary: pq.write_table(arrow, temporary, compression="zstd"))
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file under a temporary name beside `path`, then move it into place."""
+def write_atomically(path: str | Path, write: Callable[[Path], object], *, private: bool = False) -> None:
+    """Let `write` fill a file under a temporary name beside `path`, then move it into place; if private, for its owner alone."""
     path = Path(path)
     if not path.parent.is_dir():
         raise TableError(f"cannot write {path}: the folder {path.parent} does not exist", where=str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if private:
+            make_private(temporary)
         write(temporary)
         os.replace(temporary, path)
     except OSError as error:

@@ -1,0 +1,252 @@
+"""PostgreSQL read only, locked by somebody, or stopped in its tracks: senders hear 503 in time, and it goes on without a restart."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from collector_harness import Caller, Cluster, ServerProcess, ServerThread, envelope_of, plan_of, token_of, until
+from test_kills import check, load
+
+from dither.collector.postgres import open_postgres
+from dither.collector.store import ANSWER_SECONDS, Batch, Row, State, StoreAway, StoredCampaign, StoredRound
+from dither.collector.writer import Writer, Written
+
+C = "ab" * 16
+# A second for each of: the wait for a thread on a busy machine, the rest of a new connection's least time, the answer.
+IN_TIME = ANSWER_SECONDS + 3
+
+
+def ready(caller: Caller) -> int:
+    return caller.connection.request("GET", "/ready", None).status
+
+
+@contextmanager
+def in_time(seconds: float = IN_TIME) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < seconds
+
+
+@contextmanager
+def read_only(cluster: Cluster) -> Iterator[None]:
+    with psycopg.connect(cluster.url("postgres"), autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        connection.execute("SELECT pg_reload_conf()")
+        yield
+        connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+def test_a_database_set_to_read_only_is_away_until_it_takes_reports_again(own_cluster: Cluster) -> None:
+    running = ServerThread(open_postgres(own_cluster.fresh()))
+    caller = Caller(running.url)
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    first, second = (envelope_of(campaign, plan, [token_of(i)]) for i in range(2))
+    assert caller.upload(campaign, first).status == 201
+    assert ready(caller) == 200
+    with read_only(own_cluster):
+        until(lambda: ready(caller) == 503)
+        until(lambda: caller.upload(campaign, second).status == 503)
+        assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 503
+    until(lambda: ready(caller) == 200)
+    assert caller.upload(campaign, second).status == 201
+    assert caller.upload(campaign, first).status == 200
+    assert caller.status(campaign)["rounds"][0]["reports"] == 2
+    running.stop()
+
+
+def test_without_the_right_to_insert_it_is_not_ready(own_cluster: Cluster) -> None:
+    url = own_cluster.fresh()
+    schema = url.rpartition("%3D")[2]
+    with psycopg.connect(own_cluster.url("postgres"), autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE guest LOGIN; GRANT ALL ON SCHEMA {schema} TO guest")
+        with closing(open_postgres(url.replace("dither@", "guest@"))) as store:
+            store.check()
+            owner.execute(f"REVOKE INSERT ON {schema}.reports FROM guest")
+            with pytest.raises(StoreAway):
+                store.check()
+            owner.execute(f"GRANT INSERT ON {schema}.reports TO guest")
+            store.check()
+
+
+def test_a_table_locked_by_somebody_puts_senders_off_in_time(own_cluster: Cluster) -> None:
+    url = own_cluster.fresh()
+    running = ServerThread(open_postgres(url))
+    caller = Caller(running.url)
+    campaign = caller.create()
+    body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(0)])
+    with psycopg.connect(url) as somebody:
+        somebody.execute("LOCK TABLE reports IN EXCLUSIVE MODE")
+        with in_time():
+            assert caller.upload(campaign, body).status == 503
+    assert caller.upload(campaign, body).status == 201
+    running.stop()
+
+
+def test_stopped_in_its_tracks_senders_are_put_off_in_time_and_all_goes_on_afterwards(own_cluster: Cluster) -> None:
+    running = ServerThread(open_postgres(own_cluster.fresh()))
+    caller = Caller(running.url)
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    first, second = (envelope_of(campaign, plan, [token_of(i)]) for i in range(2))
+    assert caller.upload(campaign, first).status == 201
+    assert running.collector.running_tally(campaign).participants == 1
+    own_cluster.pause()
+    statuses: list[int] = []
+
+    def send() -> None:
+        own = Caller(running.url)
+        statuses.append(own.upload(campaign, second).status)
+        own.connection.close()
+
+    senders = [threading.Thread(target=send) for _ in range(6)]
+    with in_time():
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+    assert statuses == [503] * 6, "whoever comes while others wait does not wait anew"
+    with in_time():
+        assert caller.upload(campaign, second).status == 503, "nor with a new connection"
+    with in_time():
+        assert ready(caller) == 503
+    assert caller.connection.request("GET", "/live", None).status == 200
+    own_cluster.resume()
+    until(lambda: ready(caller) == 200)
+    assert caller.upload(campaign, second).status in (200, 201)
+    assert caller.upload(campaign, first).status == 200
+    assert caller.status(campaign)["rounds"][0]["reports"] == 2
+    collector = running.collector
+    assert collector.running_tally(campaign).to_bytes() == collector.stored_tally(campaign, 0).to_bytes()
+    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
+    running.stop()
+
+
+def test_stopped_and_continued_under_load_nothing_is_lost_or_counted_twice(own_cluster: Cluster) -> None:
+    address = own_cluster.fresh()
+    with ServerProcess(address) as server:
+        senders = load(server)
+        caller = Caller(server.url)
+        try:
+            for _ in range(2):
+                taken = len(senders.acknowledged)
+                until(lambda n=taken: len(senders.acknowledged) > n + 4)
+                assert caller.admin("GET", f"/{senders.campaign}/tally").status == 200
+                own_cluster.pause()
+                put_off = senders.put_off
+                until(lambda n=put_off: senders.put_off > n)
+                own_cluster.resume()
+            taken = len(senders.acknowledged)
+            until(lambda: len(senders.acknowledged) > taken + 4)
+        finally:
+            own_cluster.resume()
+            senders.stop()
+        running = caller.admin("GET", f"/{senders.campaign}/tally").body.decode()
+        caller.connection.close()
+        status, _ = server.terminate(timeout=10)
+    assert status == 0
+    assert check(address, senders) in running
+
+
+def test_a_stop_asked_for_while_the_database_is_stopped_takes_less_than_ten_seconds(own_cluster: Cluster) -> None:
+    with ServerProcess(own_cluster.fresh()) as server:
+        senders = load(server)
+        until(lambda: len(senders.acknowledged) > 5)
+        own_cluster.pause()
+        try:
+            status, errors = server.terminate(timeout=10)
+        finally:
+            own_cluster.resume()
+            senders.url = "http://127.0.0.1:9"
+            senders.give_up()
+    assert "Traceback" not in errors
+    assert status == 0
+
+
+def held(store: Any) -> Batch:
+    """A campaign with an open round, and a batch of 1 MiB, more than a socket takes at once, for it."""
+    store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
+    return Batch(C, 0, [Row(token_of(i), 0, bytes(16_384)) for i in range(512)])
+
+
+def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(own_cluster: Cluster) -> None:
+    store = open_postgres(own_cluster.fresh())
+    batch = held(store)
+    results: list[Written] = []
+    writer = Writer(store, results.extend)
+    own_cluster.pause()
+    writer.submit(batch, "being written")
+    until(lambda: writer.waiting == 0)
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            writer.call(lambda: store.count(C, 0))
+        except StoreAway as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    writer.submit(batch, "waiting")
+    until(lambda: len(writer._jobs) == 2)
+    with in_time(3):
+        assert writer.stop(timeout=0.5) is False
+        asking.join()
+        assert len(failures) == 1
+        assert [r.waiter for r in results] == ["waiting"]
+        store.close()
+        until(lambda: not writer._thread.is_alive())
+    assert [r.waiter for r in results] == ["waiting", "being written"]
+    assert all(isinstance(r.error, StoreAway) for r in results)
+    own_cluster.resume()
+    with closing(open_postgres(own_cluster.url(store._engine.url.database or "postgres"))) as again:
+        again.check()
+
+
+@pytest.mark.parametrize("operation", ["count", "check", "campaigns", "add_reports", "tidy"])
+def test_closing_ends_whatever_waits_for_the_database(own_cluster: Cluster, operation: str) -> None:
+    store = open_postgres(own_cluster.fresh())
+    batch = held(store)
+    work = {
+        "count": lambda: store.count(C, 0),
+        "check": store.check,
+        "campaigns": store.campaigns,
+        "add_reports": lambda: store.add_reports([batch]),
+        "tidy": lambda: store.tidy(C, 0),
+    }[operation]
+    own_cluster.pause()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except StoreAway as error:
+            failures.append(error)
+
+    waiting = threading.Thread(target=run)
+    waiting.start()
+    until(lambda: store._engine.pool.checkedout() > 1)  # type: ignore[attr-defined]
+    with in_time(4):
+        store.close()
+        waiting.join()
+    assert len(failures) == 1
+    own_cluster.resume()
+
+
+def test_a_commit_that_was_given_up_is_waited_for_before_a_tally_is_built(own_cluster: Cluster) -> None:
+    url = own_cluster.fresh()
+    with closing(open_postgres(url)) as store, psycopg.connect(url) as straggler:
+        held(store)
+        straggler.execute("SELECT state FROM rounds FOR SHARE")  # what a transaction that adds reports holds
+        with in_time(), pytest.raises(StoreAway):
+            store.settle(C, 0)
+        straggler.commit()
+        store.settle(C, 0)
