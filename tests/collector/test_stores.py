@@ -10,7 +10,18 @@ import pytest
 import sqlalchemy as sa
 from collector_harness import token_of, until
 
-from dither.collector.store import Batch, Move, Outcome, Row, State, Store, StoreBusy, StoredCampaign, StoredRound, StoreFailed
+from dither.collector.store import (
+    Batch,
+    Move,
+    Outcome,
+    Row,
+    State,
+    Store,
+    StoreBusy,
+    StoredCampaign,
+    StoredRound,
+    StoreFailed,
+)
 from dither.errors import InputError
 
 C = "ab" * 16

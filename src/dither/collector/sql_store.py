@@ -100,7 +100,7 @@ class SqlStore:
     def _select_campaigns(self, where: Any) -> list[StoredCampaign]:
         c = campaigns.c
         query = sa.select(c.id, c.spec, c.state, c.round, c.machine).where(where).order_by(c.id)
-        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
+        with self._dialect.guarded(ANSWER_SECONDS), self._engine.connect() as connection:
             return [
                 StoredCampaign(r[0], json.loads(r[1]), State(r[2]), r[3], bytes(r[4]))
                 for r in connection.execute(query)

@@ -51,14 +51,10 @@ class SqliteFile:
 
     def __init__(self, path: Path, least_free: int) -> None:
         self._path, self._least_free = path, least_free
-        self._lock_file = _lock(path)
+        _keep_private(path)
+        self._lock_file: int | None = _lock(path)
         self._turn = threading.RLock()
         self._tidying: list[sqlite3.Connection] = []
-        try:
-            _keep_private(path)
-        except BaseException:
-            os.close(self._lock_file)
-            raise
         self.engine = sa.create_engine(
             "sqlite://",
             creator=lambda: sqlite3.connect(
@@ -107,7 +103,9 @@ class SqliteFile:
         for driver in list(self._tidying):
             driver.interrupt()
         self.engine.dispose()
-        os.close(self._lock_file)
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
 
     @contextmanager
     def _my_turn(self) -> Iterator[None]:

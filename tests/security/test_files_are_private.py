@@ -1,0 +1,183 @@
+"""Files that hold reports, secrets, keys or tokens are their owner's alone, even where the umask gives everybody everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
+
+from collector_harness import (
+    KEY,
+    SCHEMA,
+    Caller,
+    ServerThread,
+    closed_connections,  # noqa: F401
+    envelope_of,
+    plan_of,
+    token_of,
+    until,
+)
+
+from dither import cli
+from dither.client.device import Device
+from dither.collector.export import export_reports
+from dither.collector.serving import admin_key
+from dither.collector.sqlite import open_sqlite
+from dither.collector.store import StoreAway
+from dither.errors import InputError
+from dither.private_files import make_private
+
+
+@pytest.fixture(autouse=True)
+def _everything_to_everybody() -> Iterator[None]:
+    earlier = os.umask(0)
+    yield
+    os.umask(earlier)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[ServerThread]:
+    (tmp_path / "store").mkdir()
+    served = ServerThread(open_sqlite(tmp_path / "store" / "c.db"))
+    yield served
+    served.stop()
+
+
+def modes(folder: Path) -> dict[str, int]:
+    found = {}
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # it went while we looked
+            found[path.name] = stat.S_IMODE(path.stat().st_mode)
+    return found
+
+
+def test_the_collectors_database_and_everything_beside_it(tmp_path: Path) -> None:
+    with closing(open_sqlite(tmp_path / "c.db")):
+        assert modes(tmp_path) == dict.fromkeys(("c.db", "c.db-wal", "c.db-shm", "c.db.lock"), 0o600)
+
+
+def test_a_database_that_was_open_to_others_no_longer_is(tmp_path: Path) -> None:
+    open_sqlite(tmp_path / "c.db").close()
+    for name in ("c.db", "c.db.lock"):
+        (tmp_path / name).chmod(0o666)
+    (tmp_path / "c.db-wal").touch(0o666)
+    with closing(open_sqlite(tmp_path / "c.db")):
+        assert set(modes(tmp_path).values()) == {0o600}
+
+
+def test_a_devices_file_and_everything_beside_it(tmp_path: Path) -> None:
+    device = Device(tmp_path / "device.db")
+    assert set(modes(tmp_path).values()) == {0o600}
+    assert len(modes(tmp_path)) == 3
+    device.close()
+    (tmp_path / "device.db").chmod(0o644)
+    Device(str(tmp_path / "device.db")).close()
+    assert modes(tmp_path) == {"device.db": 0o600}
+
+
+def test_a_device_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Device(":memory:").close()
+    Device(Path(":memory:")).close()
+    assert modes(tmp_path) == {}
+
+
+def test_opening_a_device_twice_in_a_process_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> None:
+    first = Device(tmp_path / "device.db")
+    code = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n"
+        "try: c.execute('BEGIN IMMEDIATE')\nexcept sqlite3.OperationalError as e: print(e)"
+    )
+    with first.transaction():
+        make_private(tmp_path / "device.db")
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "device.db")], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "database is locked\n"
+    first.close()
+
+
+def test_the_admin_key_made_or_found(tmp_path: Path) -> None:
+    file = tmp_path / "admin.key"
+    key = admin_key(file)
+    assert modes(tmp_path) == {"admin.key": 0o600}
+    file.chmod(0o644)
+    assert admin_key(file) == key
+    assert modes(tmp_path) == {"admin.key": 0o600}
+
+
+def test_a_file_that_cannot_be_made_private_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "c.db").touch(0o666)
+
+    def not_mine(path: object, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chmod", not_mine)
+    with pytest.raises(InputError, match="its owner"):
+        open_sqlite(tmp_path / "c.db")
+
+
+def test_tokens_and_raw_reports_that_an_operator_takes_away(running: ServerThread, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    key, schema = own / "key", own / "schema.json"
+    make_private(key)
+    key.write_text(KEY)
+    make_private(schema)
+    schema.write_text(json.dumps(SCHEMA.to_json()))
+    place = ["--url", running.url, "--key-file", str(key)]
+    create = ["campaign", "create", "--schema", str(schema), "--epsilon", "2", "--participants", "100", *place]
+    assert cli.run([*create, "--tokens", "3", "--tokens-file", str(own / "tokens")]) == 0
+    caller = Caller(running.url)
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)])).status == 201
+    (own / "reports.parquet").touch(0o666)  # an earlier export, readable by everybody
+    assert cli.run(["campaign", "export", campaign, "-o", str(own / "reports.parquet"), *place]) == 0
+    assert modes(own) == dict.fromkeys(("key", "schema.json", "tokens", "reports.parquet"), 0o600)
+
+
+def test_the_collectors_own_copy_of_an_export_even_if_it_fails(
+    running: ServerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    seen: list[dict[str, int]] = []
+    caller = Caller(running.url)
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)])).status == 201
+    original = running.collector.store.reports
+
+    def watched(*arguments: object) -> Iterator[object]:
+        seen.append(modes(scratch))
+        yield from original(*arguments)  # type: ignore[arg-type]
+        if len(seen) > 1:
+            raise StoreAway("gone in the middle")
+
+    monkeypatch.setattr(running.collector.store, "reports", watched)
+    assert caller.admin("GET", f"/{campaign}/rounds/0/reports").status == 200
+    until(lambda: modes(scratch) == {})  # the file goes when it has been sent
+    assert caller.admin("GET", f"/{campaign}/rounds/0/reports").status == 503
+    assert [set(found.values()) for found in seen] == [{0o600}, {0o600}]
+    assert modes(scratch) == {}
+
+
+def test_an_export_made_in_python(running: ServerThread, tmp_path: Path) -> None:
+    caller = Caller(running.url)
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    export_reports(running.collector.store, campaign, plan, folder / "reports.parquet")
+    assert modes(folder) == {"reports.parquet": 0o600}
