@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -24,6 +26,7 @@ from collector_harness import (
 from test_kills import check, load
 
 from dither.collector.postgres import open_postgres
+from dither.collector.sqlite import open_sqlite
 from dither.collector.store import ANSWER_SECONDS, Batch, Row, State, StoreAway, StoredCampaign, StoredRound
 from dither.collector.writer import Writer, Written
 
@@ -63,9 +66,11 @@ def read_only(cluster: Cluster) -> Iterator[None]:
         connection.execute("SET default_transaction_read_only = off")
         connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         connection.execute("SELECT pg_reload_conf()")
-        yield
-        connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
-        connection.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            connection.execute("SELECT pg_reload_conf()")
 
 
 def test_a_database_set_to_read_only_is_away_until_it_takes_reports_again(own_cluster: Cluster) -> None:
@@ -109,6 +114,19 @@ def test_a_table_locked_by_somebody_puts_senders_off_in_time(own_cluster: Cluste
     body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(0)])
     with psycopg.connect(url) as somebody:
         somebody.execute("LOCK TABLE reports IN EXCLUSIVE MODE")
+        with in_time():
+            assert caller.upload(campaign, body).status == 503
+    assert caller.upload(campaign, body).status == 201
+    running.stop()
+
+
+def test_an_sqlite_file_locked_by_somebody_puts_senders_off_in_time(tmp_path: Path) -> None:
+    running = ServerThread(open_sqlite(tmp_path / "c.db"))
+    caller = Caller(running.url)
+    campaign = caller.create()
+    body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(0)])
+    with closing(sqlite3.connect(tmp_path / "c.db", isolation_level=None)) as somebody:
+        somebody.execute("BEGIN IMMEDIATE")
         with in_time():
             assert caller.upload(campaign, body).status == 503
     assert caller.upload(campaign, body).status == 201
@@ -223,7 +241,7 @@ def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(own
     asking.start()
     writer.submit(batch, "waiting")
     until(lambda: len(writer._jobs) == 2)
-    with in_time(3):
+    with in_time(4):
         assert writer.stop(timeout=0.5) is False
         asking.join()
         assert len(failures) == 1

@@ -136,7 +136,8 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
         return made
 
     def begin(connection: Connection) -> None:
-        if patience.granted > ANSWER_SECONDS:
+        driver: Any = connection.connection.dbapi_connection
+        if patience.granted > ANSWER_SECONDS and not driver.autocommit:
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = {int(800 * patience.granted)}")
 
     sa.event.listen(engine, "do_connect", connect)

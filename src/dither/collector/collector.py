@@ -153,18 +153,16 @@ class Collector:
         loop.call_soon_threadsafe(_resolve, results)
 
 
-def _in_background(function: Callable[[], None], name: str) -> Future[None]:
+def _in_background(function: Callable[[], T], name: str) -> Future[T]:
     """Run in a thread of its own, which keeps nobody waiting should it never end: not the process, not a pool of threads."""
-    outcome: Future[None] = Future()
+    outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # from here on no caller who gives up can cancel it for the others
 
     def run() -> None:
         try:
-            function()
+            outcome.set_result(function())
         except Exception as error:  # it belongs to whoever waits
             outcome.set_exception(error)
-        else:
-            outcome.set_result(None)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return outcome
