@@ -77,11 +77,13 @@ def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
                 connection.exec_driver_sql("INSERT INTO reports SELECT * FROM in_order ORDER BY report_id")
                 last = connection.exec_driver_sql("SELECT mod(txid_current(), 4294967296)::text").scalar()
         with engine.connect() as plain:
-            plain.detach()  # its settings are not for others
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
-            await_readers(connection, str(last))
-            connection.exec_driver_sql(f"SET statement_timeout = {int(1000 * waits.granted)}")
-            connection.exec_driver_sql("VACUUM reports")
+            try:
+                await_readers(connection, str(last))
+                connection.exec_driver_sql(f"SET statement_timeout = {int(1000 * waits.granted)}")
+                connection.exec_driver_sql("VACUUM reports")
+            finally:
+                connection.invalidate()  # its settings are not for others
         done()
 
     def await_readers(connection: Connection, transaction: str) -> None:
