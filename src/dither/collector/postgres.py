@@ -79,19 +79,12 @@ def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
         with engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
             try:
-                await_readers(connection, str(last))
+                _await_readers(connection, str(last))
                 connection.exec_driver_sql(f"SET statement_timeout = {int(1000 * waits.granted)}")
                 connection.exec_driver_sql("VACUUM reports")
             finally:
                 connection.invalidate()  # its settings are not for others
         done()
-
-    def await_readers(connection: Connection, transaction: str) -> None:
-        deadline = time.monotonic() + _READER_SECONDS
-        while connection.exec_driver_sql(_OLD_READERS, (transaction,)).scalar():
-            if time.monotonic() > deadline:
-                raise StoreUntidy("somebody else reads the database and may still see the reports as they came")
-            time.sleep(0.05)
 
     def check() -> None:
         with engine.connect() as connection:
@@ -115,6 +108,15 @@ def insert_new(connection: Connection, key: int, rows: Sequence[Row]) -> set[byt
     """One statement; rows come sorted, so that two writers never wait for each other in a circle."""
     ids, questions, payloads = (list(column) for column in zip(*rows, strict=True))
     return {bytes(r[0]) for r in connection.exec_driver_sql(_INSERT, (key, ids, questions, payloads))}
+
+
+def _await_readers(connection: Connection, transaction: str) -> None:
+    """Wait until nobody can see the database as it was before a transaction."""
+    deadline = time.monotonic() + _READER_SECONDS
+    while connection.exec_driver_sql(_OLD_READERS, (transaction,)).scalar():
+        if time.monotonic() > deadline:
+            raise StoreUntidy("somebody else reads the database and may still see the reports as they came")
+        time.sleep(0.05)
 
 
 @contextmanager
