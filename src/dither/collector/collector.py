@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 from dither.collector.campaigns import Campaigns, Live
 from dither.collector.intake import judge
@@ -20,6 +21,7 @@ from dither.errors import ParameterError
 from dither.reports import decode, plan_from_json
 from dither.tally import RoundTally
 
+T = TypeVar("T")
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
 READY_SECONDS = 5.0  # that a question about the store's health waits

@@ -38,7 +38,7 @@ def make_release(
     begun = time.perf_counter()
     model = machine.model()
     fitted = time.perf_counter()
-    drawn, values = (np.random.default_rng([spec.seed, i]) for i in (2, 3))
+    drawn, values = (np.random.default_rng([machine.campaign.seed, i]) for i in (2, 3))
     synthetic = decode(model.sample(size, drawn), spec.schema, plain_layout(spec.schema), values)
     known = method(machine.method)
     return Release(

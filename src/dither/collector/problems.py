@@ -12,7 +12,7 @@ from dither.collector.campaigns import NoCampaign
 from dither.collector.seldom import Seldom
 from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
-from dither.errors import DitherError, InputError, ReportError, StateError
+from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
 
 # cause -> status and title; the cause is the end of the problem's type
 PROBLEMS: dict[str, tuple[int, str]] = {
@@ -29,6 +29,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "round-closed": (409, "The round is closed"),
     "round-not-open": (409, "The round is not open yet"),
     "wrong-state": (409, "The campaign is not in a state that allows this"),
+    "too-few-answers": (409, "The round's answers do not suffice for the method; it stays open"),
     "length-required": (411, "The request must say how long its body is"),
     "too-large": (413, "The body is too large"),
     "wrong-media-type": (415, "The body is of another media type than this address takes"),
@@ -79,6 +80,7 @@ def cause_of(error: Exception) -> str:
         (StoreFull, "disk-full"),
         (StoreAway, "store-away"),
         (StateError, "wrong-state"),
+        (TooFewAnswers, "too-few-answers"),
         (ReportError, "bad-envelope"),
         (InputError, "invalid"),
     ):

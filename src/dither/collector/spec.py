@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dither.collector.intake import Participation
 from dither.errors import ParameterError, PrivacyError
 from dither.protocols import DEFAULT, ProtocolMachine, start
 from dither.protocols.registry import parameters_of
+from dither.randomness import public_seed
 from dither.reports import Plan, limits
 from dither.reports.work import check_work
 from dither.schema import Schema, schema_from_json
 
 _KEYS = ("name", "schema", "epsilon", "method", "participants", "parameters", "seed", "participation", "holdout")
-MOST_BINS = 1 << 16
 _SLACK = 1e-6  # populations are floats
 
 
 @dataclass(frozen=True)
 class CampaignSpec:
-    """A campaign before anybody is asked: all of it is public but the seed, which only the fitting uses."""
+    """A campaign before anybody is asked. The seed, if one was given, is that of the fit and of the synthetic rows; participants
+    draw their own noise, which no seed of a server reaches."""
 
     name: str
     schema: Schema
@@ -30,7 +30,7 @@ class CampaignSpec:
     method: str
     participants: int
     parameters: dict[str, Any]
-    seed: int
+    seed: int | None
     participation: Participation
     holdout: float = 0.0
 
@@ -79,7 +79,6 @@ def spec_from_json(data: object) -> CampaignSpec:
     epsilon = data["epsilon"]
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not _is_plain(epsilon) or epsilon <= 0:
         raise ParameterError("epsilon must be a finite number above 0", where="epsilon", value=epsilon)
-    _check_bins(data["schema"])
     return CampaignSpec(
         name=name,
         schema=schema_from_json(data["schema"]),
@@ -87,7 +86,7 @@ def spec_from_json(data: object) -> CampaignSpec:
         method=method,
         participants=_whole("participants", data["participants"], 1),
         parameters=parameters,
-        seed=_whole("seed", data.get("seed", secrets.randbelow(2**32)), 0),
+        seed=None if data.get("seed") is None else _whole("seed", data["seed"], 0),
         participation=participation,
         holdout=_share("holdout", data.get("holdout", 0.0)),
     )
@@ -101,23 +100,13 @@ def _share(key: str, value: object) -> float:
 
 def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     """The protocol at its first round, and the campaign with every parameter spelt out."""
-    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, spec.parameters, spec.seed, spec.holdout)
+    seed = public_seed(spec.seed)
+    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, spec.parameters, seed, spec.holdout)
     plan = machine.plan()
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
     check_plan(plan, spec, 0, 0.0)
-    full = CampaignSpec(
-        spec.name,
-        spec.schema,
-        spec.epsilon,
-        spec.method,
-        spec.participants,
-        parameters_of(machine),
-        spec.seed,
-        spec.participation,
-        spec.holdout,
-    )
-    return full, machine, plan
+    return replace(spec, parameters=parameters_of(machine)), machine, plan
 
 
 def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:
@@ -153,17 +142,6 @@ def _is_plain(value: object) -> bool:
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return value is None or (isinstance(value, float) and math.isfinite(value))
-
-
-def _check_bins(schema: object) -> None:
-    """A number of bins is cheap to write and dear to build, so it has a limit of its own."""
-    entries: list[Any] = []
-    if isinstance(schema, dict):
-        listed = schema.get("attributes")
-        entries = listed if isinstance(listed, list) else list(schema.values())
-    for entry in entries:
-        if isinstance(entry, dict) and isinstance(entry.get("bins"), int) and entry["bins"] > MOST_BINS:
-            raise ParameterError(f"bins must be at most {MOST_BINS:,}", where="bins", value=entry["bins"])
 
 
 def _whole(key: str, value: object, least: int) -> int:
