@@ -20,7 +20,7 @@ from dither.collector.campaigns import Campaigns
 from dither.collector.intake import judge
 from dither.collector.sqlite import open_sqlite
 from dither.collector.store import Outcome, State
-from dither.errors import StateError
+from dither.errors import StateError, TooFewAnswers
 from dither.protocols.registry import METHODS
 from dither.reports import Envelope, Report
 from dither.reports.assignment import report_id
@@ -81,7 +81,7 @@ class CollectorMachine(RuleBasedStateMachine):
         )
         try:
             live = self.campaigns.close_round(self.campaign, number)
-        except StateError:
+        except (StateError, TooFewAnswers):
             assert not legal
             return
         assert legal

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.errors import DitherError, ParameterError, StateError
+from dither.errors import DitherError, ParameterError, StateError, TooFewAnswers
 from dither.evaluate.metrics import tvd
 from dither.evaluate.redraw import redraw
 from dither.models import Model
@@ -70,7 +70,7 @@ def predict(
             machine = start(name, schema, epsilon, participants, parameters, seed + repeat)
             redraw(machine, population, np.random.default_rng([seed, repeat, 0x70726564]))
             found.append(_errors(schema, population, machine.model()))
-    except (StateError, ParameterError) as error:
+    except (ParameterError, StateError, TooFewAnswers) as error:
         return Prediction(name, asks=known.asks, reason=_one_line(error))
     means = {ways: float(np.mean([f[ways] for f in found])) for ways in found[0]}
     return Prediction(name, means, means.pop(_PRODUCT, None), known.asks)

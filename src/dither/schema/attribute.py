@@ -215,8 +215,9 @@ def _is_finite(number: object) -> bool:
 
 
 def _too_many(name: str, count: int) -> SchemaError:
+    many = f"{count:,}" if count < 2**63 else "more than 2^63"
     return SchemaError(
-        f"attribute {name!r} has {count:,} values or bins; at most {MOST_VALUES:,} are allowed", where=name, value=count
+        f"attribute {name!r} has {many} values or bins; at most {MOST_VALUES:,} are allowed", where=name, value=count
     )
 
 
