@@ -29,8 +29,8 @@ function join(...parts) {
 }
 // ln of a ratio, rounded up by more than the error of a double, so that no ledger counts too little.
 const lnUp = (over, under, times = 1) => {
-  const ln = Math.log(Number(over) / Number(under)) * times;
-  return ln + 4e-15 * (1 + ln);
+  const ln = Math.log(Number(over) / Number(under));
+  return times * (ln + 4e-15 * (1 + ln));
 };
 const bitsOf = (report) => report.reduce((n, byte) => { for (; byte; byte &= byte - 1) n++; return n; }, 0);
 
@@ -158,7 +158,7 @@ const MAKERS = {
     need(m.cells <= 65536 && m.hashes >= 1 && m.hashes <= 64 && m.hashes < m.bits, 'a filter of this size is impossible');
     need(m.cells * bytes <= 2 ** 26, 'filters that are too large');
     need(flipped >= 1n && flipped < all / 2n, 'a flip probability that gives no guarantee');
-    const filters = new Map();
+    const filters = new Map(), positions = new Map();
     const filter = async (value) => {
       if (filters.has(value)) return filters.get(value);
       const set = new Set();
@@ -169,6 +169,7 @@ const MAKERS = {
       const out = new Uint8Array(bytes);
       for (const bit of set) out[bit >> 3] |= 1 << (bit & 7);
       filters.set(value, out);
+      positions.set(value, [...set].sort((a, b) => a - b).join()); // tells filters apart in fewer characters than their bytes
       return out;
     };
     return {
@@ -178,7 +179,7 @@ const MAKERS = {
         // The largest number of bits in which two filters differ; its bound, if that takes too long to find.
         const most = 2 * Math.min(m.hashes, m.bits - m.hashes), found = new Map();
         let distance = 0, work = Math.min(2 ** 19, Math.floor(2 ** 24 / bytes));
-        for (let v = 0; v < m.cells; v++) { const f = await filter(v); found.set(toHex(f), f); }
+        for (let v = 0; v < m.cells; v++) { const f = await filter(v); found.set(positions.get(v), f); }
         const distinct = [...found.values()];
         for (let i = 0; i < distinct.length && distance < most; i++) {
           for (let j = 0; j < i && distance < most; j++) {
@@ -291,7 +292,7 @@ export async function planEpsilon(plan) {
 // What a device reads and works out at most; the same numbers as Python's reports.limits and schema.
 const MOST = {
   announcement: 8 << 20, answer: 1 << 16, attributes: 4096, values: 65536, codes: 1 << 20, reportBytes: 16384, drawBytes: 1 << 20,
-  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, pairs: 1 << 21,
+  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, filterBytes: 1 << 25, pairs: 1 << 21, waiting: 256 << 10,
 };
 const DRAW_BITS = [8, 16, 24, 32, 40, 48];
 const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);
@@ -329,14 +330,15 @@ function canonical(x) {
 export async function readAnnouncement(text) {
   need(typeof text === 'string' && text.length <= MOST.announcement, 'an announcement is text of at most 8 MiB');
   let announcement, schema;
-  try {
-    announcement = JSON.parse(text);
-    schema = canonical(marked(text)?.sschema ?? null);
-  } catch (error) {
-    refuse(error instanceof Refused ? error.message : 'the announcement is not JSON');
-  }
-  need(object(announcement) && announcement.format === 'dither-campaign-1', 'not an announcement this version reads');
-  const a = announcement, known = checkSchema(a.schema), fingerprint = toHex(await sha256(utf8(schema)));
+  try { announcement = JSON.parse(text); } catch { refuse('the announcement is not JSON'); }
+  const a = announcement;
+  need(object(a) && a.format === 'dither-campaign-1', 'not an announcement this version reads');
+  // Junk is refused before the pass over all characters, which takes many times their memory.
+  need(Object.entries(a).every(([key, x]) => ['schema', 'plan'].includes(key) || x === null || typeof x !== 'object'), 'an unknown part');
+  const known = checkSchema(a.schema);
+  need(a.plan === null || (object(a.plan) && Object.keys(a.plan).length === 6 && plain(a.plan)), 'not a plan this version reads');
+  try { schema = canonical(marked(text).sschema); } catch (error) { refuse(error instanceof Refused ? error.message : 'not JSON'); }
+  const fingerprint = toHex(await sha256(utf8(schema)));
   need(fingerprint === a.schema_fingerprint, 'the announced schema does not have the announced fingerprint');
   need(typeof a.campaign === 'string' && /^[0-9a-f]{32}$/.test(a.campaign), 'no proper campaign id');
   need(['draft', 'open', 'closing', 'collected', 'finalised'].includes(a.state), 'an unknown state');
@@ -345,6 +347,10 @@ export async function readAnnouncement(text) {
   return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
 }
 
+// A plan holds nothing but questions of two parts, and numbers.
+const plain = ({ questions, shares }) => Array.isArray(questions) && Array.isArray(shares) && shares.every(finite)
+  && questions.every((q) => object(q) && Object.keys(q).length === 2 && object(q.mechanism) && Array.isArray(q.attributes)
+    && Object.values(q.mechanism).every((x) => typeof x !== 'object') && q.attributes.every((n) => typeof n === 'string'));
 const CARRIES = { numeric: ['edges'], boolean: [], categorical: ['values'], ordinal: ['values'] };
 const answers = (a) => (a.kind === 'numeric' ? a.edges.length - 1 : a.kind === 'boolean' ? 2 : a.values.length);
 const cardinality = (a) => answers(a) + (a.missing ? 1 : 0);
@@ -409,7 +415,7 @@ async function checkPlan(a, known) {
 // Counts the work of a plan's mechanisms from their numbers, before anything is built from them.
 function checkWork(questions) {
   const different = new Set();
-  let digests = 0, pairs = 0;
+  let digests = 0, pairs = 0, size = 0;
   for (const q of questions) {
     const m = q?.mechanism;
     need(object(m) && typeof m.name === 'string', 'a question without a mechanism');
@@ -424,7 +430,8 @@ function checkWork(questions) {
     for (let i = 0; i < m.hashes; i++) expected += m.bits / (m.bits - i);
     digests += m.cells * Math.ceil(expected / 8);
     pairs += Math.floor(Math.min(m.cells, 1024) ** 2 / 2);
-    need(digests <= MOST.digests && pairs <= MOST.pairs, 'Bloom filters that are too much work');
+    size += m.cells * (Math.floor(m.bits / 8) + 1);
+    need(digests <= MOST.digests && pairs <= MOST.pairs && size <= MOST.filterBytes, 'Bloom filters that are too much work');
   }
 }
 
@@ -544,31 +551,21 @@ async function exclusively(storage, work) {
   try { return await work(); } finally { if (parse(storage.getItem(LOCK))?.owner === owner) storage.setItem(LOCK, 'null'); }
 }
 
-// The books of a campaign and of the device, as they were read; `save` writes both unless another page has changed one meanwhile.
-function openBooks(storage, campaign, now) {
-  const key = `dither:${campaign}`;
-  let before = [DEVICE, key].map((k) => storage.getItem(k));
-  const [device, books] = before.map(parse), ledger = device ?? { latest: 0, spent: {} };
-  const enter = (id, held) => Object.entries(held?.answers ?? {}).forEach(([round, x]) => {
-    ledger.spent[`${id}:${round}`] ??= [x.epsilon, now];
-  });
-  if (!device) { // books from before there was a ledger count as spent now
-    for (let i = 0; i < (storage.length ?? 0); i++) {
-      const id = /^dither:([0-9a-f]{32})$/.exec(storage.key(i))?.[1];
-      if (id) enter(id, parse(storage.getItem(`dither:${id}`)));
-    }
-  }
-  enter(campaign, books);
-  const save = (held) => {
-    const after = [ledger, held].map((x) => JSON.stringify(x));
-    if ([DEVICE, key].some((k, i) => storage.getItem(k) !== before[i])) return false;
-    // The spending first: should the second fail, too much is counted, never too little.
-    [DEVICE, key].forEach((k, i) => storage.setItem(k, after[i]));
-    need([DEVICE, key].every((k, i) => storage.getItem(k) === after[i]), 'the storage does not keep the books');
+// All books of this storage under one key, so that they are written whole or not at all: what was spent on every campaign, each
+// campaign's token, answers and memo. `save` gives false if another page has changed them since they were read.
+function openBooks(storage) {
+  let before = storage.getItem(DEVICE);
+  const books = parse(before) ?? { format: 1, latest: 0, campaigns: {} };
+  need(object(books) && books.format === 1, 'the books in the storage are of another version');
+  const save = () => {
+    const after = JSON.stringify(books);
+    if (storage.getItem(DEVICE) !== before) return false;
+    try { storage.setItem(DEVICE, after); } catch { refuse('the storage is full: the books cannot be kept, and nothing is sent'); }
+    need(storage.getItem(DEVICE) === after, 'the storage does not keep the books');
     before = after;
     return true;
   };
-  return { books, ledger, save };
+  return { books, save };
 }
 
 let turn = Promise.resolve();
@@ -577,8 +574,9 @@ let turn = Promise.resolve();
  * Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes.
  * `cap` is the most epsilon for this campaign (of several given over time the smallest), `capTotal` for all campaigns of this storage
  * within the last `period` seconds (without one: for ever), kept until another is given. `allowed`, if given, lists the attributes
- * that may be asked about, `schemaFingerprint` the one schema that is answered.
- * `storage` is localStorage or alike; the books of a campaign are written there before anything is sent.
+ * that may be asked about, `schemaFingerprint` the one schema that is answered. Token and reports go to the server of the first visit
+ * only, unless the application says that it has `moved`.
+ * `storage` is localStorage or alike; the books are written there before anything is sent.
  * Gives {result: 'acknowledged' | 'waiting' | 'refused' | 'not-asked' | 'not-open', spent, outside}, where `outside` names the attributes
  * just answered whose value the announced domain lacks; nothing of it is sent. Throws Refused or Unreachable.
  */
@@ -589,20 +587,20 @@ export function takePart(options) {
 }
 
 async function takeTurn({
-  url, campaign, record, cap, capTotal, period, token, allowed, schemaFingerprint, storage = localStorage, random = systemRandom,
-  clock = () => Date.now() / 1000, fetch = globalThis.fetch,
+  url, campaign, record, cap, capTotal, period, token, allowed, schemaFingerprint, moved = false, storage = localStorage,
+  random = systemRandom, clock = () => Date.now() / 1000, fetch = globalThis.fetch,
 }) {
   need(object(record) && !(record instanceof Map), 'a record is an object from names to values');
   need(positive(cap) && [capTotal, period].every((x) => x === undefined || positive(x)), 'a cap or period must be a number above 0');
   need(period === undefined || capTotal !== undefined, 'a period goes with capTotal; give both');
   need(token === undefined || fromHex(token).length === 32, 'a token has 32 bytes');
-  need(fromHex(campaign).length === 16, 'a campaign id has 16 bytes');
-  const address = `${checkAddress(url)}/v1/campaigns/${campaign}`, said = await ask(fetch, address, MOST.announcement);
+  need(/^[0-9a-f]{32}$/.test(campaign), 'a campaign id has 16 bytes');
+  const server = checkAddress(url), address = `${server}/v1/campaigns/${campaign}`, said = await ask(fetch, address, MOST.announcement);
   if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`);
   const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
   need(a.campaign === campaign, 'the collector announces another campaign');
   need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on');
-  const options = { campaign, record, cap, capTotal, period, token, allowed, storage, random, clock };
+  const options = { server, moved, campaign, record, cap, capTotal, period, token, allowed, storage, random, clock };
   let kept;
   for (let tries = 0; !kept; tries++) {
     need(tries < 5, 'another page keeps changing the books');
@@ -618,30 +616,29 @@ async function takeTurn({
 }
 
 function settle(storage, campaign, round, body, state) {
-  const key = `dither:${campaign}`, books = parse(storage.getItem(key));
-  if (books?.answers[round]?.body !== body) return;
-  Object.assign(books.answers[round], { state, body: '' });
-  storage.setItem(key, JSON.stringify(books));
+  const { books, save } = openBooks(storage), answer = books.campaigns[campaign]?.answers[round];
+  if (answer?.body !== body) return;
+  Object.assign(answer, { state, body: '' });
+  save();
 }
 
 // With the books to itself: join, then answer the open round unless that was done. Gives what to send, or nothing if another page
 // changed the books meanwhile; then nothing was written either, and the noise drawn here is forgotten.
-async function answerOnce(a, epsilon, fingerprint, { campaign, record, cap, capTotal, period, token, allowed, storage, random, clock }) {
+async function answerOnce(
+  a, epsilon, fingerprint, { server, moved, campaign, record, cap, capTotal, period, token, allowed, storage, random, clock },
+) {
   const id = fromHex(campaign), plan = a.plan, now = clock();
   need(finite(now), 'the clock tells no time');
-  const opened = openBooks(storage, campaign, now), { ledger, save } = opened;
-  const books = opened.books ?? { format: 2, schema: fingerprint, cap, token: token ?? toHex(random(32)), answers: {}, memo: {} };
-  if (books.format !== 2) { // as written before fingerprints
-    const old = toHex(await sha256(utf8(JSON.stringify(a.schema))));
-    const memo = Object.fromEntries(Object.entries(books.memo).map(([names, x]) => [memoKey(names.split('\0')), x]));
-    Object.assign(books, { format: 2, schema: books.schema === old ? fingerprint : books.schema, memo });
-  }
+  const { books: device, save } = openBooks(storage);
+  const books = device.campaigns[campaign] ??= { server, schema: fingerprint, cap, token: token ?? toHex(random(32)), answers: {}, memo: {} };
+  // Id and schema are public, so another server may show them too: token and reports go to the first one only.
+  need(books.server === server || moved, `this device takes part at ${books.server}; if the collector has moved, say so`);
   need(books.schema === fingerprint, 'the campaign has changed its schema');
   need(token === undefined || books.token === token, 'this device takes part with another token');
-  books.cap = Math.min(books.cap, cap);
-  ledger.latest = Math.max(ledger.latest, now); // a clock that goes back frees nothing
-  if (capTotal !== undefined) Object.assign(ledger, { capTotal, period });
-  if (!save(books)) return undefined; // the token is kept from the first look on
+  Object.assign(books, { server, cap: Math.min(books.cap, cap) });
+  device.latest = Math.max(device.latest, now); // a clock that goes back frees nothing
+  if (capTotal !== undefined) Object.assign(device, { capTotal, period });
+  if (!save()) return undefined; // the token is kept from the first look on
   const spent = () => addUp(Object.values(books.answers).map((x) => x.epsilon).filter((x) => x > 0));
   if (plan === null) return { result: 'not-open', spent: spent() };
   const planDigest = toHex(await sha256(utf8(JSON.stringify([a.start, plan])))), done = books.answers[plan.round];
@@ -657,9 +654,10 @@ async function answerOnce(a, epsilon, fingerprint, { campaign, record, cap, capT
   asked.forEach((q, i) => need(!known[i] || known[i].question === JSON.stringify(q), 'a question is asked a second time'));
   const cost = known.every(Boolean) ? 0 : epsilon;
   need(cost === 0 || spent() + cost <= books.cap, 'the plan would exceed the cap');
-  const since = ledger.period ? ledger.latest - ledger.period : -Infinity;
-  const total = addUp([cost, ...Object.values(ledger.spent).filter(([x, time]) => x > 0 && time > since).map(([x]) => x)]);
-  need(cost === 0 || !ledger.capTotal || total <= ledger.capTotal, 'all campaigns together would exceed capTotal');
+  const since = device.period ? device.latest - device.period : -Infinity;
+  const everything = Object.values(device.campaigns).flatMap((x) => Object.values(x.answers));
+  const total = addUp([cost, ...everything.filter((x) => x.epsilon > 0 && x.time > since).map((x) => x.epsilon)]);
+  need(cost === 0 || !device.capTotal || total <= device.capTotal, 'all campaigns together would exceed capTotal');
   const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
   const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
   const { codes, outside } = encodeAnswers(byName, names, record, random);
@@ -670,7 +668,8 @@ async function answerOnce(a, epsilon, fingerprint, { campaign, record, cap, capT
     parts.push(payload);
   }
   const body = toHex(encodeEnvelope(id, plan.round, [{ token: own, question, payload: join(...parts) }]));
-  books.answers[plan.round] = { plan: planDigest, epsilon: cost, body, state: 'waiting' };
-  ledger.spent[`${campaign}:${plan.round}`] = [cost, ledger.latest];
-  return save(books) ? { result: 'waiting', spent: spent(), body, outside } : undefined; // kept before anything is sent
+  const waiting = Object.values(books.answers).reduce((n, x) => n + x.body.length / 2, body.length / 2);
+  need(waiting <= MOST.waiting, 'too many reports of this campaign wait to be acknowledged');
+  books.answers[plan.round] = { plan: planDigest, epsilon: cost, time: device.latest, body, state: 'waiting' };
+  return save() ? { result: 'waiting', spent: spent(), body, outside } : undefined; // kept before anything is sent
 }

@@ -18,9 +18,11 @@ test('a retry sends the same bytes and spends nothing more', async () => {
   assert.equal(new Set(results.map((r) => r.spent)).size, 1);
 });
 
+const booksOf = (storage) => JSON.parse(storage.getItem('dither:device')).campaigns[CAMPAIGN];
+
 test('the books are written before anything is sent, and a storage that keeps nothing is refused', async () => {
   const order = [], held = shelf(), { fetch, bodies } = collector(announce());
-  const storage = { ...held, setItem: (k, v) => { held.setItem(k, v); if (k === `dither:${CAMPAIGN}`) order.push(JSON.parse(v)); } };
+  const storage = { ...held, setItem: (k, v) => { held.setItem(k, v); if (k === 'dither:device') order.push(booksOf(held)); } };
   await part(async (...x) => { if (x[1]?.method === 'POST') order.push('sent'); return fetch(...x); }, storage);
   const at = order.indexOf('sent');
   assert.equal(order[at - 1].answers[0].body, bodies[0]);
@@ -62,7 +64,7 @@ test('a repeated question gets the same answer, whatever the record says now', a
 });
 
 test('the token is drawn once and kept from the first look on', async () => {
-  const token = (storage) => JSON.parse(storage.getItem(`dither:${CAMPAIGN}`)).token;
+  const token = (storage) => booksOf(storage).token;
   for (const first of [announce(null), announce({ population: 1e-12 }), announce()]) {
     const storage = shelf(), seen = new Set();
     for (let i = 0; i < 3; i++) {
@@ -105,15 +107,15 @@ test('a page that lost its turn while it slept writes nothing', async () => {
   const random = (count) => {
     if (!stolen && storage.getItem('dither:device')) { // asleep in the middle: another page answers and sends
       stolen = true;
-      const books = JSON.parse(storage.getItem(`dither:${CAMPAIGN}`)), body = 'ee'.repeat(60);
-      books.answers[0] = { plan: null, epsilon: 0.69, body, state: 'waiting' };
-      storage.setItem(`dither:${CAMPAIGN}`, JSON.stringify(books));
+      const device = JSON.parse(storage.getItem('dither:device')), body = 'ee'.repeat(60);
+      device.campaigns[CAMPAIGN].answers[0] = { plan: null, epsilon: 0.69, time: 0, body, state: 'waiting' };
+      storage.setItem('dither:device', JSON.stringify(device));
     }
     return zeros(count);
   };
   await refuses(() => part(fetch, storage, { random }), /plan has changed/); // it went back to the books and found the other answer
   assert.equal(bodies.length, 0);
-  assert.equal(JSON.parse(storage.getItem(`dither:${CAMPAIGN}`)).answers[0].body, 'ee'.repeat(60));
+  assert.equal(booksOf(storage).answers[0].body, 'ee'.repeat(60));
 });
 
 const other = (n, change = {}) => announce(change, { campaign: n.toString(16).padStart(32, '0') });
@@ -152,29 +154,50 @@ test('spending counts for a period, and a clock that goes back frees nothing', a
   }
 });
 
-test('books from before there was a ledger count and stay usable', async () => {
-  const storage = shelf(), announced = announce();
-  const schema = Buffer.from(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(JSON.stringify(announced.schema)))).toString('hex');
-  const old = {
-    schema, cap: 1, token: '07'.repeat(32), answers: { 7: { plan: 'p', epsilon: 0.69, body: '', state: 'acknowledged' } },
-    memo: { a: { question: JSON.stringify(announced.plan.questions[0]), payload: '02' } },
-  };
-  storage.setItem(`dither:${CAMPAIGN}`, JSON.stringify(old));
-  await refuses(() => spend(9, storage, { capTotal: 1 }), /capTotal/);
-  const { fetch, bodies } = collector(announced);
-  assert.equal((await part(fetch, storage)).result, 'acknowledged');
-  assert.equal(payload(bodies[0]), 2, 'the answer given before');
-  assert.equal(bodies[0].slice(56, 120), '07'.repeat(32));
-  await refuses(() => part(collector(announce({ round: 3 }, { values: ['x', 'y', 'w'] })).fetch, storage), /schema/);
-});
-
 test('damaged books stop the device', async () => {
-  for (const key of [`dither:${CAMPAIGN}`, 'dither:device']) {
+  for (const damaged of ['{"token":', '{"format":2}', '5']) {
     const storage = shelf(), { fetch, bodies } = collector(announce());
-    storage.setItem(key, '{"token":');
-    await refuses(() => part(fetch, storage), /damaged/);
+    storage.setItem('dither:device', damaged);
+    await refuses(() => part(fetch, storage), /damaged|another version/);
     assert.equal(bodies.length, 0);
   }
+});
+
+test('a storage that is full costs nothing: the books are written whole or not at all', async () => {
+  const held = shelf();
+  await spend(1, held, { capTotal: 1.5 });
+  const before = held.getItem('dither:device');
+  let room = before.length + 250; // enough to join another campaign, not to answer it
+  const storage = { ...held, setItem: (k, v) => { if (v.length > room) throw new DOMException('full', 'QuotaExceededError'); held.setItem(k, v); } };
+  const { fetch, bodies } = collector(other(2));
+  for (let i = 0; i < 3; i++) await refuses(() => part(fetch, storage, { campaign: other(2).campaign }), /storage is full/);
+  assert.equal(bodies.length, 0);
+  room = Infinity;
+  assert.equal((await part(fetch, storage, { campaign: other(2).campaign })).result, 'acknowledged', 'nothing was counted for what was not sent');
+});
+
+test('token and reports go to the server of the first visit only', async () => {
+  const storage = shelf(), first = collector(announce(), 0), another = collector(announce());
+  assert.equal((await part(first.fetch, storage)).result, 'waiting');
+  await refuses(() => part(another.fetch, storage, { url: 'https://evil.example' }), /takes part at https:\/\/c\.example/);
+  assert.equal(another.bodies.length, 0);
+  assert.equal((await part(another.fetch, storage, { url: 'https://new.example', moved: true })).result, 'acknowledged');
+  assert.equal(another.bodies[0], first.bodies[0], 'the same bytes to where the collector has moved');
+});
+
+test('a server that acknowledges nothing fills its own outbox, not the storage', async () => {
+  const storage = shelf();
+  let refusedAt = 0;
+  for (let round = 0; round < 6000 && !refusedAt; round++) {
+    await part(collector(announce({ round }), 0).fetch, storage).catch((error) => { assert.match(error.message, /wait to be acknowledged/); refusedAt = round; });
+    if (round === 0) { // as if many rounds had passed: the same report a thousand times
+      const device = JSON.parse(storage.getItem('dither:device')), { answers } = device.campaigns[CAMPAIGN];
+      for (let i = 1; i < 4200; i++) answers[70000 + i] = { ...answers[0], epsilon: 0 };
+      storage.setItem('dither:device', JSON.stringify(device));
+    }
+  }
+  assert.ok(refusedAt > 0);
+  assert.equal((await spend(2, storage)).result, 'acknowledged');
 });
 
 test('every record is answered, with the same bytes and draws', async () => {

@@ -29,7 +29,7 @@ const out = [];
 try {{
   const given = {{ url: {url}, campaign: {campaign}, record: {{ colour: 'green', member: true, score: 4.5 }}, cap: {cap} }};
   for (let i = 0; i < 2; i++) out.push(await takePart(given));
-  out.push(JSON.parse(localStorage.getItem('dither:' + {campaign})).token);
+  out.push(JSON.parse(localStorage.getItem('dither:device')).campaigns[{campaign}].token);
 }} catch (error) {{ out.push(String(error)); }}
 await fetch('/shown', {{ method: 'POST', body: JSON.stringify(out) }});
 </script>

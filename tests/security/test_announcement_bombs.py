@@ -46,7 +46,16 @@ def bloom(cells: int, bits: int, hashes: int, count: int = 1) -> tuple[Schema, d
 
 @pytest.mark.parametrize(
     ("cells", "bits", "hashes", "count"),
-    [(3, 65, 64, 2900), (65536, 65, 64, 1), (65536, 129, 64, 1), (4096, 8, 6, 65), (1024, 80, 6, 5), (100, 80, 79, 1)],
+    [
+        (3, 65, 64, 2900),
+        (65536, 65, 64, 1),
+        (65536, 129, 64, 1),
+        (4096, 8, 6, 65),
+        (1024, 80, 6, 5),
+        (100, 80, 79, 1),
+        (3000, 131_072, 64, 1),
+        (16, 131_072, 7, 200),
+    ],
 )
 def test_bloom_filters_are_counted_before_they_are_built(
     monkeypatch: pytest.MonkeyPatch, cells: int, bits: int, hashes: int, count: int

@@ -6,14 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from tests.client.small_collector import RECORD, Collector, announce, participant, plan, problem, stored
+from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, participant, plan, problem, stored
 
-from dither.client import Answer, Device
+from dither.client import Answer, Device, Participant
 from dither.client.announcement import read_announcement
+from dither.client.device import CAMPAIGN_BYTES
 from dither.client.fleet import Simulated, submit_round
+from dither.client.participant import MOST_SLEEP
 from dither.collector.problems import PROBLEMS
 from dither.collector.store import Outcome
-from dither.errors import ReportError
+from dither.errors import PrivacyError, ReportError
 from dither.reports.verdict import ACCEPTED, FINAL, verdict
 
 PAGE = b"<html>Sign in to the guest network</html>"
@@ -97,3 +99,58 @@ def test_a_fleet_believes_nothing_else_either() -> None:
     ):
         with pytest.raises(ReportError, match="refused a batch"):
             send(wrong)
+
+
+def test_another_server_that_shows_the_same_campaign_gets_neither_token_nor_report() -> None:
+    """Id and schema are public: without this, a link to another server would hand it the waiting report and the token."""
+    device, honest, evil = Device(":memory:"), Collector(announce(plan()), None), Collector(announce(None))
+    assert participant(device, honest, tries=1).take_part(RECORD).result == "waiting"
+    elsewhere = Participant(
+        device, "https://evil.example", CAMPAIGN, cap=2.0, transport=lambda m, a, b: evil(m, _here(a), b)
+    )
+    for visit in (lambda: elsewhere.take_part(RECORD), elsewhere.send):
+        with pytest.raises(PrivacyError, match=r"takes part in campaign .* at https://c\.example"):
+            visit()
+    assert evil.bodies == []
+    moved = Participant(
+        device,
+        "https://new.example",
+        CAMPAIGN,
+        cap=2.0,
+        moved=True,
+        transport=lambda m, a, b: honest(m, _here(a), b),
+    )
+    assert moved.take_part(RECORD).result == "acknowledged"
+    assert len(set(honest.bodies)) == 1
+    device.close()
+
+
+def _here(address: str) -> str:
+    return "https://c.example/" + address.split("/", 3)[3]
+
+
+def test_a_server_that_acknowledges_nothing_fills_its_own_outbox_and_nobody_elses() -> None:
+    device = Device(":memory:")
+    asked = plan(names=("colour",))
+    collector = Collector(announce(asked))
+    participant(device, collector).take_part(RECORD)
+    report = collector.bodies[0]
+    for number in range(1, CAMPAIGN_BYTES // len(report) + 1):
+        device._connection.execute(
+            "INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", (CAMPAIGN, 10_000 + number, report)
+        )
+    again = Collector(announce(plan(1, names=("colour",))), *[None] * 9999)
+    with pytest.raises(PrivacyError, match="outbox is full"):
+        participant(device, again, tries=1).take_part(RECORD)
+    with device.transaction():
+        device.enter(read_announcement(json.dumps(announce(asked, campaign="1e" * 16)).encode()), 0.0, report)
+    device.close()
+
+
+def test_a_server_that_asks_for_patience_gets_minutes_not_hours() -> None:
+    device = Device(":memory:")
+    slept: list[float] = []
+    collector = Collector(announce(plan()), *[Answer(503, b"{}", 290.0)] * 50)
+    participant(device, collector, tries=5, pauses=slept).take_part(RECORD)
+    assert sum(slept) <= MOST_SLEEP
+    device.close()

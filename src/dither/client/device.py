@@ -40,8 +40,10 @@ _ADDED = (
     ("device", "period", "REAL"),
     ("device", "latest", "REAL NOT NULL DEFAULT 0"),
     ("answers", "time", "REAL"),
+    ("campaigns", "address", "TEXT"),
 )
-OUTBOX_BYTES = 4 << 20
+OUTBOX_BYTES = 4 << 20  # that wait to be sent, and of one campaign: a server that acknowledges nothing stops no other's
+CAMPAIGN_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,15 @@ class Device:
             raise
         self._connection.execute("COMMIT")
 
-    def join(self, announcement: Announcement, cap: float, token: bytes | None = None) -> bytes:
-        """Enter a campaign for the first time, fixing its schema, the cap and the token; afterwards check the schema.
+    def join(
+        self, announcement: Announcement, cap: float, token: bytes | None = None, address: str = "", moved: bool = False
+    ) -> bytes:
+        """Enter a campaign for the first time, fixing its schema, the cap, the token and the collector's address; afterwards
+        check schema, token and address.
 
         The cap is the most epsilon that this device spends on the campaign, whatever the collector announces later; of
-        several caps given over time the smallest counts.
+        several caps given over time the smallest counts. A campaign's id and schema are public, so another server may show
+        them too: token and reports go to the first address only, unless the application says that the collector has `moved`.
         """
         if not math.isfinite(cap) or cap <= 0:
             raise PrivacyError(f"the cap must be a number above 0, not {cap!r}", where="cap", value=cap)
@@ -133,15 +139,30 @@ class Device:
             if found is None:
                 fresh = self.source(32) if token is None else token
                 self._connection.execute(
-                    "INSERT INTO campaigns VALUES (?, ?, ?, ?)", (campaign, announcement.schema.fingerprint, cap, fresh)
+                    "INSERT INTO campaigns (campaign, fingerprint, cap, token, address) VALUES (?, ?, ?, ?, ?)",
+                    (campaign, announcement.schema.fingerprint, cap, fresh, address),
                 )
                 return fresh
+            self.check_address(campaign, address, moved)
             if found[0] != announcement.schema.fingerprint:
                 raise PrivacyError(f"campaign {campaign} has changed its schema; refusing to go on", where="schema")
             if token is not None and not hmac.compare_digest(token, bytes(found[1])):
                 raise PrivacyError(f"this device takes part in campaign {campaign} with another token", where="token")
-            self._connection.execute("UPDATE campaigns SET cap = min(cap, ?) WHERE campaign = ?", (cap, campaign))
+            self._connection.execute(
+                "UPDATE campaigns SET cap = min(cap, ?), address = ? WHERE campaign = ?", (cap, address, campaign)
+            )
             return bytes(found[1])
+
+    def check_address(self, campaign: str, address: str, moved: bool = False) -> None:
+        """Refuse to deal with a campaign at another address than the one where it was joined."""
+        found = self._connection.execute("SELECT address FROM campaigns WHERE campaign = ?", (campaign,)).fetchone()
+        if found is not None and found[0] not in (None, address) and not moved:
+            raise PrivacyError(
+                f"this device takes part in campaign {campaign} at {found[0]}, not at {address}; if the collector has moved, "
+                "say so",
+                where="address",
+                value=address,
+            )
 
     def cap(self, campaign: str) -> float:
         """The most epsilon this device spends on a campaign; nothing on one it has not joined."""
@@ -236,8 +257,9 @@ class Device:
         """Enter an answer into the ledger and the outbox. Call it inside a transaction."""
         assert announcement.plan is not None
         campaign, number = announcement.campaign.hex(), announcement.plan.round
-        held = self._connection.execute("SELECT coalesce(sum(length(body)), 0) FROM outbox").fetchone()[0]
-        if held + len(body) > OUTBOX_BYTES:
+        query = "SELECT coalesce(sum(length(body)), 0), coalesce(sum(length(body) * (campaign = ?)), 0) FROM outbox"
+        held, own = self._connection.execute(query, (campaign,)).fetchone()
+        if held + len(body) > OUTBOX_BYTES or own + len(body) > CAMPAIGN_BYTES:
             raise PrivacyError("the outbox is full; send what waits in it first", where="outbox", value=held)
         self._connection.execute(
             "INSERT INTO answers (campaign, round, plan, epsilon, time) VALUES (?, ?, ?, ?, ?)",

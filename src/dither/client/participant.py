@@ -19,6 +19,7 @@ from dither.reports.assignment import is_asked, pick
 from dither.reports.verdict import document, verdict
 
 Result = Literal["acknowledged", "waiting", "refused", "not-asked", "not-open"]
+MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
 _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
 
@@ -42,7 +43,8 @@ class Participant:
     Guarantees: no more than `cap` epsilon is spent on the campaign; the answer to a question is drawn once, with `source`,
     and sent with identical bytes until the collector has acknowledged it; a repeated question gets the earlier answer; with
     `allowed`, no question about any other attribute is answered; with `schema_fingerprint`, no campaign of another schema.
-    Whether, when and with how many bytes the device answers never depends on the record.
+    Token and reports go to the server of the first visit only, unless the application says that it has `moved`.
+    Whether and with how many bytes the device answers never depends on the record.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Participant:
         token: str | bytes | None = None,
         allowed: Collection[str] | None = None,
         schema_fingerprint: str | None = None,
+        moved: bool = False,
         transport: Transport = http_transport,
         source: ByteSource = secrets.token_bytes,
         sleep: Callable[[float], None] = time.sleep,
@@ -62,7 +65,10 @@ class Participant:
     ) -> None:
         self.device = device
         self.campaign = campaign
-        self._address = f"{url.rstrip('/')}/v1/campaigns/{campaign}"
+        self._server = url.rstrip("/")
+        self._address = f"{self._server}/v1/campaigns/{campaign}"
+        self._moved = moved
+        self._slept = 0.0
         self._cap = cap
         self._token = bytes.fromhex(token) if isinstance(token, str) else token
         if self._token is not None and len(self._token) != limits.TOKEN_BYTES:
@@ -78,22 +84,23 @@ class Participant:
         """Answer the open round if it asks this participant and has not been answered, then send what waits."""
         if not isinstance(record, Mapping):
             raise ParameterError("a record is a mapping from attributes' names to values", where="record")
+        self._slept = 0.0
         announcement = self.look()
-        token = self.device.join(announcement, self._cap, self._token)
+        token = self.device.join(announcement, self._cap, self._token, self._server, self._moved)
         if announcement.plan is None:
-            return self.send() or self._taken("not-open", announcement.state)
+            return self._send_waiting() or self._taken("not-open", announcement.state)
         outside: tuple[str, ...] = ()
         answered = self.device.answered(self.campaign, announcement.plan.round)
         if answered is None:
             if not is_asked(token, announcement.campaign, announcement.start, announcement.plan.population):
-                return self.send() or self._taken("not-asked", "another round asks this participant")
+                return self._send_waiting() or self._taken("not-asked", "another round asks this participant")
             outside = self._answer(announcement, announcement.plan, token, record)
         elif answered != announcement.plan_digest:
             raise PrivacyError(
                 f"round {announcement.plan.round} of campaign {self.campaign} was answered, and its plan has changed since",
                 where="plan",
             )
-        return replace(self.send() or self._taken("acknowledged"), outside=outside)
+        return replace(self._send_waiting() or self._taken("acknowledged"), outside=outside)
 
     def look(self) -> Announcement:
         """Fetch and check what the collector announces."""
@@ -117,6 +124,11 @@ class Participant:
 
     def send(self) -> Taken | None:
         """Send what waits in the outbox of this campaign, the same bytes at every try; None if nothing does."""
+        self._slept = 0.0
+        self.device.check_address(self.campaign, self._server, self._moved)
+        return self._send_waiting()
+
+    def _send_waiting(self) -> Taken | None:
         last: Taken | None = None
         for waiting in self.device.outbox(self.campaign):
             if waiting.state == "waiting":
@@ -181,9 +193,13 @@ class Participant:
                 answer = None
             if attempt + 1 < self._tries:
                 pause = 0.5 * 2**attempt
-                asked = 0.0 if answer is None or answer.retry_after is None else min(answer.retry_after, 300.0)
+                asked = 0.0 if answer is None or answer.retry_after is None else answer.retry_after
                 # Jitter, so that a fleet that failed together does not come back together.
-                self._sleep(max(asked, pause * (0.5 + secrets.randbelow(1000) / 1000)))
+                pause = max(asked, pause * (0.5 + secrets.randbelow(1000) / 1000))
+                if self._slept + pause > MOST_SLEEP:
+                    return answer  # what waits is sent at the next visit; no server holds the application up for longer
+                self._slept += pause
+                self._sleep(pause)
         return answer
 
     def _taken(self, result: Result, reason: str = "") -> Taken:

@@ -82,7 +82,7 @@ def _number(attribute: Attribute, value: object) -> int | None:
 
 
 def _label(attribute: Attribute, value: object) -> int | None:
-    for code, known in enumerate(attribute.values):
-        if value == known and isinstance(value, str) == isinstance(known, str):
-            return code
-    return None
+    code = attribute.codes.get(value)  # type: ignore[call-overload]
+    if code is None or isinstance(value, str) != isinstance(attribute.values[code], str):
+        return None
+    return int(code)

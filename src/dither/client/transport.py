@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import http.client
 import ipaddress
+import re
 import selectors
+import socket
 import ssl
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from dither.errors import DitherError, ParameterError
 from dither.reports import limits
 
 REPORTS_TYPE = "application/vnd.dither.reports"
-TIMEOUT = 30.0
+TIMEOUT = 30.0  # for one step, such as connecting or a single read
+REQUEST_SECONDS = 60.0  # for a whole request, however the other side spreads its answer out
+_CHUNK_HEAD = re.compile(rb"([0-9a-fA-F]{1,8})(;[^\r\n]*)?\r?\n")
 
 
 class Unreachable(DitherError):
@@ -47,7 +54,8 @@ def http_transport(method: str, address: str, body: bytes | None = None) -> Answ
 class Connection:
     """A connection that is kept open between requests, for a sender with many."""
 
-    def __init__(self, address: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, address: str, timeout: float = TIMEOUT, seconds: float = REQUEST_SECONDS) -> None:
+        self._seconds = seconds
         parts = urlsplit(address)
         host = parts.hostname or ""
         if parts.scheme not in ("http", "https") or not host:
@@ -74,23 +82,58 @@ class Connection:
         headers: dict[str, str] | None = None,
         most: int | None = limits.PLAN_BYTES,
     ) -> Answer:
-        """One request; after any failure the connection starts afresh. Of an answer longer than `most`, one byte more is read."""
+        """One request, over in `seconds`; after any failure the connection starts afresh.
+
+        Of an answer longer than `most`, one byte more is read.
+        """
         sent = dict(headers or {})
         if body is not None and "content-type" not in sent:
             sent["content-type"] = REPORTS_TYPE
         if self._dropped():
             self._http.close()
         try:
-            self._http.request(method, path, body, sent)
-            response = self._http.getresponse()
-            data = response.read() if most is None else response.read(most + 1)
-            if not response.isclosed():
-                self._http.close()  # longer than anyone should be
-        except (OSError, http.client.HTTPException) as error:
+            with self._in_time():
+                self._http.request(method, path, body, sent)
+                response = self._http.getresponse()
+                if response.chunked:
+                    data = _read_chunks(response.fp, most)
+                    self._http.close()  # what follows the last chunk is not read
+                else:
+                    data = response.read() if most is None else response.read(most + 1)
+                    if not response.isclosed():
+                        self._http.close()  # longer than anyone should be
+        except (OSError, ValueError, http.client.HTTPException) as error:
             self._http.close()
-            raise Unreachable(f"the collector does not answer: {error}") from None
+            raise Unreachable(f"the collector does not answer: {str(error)[:200]}") from None
         retry_after = _seconds(response.getheader("retry-after"))
         return Answer(response.status, data, retry_after, response.getheader("content-type") or "")
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Ends the connection when the time for the whole request is over; timeouts of single reads never add up to that."""
+        if self._http.sock is None:
+            self._http.connect()
+        connected = self._http.sock
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            with suppress(OSError):  # it ended by itself meanwhile
+                connected.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(self._seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except (OSError, ValueError, http.client.HTTPException):
+            if late.is_set():
+                raise TimeoutError(f"no whole answer within {self._seconds:g} s") from None
+            raise
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise TimeoutError(f"no whole answer within {self._seconds:g} s")
 
     def _dropped(self) -> bool:
         """Whether the server has closed the kept connection meanwhile, as servers do with idle ones.
@@ -106,6 +149,27 @@ class Connection:
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
+
+
+def _read_chunks(stream: BinaryIO, most: int | None) -> bytes:
+    """A body in chunks, of which one byte more than `most` is read. The standard reader takes a negative size for "all"."""
+    parts: list[bytes] = []
+    held = 0
+    while most is None or held <= most:
+        head = _CHUNK_HEAD.fullmatch(stream.readline(1024))
+        if head is None:
+            raise http.client.HTTPException("a chunk without a proper size")
+        size = int(head[1], 16)
+        if size == 0:
+            break
+        part = stream.read(size if most is None else min(size, most + 1 - held))
+        parts.append(part)
+        held += len(part)
+        if len(part) == size and stream.read(2) != b"\r\n":
+            raise http.client.HTTPException("a chunk that does not end where it says")
+        if len(part) < size and (most is None or held <= most):
+            raise http.client.IncompleteRead(b"", size - len(part))
+    return b"".join(parts)
 
 
 def _is_here(host: str) -> bool:

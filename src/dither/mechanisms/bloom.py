@@ -227,12 +227,17 @@ class BloomRappor:
 
 def _filter(seed: int, value: int, bits: int, hashes: int) -> int:
     """The first `hashes` different bit positions that SHA-256 gives for a value."""
-    out = 0
+    chosen: set[int] = set()
     counter = 0
-    while out.bit_count() < hashes:
+    while len(chosen) < hashes:
         digest = hashlib.sha256(f"dither-bloom:{seed}:{value}:{counter}".encode()).digest()
         for i in range(0, 32, 4):
-            if out.bit_count() < hashes:
-                out |= 1 << (int.from_bytes(digest[i : i + 4], "little") % bits)
+            if len(chosen) < hashes:
+                chosen.add(int.from_bytes(digest[i : i + 4], "little") % bits)
         counter += 1
-    return out
+    out = bytearray(
+        (bits + 7) // 8
+    )  # a filter may be long: bytes are set in place, an integer would be copied for each
+    for bit in chosen:
+        out[bit >> 3] |= 1 << (bit & 7)
+    return int.from_bytes(out, "little")

@@ -274,6 +274,7 @@ def _bombs() -> Iterator[tuple[str, Json]]:
     yield "more hashes than any filter needs", bloom(["n"], 1000, 65)
     yield "filters that take many digests", bloom(["n"], 65, 64, 29)
     yield "filters that take many comparisons", bloom(["n"], 600, 6, 47)
+    yield "filters that take much memory", bloom(["n"], 131_072, 7, 8)
     whole, pair, other = (
         Question(names, oue(schema.cells(names), 0.1)) for names in (("n", "m", "k"), ("n", "m"), ("n", "k"))
     )

@@ -6,8 +6,8 @@ A token is 32 random bytes. From it and the campaign follow, by SHA-256 with a p
 - the participant's place in [0, 1), by which the rounds of a campaign share the people out, so that nobody answers two;
 - the question of a round, drawn with the plan's shares.
 
-So a retry answers the same question, a server cannot steer a participant to a question of its choice, and a participant
-with an issued token cannot choose either. Places are 53-bit numbers, which a browser holds exactly.
+So a retry answers the same question, and a participant with an issued token cannot choose one. (A server can: by the plan
+that it shows.) Places are 53-bit numbers, which a browser holds exactly.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def check_work(plan: dict[str, Any]) -> None:
     if not isinstance(questions, list) or len(questions) >= limits.MOST_QUESTIONS:
         raise ReportError(f"a plan has a list of fewer than {limits.MOST_QUESTIONS:,} questions")
     different: set[str] = set()
-    digests = pairs = 0
+    digests = pairs = size = 0
     for question in questions:
         mechanism = question["mechanism"]
         _check_numbers(mechanism)
@@ -35,7 +35,8 @@ def check_work(plan: dict[str, Any]) -> None:
         if mechanism["name"] == "bloom":
             digests += _digests(mechanism)
             pairs += min(mechanism["cells"], ALL_PAIRS) ** 2 // 2
-            if digests > limits.BLOOM_DIGESTS or pairs > limits.BLOOM_PAIRS:
+            size += mechanism["cells"] * (mechanism["bits"] // 8 + 1)
+            if digests > limits.BLOOM_DIGESTS or pairs > limits.BLOOM_PAIRS or size > limits.BLOOM_BYTES:
                 raise ReportError("the plan's Bloom filters are too much work for a device; use fewer cells or hashes")
 
 

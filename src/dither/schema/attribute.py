@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from dither.errors import SchemaError
@@ -136,6 +137,11 @@ class Attribute:
         else:
             shown = [str(v) for v in self.values]
         return (*shown, "(missing)") if self.missing else tuple(shown)
+
+    @cached_property
+    def codes(self) -> dict[Value, int]:
+        """The code of each value; looking one up takes as long wherever it stands."""
+        return {value: code for code, value in enumerate(self.values)}
 
     def to_json(self) -> dict[str, Any]:
         """The form a schema file holds."""
