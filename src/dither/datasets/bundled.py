@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib.resources import as_file, files
 from typing import Any
 
 from dither.errors import TableError
@@ -39,11 +38,12 @@ NAMES: tuple[str, ...] = tuple(_ABOUT)
 
 def load_dataset(name: str) -> Dataset:
     """A bundled dataset by its name; the table is a PyArrow one."""
-    import pyarrow.parquet as pq
+    from dither.schema.files import read_table
 
     if name not in _ABOUT:
         raise TableError(f"no bundled dataset {name!r}; there is {', '.join(NAMES)}", where="name", value=name)
     folder = files("dither.datasets")
-    table = pq.read_table(io.BytesIO(folder.joinpath(f"{name}.parquet").read_bytes()))
+    with as_file(folder.joinpath(f"{name}.parquet")) as path:
+        table = read_table(path)
     schema = schema_from_json(json.loads(folder.joinpath(f"{name}.schema.json").read_text(encoding="utf-8")))
     return Dataset(name, table, schema, *_ABOUT[name])

@@ -68,8 +68,9 @@ def write_atomically(path: str | Path, write: Callable[[Path], object], *, priva
 
 
 def _read_parquet(path: Path) -> Any:
-    # A file object, not the path: a path would make PyArrow add columns for folders named like key=value.
-    with path.open("rb") as file:
+    # A file, not the path: a path would make PyArrow add columns for folders named like key=value. And PyArrow's own file, not
+    # Python's: its threads may still hold that when the interpreter ends, and then abort the process whatever its exit status.
+    with pa.OSFile(str(path)) as file:
         return pq.read_table(file)
 
 

@@ -1,0 +1,28 @@
+"""The exit status is what the command says, also when it ends right after a table was read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+READ = "import sys; from dither.schema.files import read_table; read_table(sys.argv[1]); raise SystemExit(2)"
+
+
+@pytest.mark.parametrize("source", ["file", "adult"])
+def test_ending_right_after_reading_does_not_abort(source: str, tmp_path: Path) -> None:
+    """A reader's threads that call into Python while it ends abort the process (status 134), more often than not."""
+    table = pa.table({"a": list(range(50_000)), "b": [str(i % 7) for i in range(50_000)]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    code = READ if source == "file" else "import dither.datasets as d; d.load_dataset('adult'); raise SystemExit(2)"
+    statuses = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "t.parquet")], capture_output=True, check=False
+        ).returncode
+        for _ in range(12)
+    }
+    assert statuses == {2}
