@@ -532,6 +532,10 @@ const addUp = (parts) => parts.reduce((a, b) => a + b, 0) * (parts.length > 1 ? 
 const positive = (x) => finite(x) && x > 0;
 const parse = (text) => { try { return JSON.parse(text); } catch { return refuse('the books in the storage are damaged'); } };
 
+const put = (storage, key, text) => {
+  try { storage.setItem(key, text); } catch { refuse('the storage is full: the books cannot be kept, and nothing is sent'); }
+};
+
 // One page at a time at the books: by the browser's lock, else, as well as a storage can, by a note of whose turn it is.
 async function exclusively(storage, work) {
   const locks = globalThis.navigator?.locks;
@@ -542,7 +546,7 @@ async function exclusively(storage, work) {
     need(now < start + 3 * HOLD, 'another page holds the books');
     const free = !held || now >= held.until || held.until > now + HOLD;
     if (free) {
-      storage.setItem(LOCK, JSON.stringify({ owner, until: now + HOLD }));
+      put(storage, LOCK, JSON.stringify({ owner, until: now + HOLD }));
       need(storage.getItem(LOCK) !== null, 'the storage keeps nothing');
     }
     await wait(SETTLE);
@@ -560,7 +564,7 @@ function openBooks(storage) {
   const save = () => {
     const after = JSON.stringify(books);
     if (storage.getItem(DEVICE) !== before) return false;
-    try { storage.setItem(DEVICE, after); } catch { refuse('the storage is full: the books cannot be kept, and nothing is sent'); }
+    put(storage, DEVICE, after);
     need(storage.getItem(DEVICE) === after, 'the storage does not keep the books');
     before = after;
     return true;
