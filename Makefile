@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt tools/system_packages.sh
 	touch $@
 
 demo: setup
-	@echo "The demonstration gives the seed 7, so that it shows the same figures everywhere; Adult is a public table."
+	@echo "The demonstration gives the seed 7, so that it shows the same figures everywhere, and lets each row play some 22 participants; Adult is a public table."
 	$(BIN)/dither publish adult --epsilon 4 --population 1000000 --rows 45222 --seed 7 -o demo
 	@echo "Open demo/report.html in a browser; the synthetic table is demo/synthetic.parquet."
 

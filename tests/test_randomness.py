@@ -161,18 +161,46 @@ def test_no_number_is_given_out_when_the_source_fails() -> None:
     assert "no randomness" in done.stderr
 
 
-def test_an_interrupt_while_drawing_comes_through_and_spoils_nothing() -> None:
-    code = BROKEN.format(failure="if Broken.failures == 1: raise KeyboardInterrupt") + (
-        "import time\n"
-        "try:\n"
-        "    drawn = rng.random(3); deadline = time.monotonic() + 60\n"
-        "    while time.monotonic() < deadline: time.sleep(0.01)\n"
-        "except KeyboardInterrupt:\n"
-        "    whole = np.random.Generator(StreamBits(RandomStream(bytes(32)))).random(3)\n"
-        "    print('interrupted', np.array_equal(drawn, whole))\n"
+def test_a_signal_while_drawing_comes_through_and_spoils_nothing() -> None:
+    """Its handler runs after the draw, whatever it raises, and is the handler again that it was."""
+    code = BROKEN.format(failure="if Broken.failures == 1: signal.raise_signal(number)") + (
+        "import signal\n"
+        "class Late(Exception): pass\n"
+        "def late(*_): raise Late\n"
+        "signal.signal(signal.SIGALRM, late)\n"
+        "whole = np.random.Generator(StreamBits(RandomStream(bytes(32)))).random(3)\n"
+        "for number, error in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGALRM, Late)):\n"
+        "    Broken.failures = 0\n"
+        "    rng = np.random.Generator(StreamBits(Broken(bytes(32))))\n"
+        "    before = signal.getsignal(number)\n"
+        "    drawn = np.zeros(3)\n"
+        "    try: rng.random(out=drawn)\n"
+        "    except error: print('came', np.array_equal(drawn, whole), signal.getsignal(number) is before)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.split() == ["interrupted", "True"]
+    assert done.stdout.split() == ["came", "True", "True"] * 2
+    assert not done.stderr
+
+
+def test_no_signal_at_any_moment_of_a_draw_is_lost() -> None:
+    """Wherever it strikes: before, in and after the callback that refills the buffer."""
+    code = (
+        "import signal, time\n"
+        "from dither.randomness import generator\n"
+        "class Late(Exception): pass\n"
+        "def late(*_): raise Late\n"
+        "signal.signal(signal.SIGALRM, late)\n"
+        "rng = generator(None); rng.random(10); came = 0\n"
+        "for i in range(100):\n"
+        "    end = time.monotonic() + 20\n"
+        "    try:\n"
+        "        signal.setitimer(signal.ITIMER_REAL, 0.003 + 0.0001 * (i % 40))\n"
+        "        while time.monotonic() < end: rng.random(300_000)\n"
+        "    except Late: came += 1\n"
+        "print(came)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "100", "")
 
 
 @pytest.mark.parametrize("seed", [-1, True, 1.5, "7"])

@@ -33,3 +33,14 @@ REPLAYABLE = Notice(
     "a seed was given: this is NOT private against whoever knows the seed, who can draw the same noise again and take it off, "
     "so all of it is as confidential as the table; leave the seed out for anything that others may see",
 )
+
+RESAMPLED = Notice(
+    "rows-resampled",
+    "a population was given: each row of the table plays about population / rows participants, so the stated epsilon protects the "
+    "simulated participants and not the rows of the table, and this release is as confidential as the table",
+)
+
+SHOWS_TRUTH = Notice(
+    "shows-the-truth",
+    "this was a simulation, and its report.html shows the truth beside the estimates: that page is as confidential as the table",
+)

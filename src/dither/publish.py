@@ -51,7 +51,8 @@ def publish(
 
     `table` is a pandas, polars or PyArrow table, a CSV or Parquet file, or a bundled dataset's name. Guarantee: everything
     one participant sends is epsilon-locally differentially private for the whole record; the release uses nothing else
-    of the table but what a simulation shows beside it (marked as such). The noise comes from the operating system and nothing
+    of the table but what a simulation shows beside it (marked as such). With `population` rows are drawn with replacement: epsilon
+    is then one simulated participant's and not a row's, which the warnings say. The noise comes from the operating system and nothing
     recorded can draw it again, unless a `seed` is given: that gives the same release again, and away to whoever knows it, which
     the release's warnings say. The one exception is the method `jtree-nonprivate`, which runs only with `no_privacy` and whose
     release says that it is not private.
@@ -62,10 +63,11 @@ def publish(
     >>> release.synthetic.num_rows
     1000
     """
-    from dither.datasets import open_table
+    from dither.datasets import open_table, types_are_declared
     from dither.release import Release
     from dither.release.truth import truth_from_codes
     from dither.release.warn import find_warnings
+    from dither.schema.public_layout import public_layout
     from dither.schema.table import decode, encode
 
     name = method or DEFAULT
@@ -87,9 +89,8 @@ def publish(
         )
     with _timed(seconds, "sample"):
         size = rows if rows is not None else len(codes)
-        synthetic = decode(learnt["model"].sample(size, model_rows), domain, encoded.layout, values)
-    if encoded.clipped:
-        learnt["notes"] = {**learnt["notes"], "clipped": dict(encoded.clipped)}
+        layout = public_layout(encoded.layout, domain, declared=types_are_declared(table))
+        synthetic = decode(learnt["model"].sample(size, model_rows), domain, layout, values)
     release = Release(
         **learnt,
         method=name,
@@ -105,6 +106,7 @@ def publish(
         population=population,
         schema_file=str(schema) if isinstance(schema, (str, FilePath)) else None,
         truth=truth_from_codes(domain, codes),
+        clipped=encoded.clipped,
     )
     return replace(release, warnings=find_warnings(release))
 
@@ -158,7 +160,7 @@ def _read_openly(
     return {
         "model": model,
         "parameters": plain(given),
-        "private": False,
+        "no_privacy": True,
         "epsilon_asked": jtree_nonprivate.EPSILON,
         "epsilon_achieved": jtree_nonprivate.EPSILON,
         "rounds": 0,

@@ -85,7 +85,7 @@ def wide_release(attributes: int) -> Release:
         simulated=True,
         truth=truth_from_codes(schema, model.sample(3000, rng)),
         warnings=[Notice("first", "a warning"), Notice("second", "another one")],
-        notes={"manipulation": {name: {"1%": 0.01, "5%": 0.05} for name in schema.names}, "clipped": {"q1": 17}},
+        notes={"manipulation": {name: {"1%": 0.01, "5%": 0.05} for name in schema.names}},
     )
 
 

@@ -97,6 +97,7 @@ def test_the_manifest_keeps_the_contract(make_release: Callable[..., Release], s
 def test_the_manifest_never_holds_the_truth(simulated: Release, schema: Schema) -> None:
     assert simulated.truth is not None
     without = json.loads(json.dumps(simulated.to_json()))
+    assert "shows-the-truth" in [warning["code"] for warning in without.pop("warnings")]
     assert "truth" not in json.dumps(without)
     truth = simulated.truth.marginal(["colour"]).tolist()
     assert not any(str(value) in json.dumps(without) for value in truth)

@@ -14,6 +14,7 @@ import numpy as np
 from dither.central.domain import cell_codes
 from dither.central.release import CentralRelease
 from dither.errors import InputError
+from dither.release.guarantee import shown_epsilon
 
 FILES = ("synthetic.parquet", "histogram.parquet", "release.json", "report.html")
 
@@ -94,7 +95,7 @@ def report(release: CentralRelease) -> str:
         ("guarantee", "value"),
         [
             ("trust model", manifest["trust_model"]),
-            ("epsilon achieved", f"{release.epsilon_achieved:.6g} (asked {release.epsilon_asked:g})"),
+            ("epsilon achieved", f"{shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"),
             ("neighbouring tables", manifest["neighbours_meaning"]),
             ("noise", manifest["noise"]),
             ("synthetic rows", f"{release.rows:,}"),
@@ -117,7 +118,9 @@ def report(release: CentralRelease) -> str:
         "A curator who holds the whole table made this release; the guarantee protects people from its readers, "
         "not from the curator."
         if release.trust_model.startswith("central")
-        else "Each record was noised on its own; the guarantee holds even against whoever collected the noisy records."
+        else "A curator who holds the whole table made this release. Noise was added to each record on its own, so it could be added "
+        "on people's own devices, and then the guarantee would hold even against whoever collects the noisy records; here it "
+        "protects people from readers of this release, not from the curator."
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -147,8 +150,10 @@ def _shares(release: CentralRelease, column: int) -> np.ndarray:
         other = tuple(j for j in range(len(sizes)) if j != column)
         sums = release.estimate.reshape(sizes).sum(axis=other)
         return norm_sub(sums / max(1.0, float(sums.sum())))
+    if release.rows == 0:
+        return np.zeros(sizes[column])
     codes = encode(release.synthetic, release.schema).codes[:, column]
-    return np.bincount(codes, minlength=sizes[column]) / max(1, codes.size)
+    return np.bincount(codes, minlength=sizes[column]) / codes.size
 
 
 def _shown(value: object) -> str:

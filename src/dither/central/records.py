@@ -1,7 +1,8 @@
 """The compressed-sensing mechanism, record form: each record measured, noised and recovered on its own.
 
-Trust model: LOCAL, unlike everything else in this package. Each record's vector of codes is measured and noised
-alone, so the noise protects it even from whoever collects the measurements, and a person could add it on the device.
+Trust model: the law is LOCAL, unlike everything else in this package. Each record's vector of codes is measured and
+noised alone, so a person could do it on the device, and the noise would protect the record even from whoever collects the
+measurements. Run here on a table, it is a curator who does it.
 Guarantee: pure epsilon for one whole record, any record against any other. The price is noise that does not average
 out within a record: for more than a handful of attributes the recovered rows are close to random.
 
@@ -28,7 +29,7 @@ from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 
 EXACT_ATTRIBUTES = 16
-TRUST = "local: each record is noised on its own before anyone sees it"
+TRUST = "local law, run by a curator who holds the table: each record is noised on its own"
 
 
 @dataclass(frozen=True)

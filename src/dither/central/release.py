@@ -1,7 +1,7 @@
 """The release of a trusted curator: some columns of a table, one mechanism, a synthetic table and a histogram.
 
 Trust model: central. Whoever runs this holds the whole table; the guarantee protects people from readers of the
-release, not from the curator. (`csm-records` is the exception and says so.) Everything in the release is computed
+release, not from the curator. (`csm-records` could be run without one and says so.) Everything in the release is computed
 from noisy values and public parameters; the number of synthetic rows comes from the noisy estimate, or is public
 under `replace`.
 """
@@ -34,6 +34,8 @@ from dither.schema import Schema
 
 CENTRAL_TRUST = "central: a curator holds the table"
 RECORDS = "csm-records"
+EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
+MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
 BOOTSTRAP = 16
 BOOTSTRAP_CELLS = 2**16
 NEIGHBOUR_WORDS = {
@@ -107,6 +109,7 @@ class _Made:
     standard_errors: Floats | None
     epsilon: float
     details: Mapping[str, Any]
+    total: int | None = None
 
 
 def central_release(
@@ -129,10 +132,11 @@ def central_release(
     noise. `bootstrap` is the number of repetitions, on the estimate itself, from which standard errors are computed;
     they cost no privacy.
     """
-    from dither.datasets import open_table
+    from dither.datasets import open_table, types_are_declared
+    from dither.schema.public_layout import public_layout
     from dither.schema.table import decode, encode
 
-    check_epsilon(epsilon)
+    epsilon = _checked_epsilon(epsilon)
     notion = check_neighbours(neighbours)
     given = _checked_parameters(mechanism, parameters or {})
     check_seed(seed)
@@ -149,8 +153,9 @@ def central_release(
             f"{mechanism} spent epsilon {made.epsilon}, more than the {epsilon} asked for", where="epsilon"
         )
     noised = clock()
-    synthetic = decode(made.codes, chosen, encoded.layout, np.random.default_rng([public, 3]))
-    told = [*warnings, *([REPLAYABLE] if seed is not None else []), *_cautions(mechanism)]
+    layout = public_layout(encoded.layout, chosen, declared=types_are_declared(table))
+    synthetic = decode(made.codes, chosen, layout, np.random.default_rng([public, 3]))
+    told = [*warnings, *([REPLAYABLE] if seed is not None else []), *_cautions(mechanism), *_about_size(made)]
     return CentralRelease(
         mechanism=mechanism,
         trust_model=record_form.TRUST if mechanism == RECORDS else CENTRAL_TRUST,
@@ -169,6 +174,18 @@ def central_release(
         seconds={"read": read - started, "mechanism": noised - read, "table": clock() - noised},
         warnings=tuple(told),
     )
+
+
+def _checked_epsilon(epsilon: float) -> float:
+    least, most = EPSILONS
+    value = check_epsilon(epsilon)
+    if not least <= value <= most:
+        raise PrivacyError(
+            f"epsilon must lie between {least:g} and {most:g} for a central release, not {value:g}",
+            where="epsilon",
+            value=epsilon,
+        )
+    return value
 
 
 def _checked_parameters(mechanism: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,9 +247,11 @@ def _make(
     total = int(counts.sum()) if neighbours == "replace" else max(0, round(float(release.estimate.sum())))
     filled = whole_cells(release.estimate, total)
     errors = _bootstrap(entry, filled, release, public, neighbours, sizes, parameters, bootstrap)
-    order = np.random.default_rng([public, 2]).permutation(total)
+    if neighbours != "replace" and total > MOST_ROWS:
+        filled = whole_cells(release.estimate * (MOST_ROWS / total), MOST_ROWS)
+    order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
     rows = cell_codes(np.repeat(np.arange(filled.size), filled), sizes)[order]
-    return _Made(rows, release.estimate, errors, release.epsilon, release.details)
+    return _Made(rows, release.estimate, errors, release.epsilon, release.details, total)
 
 
 def _wide_network(
@@ -249,8 +268,9 @@ def _wide_network(
         table_marginal(codes, sizes), sizes, epsilon, source, rng=rng, neighbours=neighbours,
         degree=parameters.get("degree", 2), theta=parameters.get("theta", THETA),
     )  # fmt: skip
-    rows = network.sample(round(network.records), rng)
-    return _Made(rows, None, None, network.budget.total, network_details(network))
+    total = round(network.records)
+    rows = network.sample(total if neighbours == "replace" else min(total, MOST_ROWS), rng)
+    return _Made(rows, None, None, network.budget.total, network_details(network), total)
 
 
 def whole_cells(estimate: Floats, total: int) -> Integers:
@@ -289,6 +309,21 @@ def _bootstrap(
         )
         again.append(made.estimate - filled)
     return np.sqrt((np.stack(again) ** 2).mean(axis=0))
+
+
+def _about_size(made: _Made) -> list[Notice]:
+    """What to tell of a table whose size, a noisy figure, came out absurd."""
+    rows = len(made.codes)
+    if rows == 0:
+        words = (
+            "the noisy number of records is not above zero, so the synthetic table is empty: there is more noise than data; name "
+            "fewer columns or use a larger epsilon. Each further run spends its epsilon again"
+        )
+        return [Notice("empty-table", words)]
+    if made.total is not None and rows < made.total:
+        words = f"the noisy number of records is {made.total:,}; the synthetic table has {rows:,} rows in the same shares"
+        return [Notice("rows-capped", words)]
+    return []
 
 
 def _cautions(mechanism: str) -> list[Notice]:

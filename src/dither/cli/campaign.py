@@ -138,6 +138,7 @@ def finalise(
     from dither.cli.operator import Operator
     from dither.release import check_target
     from dither.release.folder import load_release
+    from dither.release.guarantee import shown_epsilon
 
     check_target(output)
     operator = Operator(url, key_file)
@@ -147,7 +148,7 @@ def finalise(
         _unzip(archive, Path(scratch))
         release = load_release(scratch)
         folder = release.save(output)
-    print(f"{release.method}: {release.participants:,} participants, epsilon {release.epsilon_achieved:.6g}")
+    print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
 

@@ -45,6 +45,7 @@ def central(
     """
     from dither.central.folder import check_central_target, save_central
     from dither.central.release import central_release
+    from dither.release.guarantee import shown_epsilon
 
     check_central_target(output)
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
@@ -67,7 +68,7 @@ def central(
         print(json.dumps(release.to_json()))
         return
     print(
-        f"{release.mechanism}: epsilon {release.epsilon_achieved:.6g} (asked {release.epsilon_asked:g}), "
+        f"{release.mechanism}: epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.rows:,} synthetic rows"
     )
     print(f"  trust model  {release.trust_model}")

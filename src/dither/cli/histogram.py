@@ -79,6 +79,9 @@ def histogram(
     release = replace(release, warnings=(*notes, *release.warnings))
     for note in release.warnings:
         print(f"dither: warning: {note}", file=sys.stderr)
+    if release.moved:  # a true count: for whoever holds the table, and in no file
+        what = "moved to its nearer end" if out_of_range == "clip" else "left out"
+        print(f"dither: note: {release.moved:,} values outside the range were {what}", file=sys.stderr)
     folder = None if output is None else release.save(output)
     if as_json:
         print(json.dumps(release.to_json(), allow_nan=False))
@@ -168,10 +171,11 @@ def _public_range(attribute: Any, column: str) -> tuple[float, float]:
 
 def _print(release: Any) -> None:
     from dither.histogram.page import labels
+    from dither.release.guarantee import shown_epsilon
 
     print(
         f"{release.mechanism} ({', '.join(release.frequency_mechanisms) or 'nothing to ask'}): "
-        f"{release.participants:,} participants, epsilon {release.epsilon_achieved:.6g} (asked {release.epsilon_asked:g}), "
+        f"{release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.bits_per_report} bits a participant"
     )
     print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")

@@ -23,7 +23,7 @@ def publish(
     schema: Annotated[
         Path | None, typer.Option(help="schema file; without it the domain is inferred, which leaks it")
     ] = None,
-    population: Annotated[int | None, typer.Option(help="resample the rows to so many simulated participants")] = None,
+    population: Annotated[int | None, typer.Option(help="resample the rows to so many simulated participants; epsilon is theirs, not a row's")] = None,
     rows: Annotated[
         int | None, typer.Option(help="rows of the synthetic table [default: as many as participants]")
     ] = None,
@@ -57,6 +57,7 @@ def publish(
     from dither.cli.progress import progress_bar
     from dither.publish import publish as run
     from dither.release import check_target
+    from dither.release.guarantee import shown_epsilon
 
     if epsilon is None and not no_privacy:
         raise ParameterError("Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon")
@@ -79,12 +80,12 @@ def publish(
         )
         for note in release.warnings:
             print(f"dither: warning: {note}", file=sys.stderr)
+        for name, count in release.clipped.items():  # true counts: for whoever holds the table, and in no file
+            print(f"dither: note: {name}: {count:,} values outside the domain were counted as 'other'", file=sys.stderr)
         folder = release.save(output)
-    spent = (
-        f"epsilon {release.epsilon_achieved:.6g} (asked {release.epsilon_asked:g})"
-        if release.private
-        else "NOT PRIVATE"
-    )
+    spent = f"epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"
+    if release.no_privacy:
+        spent = "NOT PRIVATE"
     print(f"{release.method}: {release.participants:,} participants, {spent}, {release.rows:,} synthetic rows")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")

@@ -2,6 +2,6 @@
 
 from dither.datasets.bundled import NAMES, Dataset, load_dataset
 from dither.datasets.generated import Network, generate_network
-from dither.datasets.opening import open_table, read_named
+from dither.datasets.opening import open_table, read_named, types_are_declared
 
-__all__ = ["NAMES", "Dataset", "Network", "generate_network", "load_dataset", "open_table", "read_named"]
+__all__ = ["NAMES", "Dataset", "Network", "generate_network", "load_dataset", "open_table", "read_named", "types_are_declared"]

@@ -37,6 +37,11 @@ def open_table(table: Any, schema: Schema | str | Path | None = None) -> tuple[A
     return _with_schema(read_named(path), None)
 
 
+def types_are_declared(table: Any) -> bool:
+    """Whether the table says its columns' types itself; in a CSV file they are guessed from the rows."""
+    return not isinstance(table, (str, Path)) or Path(table).suffix.lower() != ".csv"
+
+
 def schema_beside(path: Path) -> Notice:
     """Says which file was taken for the schema, since nobody named it."""
     return Notice("schema-beside", f"no schema given; using {path}, which stands beside the table")

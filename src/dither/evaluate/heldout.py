@@ -170,7 +170,7 @@ def heldout_gain(model: Model, baseline: Model, answers: Sequence[Answered], way
     """
     schema = model.schema
     values: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for answer in _usable(answers, ways):
+    for answer in _demand_usable(answers, ways):
         for names in combinations(answer.question.attributes, ways):
             raw, group = read_marginal(schema, answer, names)
             first, second = model.marginal(names), baseline.marginal(names)
@@ -199,9 +199,13 @@ def _shared_covariance(answer: Answered, variances: Floats) -> float:
 
 
 def _usable(answers: Sequence[Answered], ways: int) -> list[Answered]:
-    usable = [
+    return [
         a for a in answers if len(a.question.attributes) >= ways and a.n > 1 and a.question.mechanism.name != "bloom"
     ]
+
+
+def _demand_usable(answers: Sequence[Answered], ways: int) -> list[Answered]:
+    usable = _usable(answers, ways)
     if not usable:
         raise ParameterError(f"no held-out report is about {ways} attributes together", where="ways", value=ways)
     return usable
@@ -211,7 +215,7 @@ def _by_question(model: Model, answers: Sequence[Answered], ways: int) -> list[_
     """For each answer and each set of attributes in it the squared error with its standard error."""
     schema = model.schema
     found = []
-    for number, answer in enumerate(_usable(answers, ways)):
+    for number, answer in enumerate(_demand_usable(answers, ways)):
         for names in combinations(sorted(answer.question.attributes, key=schema.index), ways):
             raw, group = read_marginal(schema, answer, names)
             squared, error = _squared_error(answer, group, raw, model.marginal(names))
@@ -235,11 +239,20 @@ def _squared_error(answer: Answered, group: int, raw: Floats, fitted: Floats) ->
 
 
 def heldout_notes(machine: ProtocolMachine, model: Model) -> dict[str, Any]:
-    """What a release states of the reports that were held out of its fit, if any were: for one and for two attributes."""
-    answers = machine.answers() if isinstance(machine, HoldOut) else []
-    found = {}
-    for ways in (1, 2):
-        if any(len(answer.question.attributes) >= ways for answer in answers):
-            error = heldout_error(model, answers, ways)
-            found[str(ways)] = error.to_json()
-    return {"held_out": found} if found else {}
+    """What a release states of the reports that were held out of its fit, if any were: for one and for two attributes.
+
+    Where they do not suffice for an estimate it says so instead: the campaign is over, and nobody can be asked again.
+    """
+    if not isinstance(machine, HoldOut):
+        return {}
+    answers = machine.answers()
+    found, skipped = {}, []
+    for ways, what in ((1, "single attributes"), (2, "two attributes together")):
+        asked = {q.mechanism.name for held in machine.held for q in held.plan.questions if len(q.attributes) >= ways}
+        if _usable(answers, ways):
+            found[str(ways)] = heldout_error(model, answers, ways).to_json()
+        elif asked == {"bloom"}:
+            skipped.append(f"held-out Bloom filters give no estimate of the error of {what}")
+        elif asked:
+            skipped.append(f"too few held-out answers to estimate the error of {what}")
+    return {key: value for key, value in (("held_out", found), ("held_out_skipped", skipped)) if value}

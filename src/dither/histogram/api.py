@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.histogram.answer import Answer
 from dither.histogram.chp import chp
-from dither.histogram.collect import PATHS, POLICIES, OutOfRange, as_numbers, gather, police
+from dither.histogram.collect import PATHS, POLICIES, OutOfRange, as_numbers, check_range, gather, police
 from dither.histogram.consistent import make_consistent
 from dither.histogram.consumer import read_consumers
 from dither.histogram.partition import union
@@ -25,6 +24,11 @@ from dither.mechanisms.probability import check_epsilon
 from dither.notice import Notice
 from dither.randomness import check_seed, generator
 
+DROPPED = Notice(
+    "dropped",
+    "people with a value outside the range were left out, if there were any; on a device, silence would tell that the value is "
+    "outside",
+)
 WAYS: dict[str, Callable[..., Answer]] = {"shp": shp, "chp": chp, "split": split, "sampled": sampled, "smart": smart}
 
 
@@ -65,10 +69,12 @@ def histogram(
     low, high, warnings = _range(numbers, low, high, name)
     asked = read_consumers(consumers, low, high)
     partition = union(asked, low, high)
+    moved = 0
     if out_of_range != "error":
         policed = police(numbers, low, high, out_of_range, name)
-        numbers = policed.values
-        warnings += _policy_warnings(policed.clipped, policed.dropped)
+        numbers, moved = policed.values, policed.outside
+    if out_of_range == "drop":
+        warnings.append(DROPPED)
     people = gather(numbers, partition, reports=path == "reports", name=name)
     answer = WAYS[mechanism](people, partition, asked, epsilon, frequency_mechanism, generator(seed, 6), **options)
     estimates: list[Any] = list(answer.counts)
@@ -94,6 +100,7 @@ def histogram(
         cells=answer.cells,
         notes=answer.notes,
         warnings=tuple(warnings),
+        moved=moved,
     )
 
 
@@ -144,23 +151,4 @@ def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tu
             "give a public range instead"
         )
         warnings.append(Notice("range-from-data", words))
-    for option, bound in (("low", low), ("high", high)):
-        if isinstance(bound, bool) or not isinstance(bound, (int, float, np.number)) or not math.isfinite(bound):
-            raise ParameterError(f"{option} must be a finite number, not {bound!r}", where=option, value=bound)
-    low, high = float(low), float(high)
-    if not low < high or not math.isfinite(high - low) or not math.isfinite(2.0**20 / (high - low)):
-        raise ParameterError(f"low {low:g} must be below high {high:g}", where="low", value=(low, high))
-    return low, high, warnings
-
-
-def _policy_warnings(clipped: int, dropped: int) -> list[Notice]:
-    out = []
-    if clipped:
-        out.append(Notice("clipped", f"{clipped:,} values outside the range were moved to its nearer end"))
-    if dropped:
-        words = (
-            f"{dropped:,} people with a value outside the range were left out; on a device, silence would tell "
-            "that the value is outside"
-        )
-        out.append(Notice("dropped", words))
-    return out
+    return *check_range(low, high), warnings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,8 +43,7 @@ class Policed:
     """Values that all lie in the range, and how many had to be moved or left out for it."""
 
     values: npt.NDArray[Any]
-    clipped: int = 0
-    dropped: int = 0
+    outside: int = 0
 
 
 def as_numbers(values: Any, name: str = "the values") -> npt.NDArray[Any]:
@@ -59,6 +59,24 @@ def as_numbers(values: Any, name: str = "the values") -> npt.NDArray[Any]:
     return array
 
 
+def check_range(low: Any, high: Any) -> tuple[float, float]:
+    """The public range as floats; an error unless both are finite and in order."""
+    for option, bound in (("low", low), ("high", high)):
+        if isinstance(bound, bool) or not isinstance(bound, (int, float, np.number)) or not _finite(bound):
+            raise ParameterError(f"{option} must be a finite number, not {bound!r}", where=option, value=bound)
+    low, high = float(low), float(high)
+    if not low < high or not math.isfinite(high - low) or not math.isfinite(2.0**20 / (high - low)):
+        raise ParameterError(f"low {low:g} must be below high {high:g}", where="low", value=(low, high))
+    return low, high
+
+
+def _finite(number: Any) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
 def police(values: npt.NDArray[Any], low: float, high: float, policy: OutOfRange, name: str = "the values") -> Policed:
     """Apply the policy for values outside [low, high]; a missing number (NaN) is outside and cannot be clipped."""
     if policy not in POLICIES:
@@ -72,13 +90,13 @@ def police(values: npt.NDArray[Any], low: float, high: float, policy: OutOfRange
     if policy == "drop":
         if outside == values.size:
             raise TableError(f"{name}: every value lies outside [{low:g}, {high:g}]", where=name)
-        return Policed(values[inside], dropped=outside)
+        return Policed(values[inside], outside)
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
         raise TableError(f"{name}: row {row + 1} has no number; fill it in, or drop such rows", where=name)
     if policy == "clip":
-        return Policed(np.clip(values, low, high), clipped=outside)
+        return Policed(np.clip(values, low, high), outside)
     row = int(np.flatnonzero(~inside)[0])
     raise TableError(
         f"{name}: {values[row]:g} in row {row + 1} is outside [{low:g}, {high:g}]; "

@@ -11,6 +11,7 @@ from typing import Any
 
 from dither.errors import InputError
 from dither.histogram.release import ConsumerHistogram, HistogramRelease
+from dither.release.guarantee import shown_epsilon
 
 _INK, _LINE, _FILL, _MARK = "#25313c", "#d9dfe5", "#9cc8e3", "#00507d"
 _STYLE = """
@@ -44,8 +45,8 @@ def save_release(release: HistogramRelease, directory: str | Path) -> Path:
 def render(release: HistogramRelease) -> str:
     """The page; it fetches nothing and runs no script."""
     facts = (
-        f"{release.participants:,} simulated participants, each with epsilon {release.epsilon_achieved:.6g} at most "
-        f"for everything sent (asked: {release.epsilon_asked:g}); collected by {release.mechanism} "
+        f"{release.participants:,} simulated participants, each with epsilon {shown_epsilon(release.epsilon_achieved)} at most "
+        f"for everything sent (asked: {shown_epsilon(release.epsilon_asked)}); collected by {release.mechanism} "
         f"({', '.join(release.frequency_mechanisms) or 'nothing to ask'}), "
         f"{release.bits_per_report:,} bits a participant. Whoever ran the simulation held the values. "
         f"The noise: {release.noise[:1].lower()}{release.noise[1:]}"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import ParameterError
+from dither.errors import ParameterError, PrivacyError
 from dither.estimate.intervals import normal_interval
 from dither.histogram.cells import CellEstimates
 from dither.histogram.consumer import Consumer, read_consumers
@@ -55,7 +55,10 @@ class ConsumerHistogram:
 
 @dataclass(frozen=True)
 class HistogramRelease:
-    """All consumers' histograms of one simulated collection; `seed` is what the caller gave, if anything."""
+    """All consumers' histograms of one simulated collection; `seed` is what the caller gave, if anything.
+
+    `moved` is how many values lay outside the range: a true count, for whoever holds the values, and written nowhere.
+    """
 
     consumers: tuple[ConsumerHistogram, ...]
     epsilon_asked: float
@@ -73,8 +76,15 @@ class HistogramRelease:
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
     notes: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
+    moved: int = field(default=0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.epsilon_achieved > self.epsilon_asked:
+            raise PrivacyError(
+                f"the collection spent epsilon {self.epsilon_achieved!r}, more than the {self.epsilon_asked!r} asked for",
+                where="epsilon_achieved",
+                value=self.epsilon_achieved,
+            )
         if self.seed is not None and REPLAYABLE not in self.warnings:
             object.__setattr__(self, "warnings", (*self.warnings, REPLAYABLE))
 
@@ -123,6 +133,7 @@ class HistogramRelease:
             "range": [self.low, self.high],
             "partition": list(self.partition),
             "consistent": self.consistent,
+            "private": self.seed is None,
             "seed": self.seed,
             "noise": self.noise,
             "path": self.path,

@@ -12,6 +12,7 @@ case: between "all values in cell a" and "all in cell b" the vector with `most` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +25,7 @@ from dither.errors import ParameterError, TableError
 from dither.histogram.answer import read_off
 from dither.histogram.cells import PureCells, build, report_bits
 from dither.histogram.chp import smallest
-from dither.histogram.collect import People, ask, gather
+from dither.histogram.collect import PATHS, People, as_numbers, ask, check_range, gather
 from dither.histogram.consumer import read_consumers
 from dither.histogram.partition import Partition, union
 from dither.histogram.release import ConsumerHistogram, HistogramRelease
@@ -72,10 +73,15 @@ def several_values(
         )
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 255:
         raise ParameterError(f"most must be a whole number from 1 to 255, not {most!r}", where="most", value=most)
-    asked = read_consumers(consumers, float(low), float(high))
-    partition = union(asked, float(low), float(high))
+    if path not in PATHS:
+        raise ParameterError(f"no path {path!r}; there are {', '.join(PATHS)}", where="path", value=path)
+    low, high = check_range(low, high)
+    asked = read_consumers(consumers, low, high)
+    partition = union(asked, low, high)
     slots = fill(values, partition, most)
-    mechanism = build(frequency_mechanism, partition.cells + 1, smallest(asked, epsilon) / most)
+    # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
+    each = math.nextafter(smallest(asked, epsilon) / most, 0.0) if most > 1 else smallest(asked, epsilon)
+    mechanism = build(frequency_mechanism, partition.cells + 1, each)
     if strategy == "summed" and not isinstance(mechanism, Unary):
         raise ParameterError(
             f"only unary reports (sue, oue) can be summed, not {mechanism.name}",
@@ -99,8 +105,8 @@ def several_values(
         mechanism=f"several-{strategy}",
         frequency_mechanisms=(mechanism.name,),
         participants=len(slots.cells),
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         partition=partition.edges,
         seed=seed,
         path=path,
@@ -120,7 +126,8 @@ def several_epsilon(mechanism: Mechanism, most: int) -> float:
 
 def fill(values: Sequence[Any], partition: Partition, most: int) -> Slots:
     """Cells of everybody's values, filled up with "no value"."""
-    lengths = np.array([len(own) for own in values], dtype=np.int64)
+    held = _per_person(values)
+    lengths = np.array([own.size for own in held], dtype=np.int64)
     if not len(lengths):
         raise TableError("there is nobody to ask", where="values")
     if lengths.max() > most:
@@ -130,11 +137,24 @@ def fill(values: Sequence[Any], partition: Partition, most: int) -> Slots:
         )
     cells = np.full((len(lengths), most), partition.cells, np.int64)
     if lengths.any():
-        flat = np.concatenate([np.asarray(own, dtype=np.float64) for own in values if len(own)])
-        codes = gather(flat, partition, reports=True).codes
+        codes = gather(np.concatenate(held), partition, reports=True).codes
         assert codes is not None
         cells[np.arange(most) < lengths[:, None]] = codes
     return Slots(cells, np.bincount(cells.ravel(), minlength=partition.cells + 1).astype(np.int64))
+
+
+def _per_person(values: Sequence[Any]) -> list[npt.NDArray[np.float64]]:
+    """Each participant's values as an array; an error names the participant whose values are no list of numbers."""
+    held = []
+    for person, own in enumerate(values):
+        name = f"the values of participant {person + 1}"
+        if isinstance(own, (str, bytes)) or not hasattr(own, "__len__"):
+            raise TableError(f"{name} must be a list of numbers, not {own!r}", where="values")
+        numbers = np.asarray(as_numbers(own, name), np.float64) if len(own) else np.zeros(0)
+        if not np.isfinite(numbers).all():
+            raise TableError(f"{name} hold a number that is missing or infinite; leave it out", where="values")
+        held.append(numbers)
+    return held
 
 
 def sum_vectors(mechanism: Unary, cells: Integers, source: Any) -> list[int]:

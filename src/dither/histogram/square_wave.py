@@ -36,6 +36,8 @@ def half_width(epsilon: float) -> float:
     """The half-width that carries most information, as a share of the range."""
     if epsilon < 1e-4:  # the formula's numerator and denominator both vanish; its limit is one half
         return 0.5
+    if epsilon > 300:  # below any cell's width, and beyond what the formula's floats can hold
+        return 0.0
     ratio = math.exp(epsilon)
     return (epsilon * ratio - ratio + 1) / (2 * ratio * (ratio - 1 - epsilon))
 

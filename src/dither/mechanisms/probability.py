@@ -40,9 +40,13 @@ def check_whole_numbers(built: Any) -> None:
 
 def check_epsilon(epsilon: float) -> float:
     """A finite epsilon above zero, as a float."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not math.isfinite(epsilon) or epsilon <= 0:
+    try:
+        value = math.nan if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) else float(epsilon)
+    except OverflowError:
+        raise PrivacyError("epsilon must be a number that a float can hold", where="epsilon") from None
+    if not math.isfinite(value) or value <= 0:
         raise PrivacyError(f"epsilon must be a number above 0, not {epsilon!r}", where="epsilon", value=epsilon)
-    return float(epsilon)
+    return value
 
 
 def exp_down(epsilon: float) -> Fraction:

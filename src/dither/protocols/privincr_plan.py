@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from dither.errors import ParameterError
+from dither.errors import ParameterError, TooFewAnswers
 from dither.mechanisms import Mechanism, mechanism, total_variance
 from dither.protocols.independent import question_shares
 from dither.protocols.machine import Campaign
@@ -96,6 +96,13 @@ def check_campaign(campaign: Campaign, parameters: Parameters) -> None:
     if parameters.rounds is not None:
         people = int(campaign.participants * parameters.omega / parameters.rounds)
         questions = _first_questions(campaign.schema, parameters)
+        if people < questions and parameters.rounds == 1:
+            raise TooFewAnswers(
+                f"{campaign.participants:,} participants are too few: {people:,} of them answer the first round's {questions} "
+                "questions; ask more participants",
+                where="participants",
+                value=campaign.participants,
+            )
         if people < questions:
             raise ParameterError(
                 f"rounds={parameters.rounds} leaves {people:,} participants a round for {questions} questions; "

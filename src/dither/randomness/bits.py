@@ -7,9 +7,10 @@ Measured against PCG64: uniforms take 2.6 to 3 times as long, binomials, multino
 
 from __future__ import annotations
 
-import _thread
+import _signal  # type: ignore[import-not-found]
 import ctypes
 import os
+import signal
 import threading
 import traceback
 import weakref
@@ -26,7 +27,64 @@ from dither.mechanisms.fleet.stream import RandomStream
 _USED, _REFILL, _FIRST = 0, 1, 2
 _BUFFER = 4096
 _ALL = _FIRST + _BUFFER
-_RETRY_SECONDS = 0.01
+_SIGNALS = tuple(sorted(int(number) for number in signal.valid_signals()))
+
+
+class _Undisturbed:
+    """The lock that NumPy holds while it draws; signal handlers that Python would run meanwhile run right afterwards.
+
+    An exception of a handler (Ctrl-C, a deadline) cannot pass through compiled code: raised in the callback below it would be
+    lost. Python runs handlers in the main thread only, so only there have they to wait.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[int, Any] = {}
+        self._came: list[int] = []
+
+    def __enter__(self) -> None:
+        if threading.get_ident() == threading.main_thread().ident:
+            try:
+                for number in _SIGNALS:
+                    handler = _signal.getsignal(number)  # signal.getsignal would take 90 us for all of them
+                    if callable(handler):
+                        self._waiting[number] = handler
+                        _signal.signal(number, self._note)
+            except BaseException:  # a handler that was not yet put off
+                self._restore()
+                raise
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if self._waiting and threading.get_ident() == threading.main_thread().ident:
+            try:
+                self._restore()
+            finally:
+                came, self._came = self._came, []
+                _deliver(came)
+
+    def _note(self, number: int, frame: object) -> None:
+        self._came.append(number)
+
+    def _restore(self) -> None:
+        """All handlers, even if one that is back already raises meanwhile."""
+        if self._waiting:
+            number, handler = next(iter(self._waiting.items()))
+            try:
+                _signal.signal(number, handler)
+                del self._waiting[number]
+            finally:
+                self._restore()
+
+
+def _deliver(numbers: list[int]) -> None:
+    """Each signal again, whatever the handler of an earlier one raises."""
+    if numbers:
+        try:
+            signal.raise_signal(numbers[0])
+        finally:
+            _deliver(numbers[1:])
 
 
 class StreamBits:
@@ -41,7 +99,7 @@ class StreamBits:
         self._pointers = (ctypes.c_void_p * 5)(
             state, _next_word.address, _next_half.address, _next_double.address, _next_word.address
         )
-        self.lock = threading.Lock()
+        self.lock = _Undisturbed()
         self.capsule = _new_capsule(ctypes.addressof(self._pointers), b"BitGenerator", None)
         _alive[state] = self
 
@@ -68,11 +126,9 @@ _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _refill(state: int) -> None:
-    """Called from compiled code, where no exception can pass: it is called again until there are words."""
+    """Called from compiled code, where no exception can pass; signals wait meanwhile (`_Undisturbed`)."""
     try:
         _alive[state].refill()
-    except KeyboardInterrupt:  # Ctrl-C just now; it comes again when compiled code has returned
-        threading.Timer(_RETRY_SECONDS, _thread.interrupt_main).start()
     except BaseException:
         traceback.print_exc()
         os.abort()  # numbers that are not random would be published as if they were private

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dither.notice import notice_from_json
 from dither.protocols.machine import Measured
 from dither.release.asked import asked_from_json
 from dither.release.release import FORMAT, Release
+from dither.release.warn import find_warnings
 from dither.schema import load_schema
 from dither.tally.archive import pack, unpack
 
@@ -60,7 +62,7 @@ def load_release(directory: str | Path) -> Release:
     manifest = _manifest(folder)
     try:
         schema = load_schema(folder / "schema.json")
-        return Release(
+        release = Release(
             method=manifest["method"],
             schema=schema,
             model=model_from_bytes((folder / "model.bin").read_bytes()),
@@ -72,7 +74,9 @@ def load_release(directory: str | Path) -> Release:
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
             epsilon_asked=_epsilon(manifest["epsilon_asked"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
+            no_privacy=manifest["epsilon_achieved"] is None,
         )
+        return replace(release, warnings=find_warnings(release))  # what a seed calls for stands whatever was written
     except OSError as error:
         raise InputError(f"{folder} is not a whole release: cannot read {error.filename}", where=str(folder)) from None
     except (KeyError, TypeError, ValueError) as error:
@@ -86,12 +90,11 @@ def _optional(path: Path) -> bytes | None:
 
 
 def _epsilon(value: float | None) -> float:
-    """Null in the manifest of a release that is not private."""
+    """Null in the manifest of a release without privacy."""
     return math.inf if value is None else value
 
 
 _PLAIN_FIELDS = (
-    "private",
     "participants",
     "rounds",
     "rows",

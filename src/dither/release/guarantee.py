@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal, localcontext
 
 NO_GUARANTEE = (
     "None. This release was made from the true records without any privacy, for comparison only; it protects nobody and is not "
@@ -10,10 +11,20 @@ NO_GUARANTEE = (
 )
 
 
+def shown_epsilon(epsilon: float, digits: int = 6) -> str:
+    """An epsilon to so many significant digits, rounded up: never less than was spent."""
+    if not math.isfinite(epsilon) or epsilon <= 0:
+        return f"{epsilon:g}"
+    with localcontext() as context:
+        context.prec, context.rounding = digits, ROUND_CEILING
+        rounded = +Decimal(repr(float(epsilon)))
+    return f"{float(rounded):.{digits}g}"
+
+
 def likelihood_factor(epsilon: float) -> str:
     """e^epsilon to three significant digits, rounded up."""
     if epsilon > 600:
-        return f"e^{epsilon:g}"
+        return f"e^{shown_epsilon(epsilon)}"
     value = math.exp(epsilon)
     digits = max(0, 2 - math.floor(math.log10(value)))
     scale = 10.0 ** (math.floor(math.log10(value)) - 2)
@@ -37,7 +48,7 @@ def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
     return (
         f"{start} one person's record says, the chance of any report or set of reports that this person sends in the "
         f"whole campaign changes by at most a factor of {likelihood_factor(epsilon)} "
-        f"(epsilon {epsilon:.6g}, local differential privacy for the whole record)."
+        f"(epsilon {shown_epsilon(epsilon)}, local differential privacy for the whole record)."
     )
 
 

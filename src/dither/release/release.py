@@ -17,7 +17,7 @@ from dither.models import Model
 from dither.notice import Notice
 from dither.protocols.machine import Measured
 from dither.release.asked import AskedRound
-from dither.release.guarantee import NO_GUARANTEE, guarantee_sentence, noise_sentence
+from dither.release.guarantee import NO_GUARANTEE, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.release.marginal import Marginal, measured_errors
 from dither.release.truth import Truth
 from dither.schema import Schema
@@ -37,8 +37,9 @@ class Release:
     """The outcome of a campaign.
 
     `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
-    `truth` exists in simulations only; it is shown in the report and written nowhere else. A release with `private` false
-    was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is the finished
+    `truth` exists in simulations only; it is shown in the report and written nowhere else. So does `clipped`, how many rows'
+    values were counted as "other" in each attribute where that happened: a true count, written nowhere at all. A release with
+    `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is the finished
     protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed later. `seed`
     is what the caller of a simulation gave, if anything; of a collection it is the seed of the fit, which nobody's noise uses.
     """
@@ -58,10 +59,11 @@ class Release:
     seed: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     simulated: bool = False
-    private: bool = True
+    no_privacy: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[Notice] = ()
     truth: Truth | None = field(default=None, repr=False, compare=False)
+    clipped: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     state: bytes | None = field(default=None, repr=False)
     source: str | None = None
     population: int | None = None
@@ -71,10 +73,10 @@ class Release:
     dither_version: str = field(default_factory=_version)
 
     def __post_init__(self) -> None:
-        if self.private:
+        if not self.no_privacy:
             self._check_epsilons()
         elif self.epsilon_achieved != math.inf:
-            raise PrivacyError("a release that is not private has no finite epsilon", where="epsilon_achieved")
+            raise PrivacyError("a release without privacy has no finite epsilon", where="epsilon_achieved")
         if self.model.schema.fingerprint != self.schema.fingerprint:
             raise ParameterError("the model was fitted to another schema than the release's", where="schema")
         if self.truth is not None and not self.simulated:
@@ -102,19 +104,24 @@ class Release:
     @property
     def guarantee(self) -> str:
         """What is promised to each participant, in one sentence."""
-        if not self.private:
+        if self.no_privacy:
             return NO_GUARANTEE
         return guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
 
     @property
     def replayable(self) -> bool:
         """Whether somebody who knows the seed can draw the same noise again: only in a simulation that was given one."""
-        return self.simulated and self.private and self.seed is not None
+        return self.simulated and not self.no_privacy and self.seed is not None
+
+    @property
+    def private(self) -> bool:
+        """Whether the guarantee holds against whoever reads all that is saved: noise was added, and nothing there replays it."""
+        return not self.no_privacy and not self.replayable
 
     @property
     def noise(self) -> str:
         """Where the noise came from and whether it can be drawn again, in one sentence."""
-        if not self.private:
+        if self.no_privacy:
             return "None was added."
         return noise_sentence(self.seed, simulated=self.simulated)
 
@@ -154,7 +161,7 @@ class Release:
             "dither_version": self.dither_version,
             "method": self.method,
             "parameters": plain(self.parameters),
-            "private": bool(self.private),
+            "private": self.private,
             "epsilon_asked": plain(float(self.epsilon_asked)),
             "epsilon_achieved": plain(float(self.epsilon_achieved)),
             "guarantee": self.guarantee,
@@ -191,7 +198,7 @@ class Release:
         kind = "simulated " if self.simulated else ""
         return (
             f"Release({kind}{self.method}, {len(self.schema)} attributes, {self.participants:,} participants, "
-            f"epsilon {self.epsilon_achieved:.6g}, {self.rows:,} synthetic rows)"
+            f"epsilon {shown_epsilon(self.epsilon_achieved)}, {self.rows:,} synthetic rows)"
         )
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from string import Template
 
 from dither.release.figures import Quality, quality
-from dither.release.guarantee import certainty, likelihood_factor
+from dither.release.guarantee import certainty, likelihood_factor, shown_epsilon
 from dither.release.markup import bullets, folded, paragraph, percent, section, table, text
 from dither.release.pairs import strong_pairs
 from dither.release.pictures import attribute_section, pair_section
@@ -16,7 +16,7 @@ from dither.release.rerun import citation, rerun_command, rerun_lead, rerun_pyth
 from dither.release.warn import find_warnings
 
 MOST_EXPOSED = 12
-_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "clipped", "held_out", "manipulation")
+_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation")
 
 
 def render_report(release: Release) -> str:
@@ -43,21 +43,25 @@ def render_report(release: Release) -> str:
     source = "" if release.source is None else f" · {release.source}"
     return page.substitute(
         version=text(release.dither_version),
-        title=text(f"Dither release: {release.method}, epsilon {release.epsilon_achieved:.4g}{source}"),
+        title=text(f"Dither release: {release.method}, epsilon {shown_epsilon(release.epsilon_achieved, 4)}{source}"),
         heading=text("Simulated release" if release.simulated else "Release"),
-        subtitle=text(
-            f"{'Local differential privacy' if release.private else 'NOT PRIVATE'} · method {release.method}{source}"
-        ),
+        subtitle=text(f"{_kind(release)} · method {release.method}{source}"),
         facts=_facts(release),
         contents="".join(f'<li><a href="#{anchor}">{text(heading)}</a></li>' for anchor, heading, _ in parts),
         sections="\n".join(section(anchor, heading, make()) for anchor, heading, make in parts),
     )
 
 
+def _kind(release: Release) -> str:
+    if release.no_privacy:
+        return "NOT PRIVATE"
+    return "Local differential privacy" + (", but NOT PRIVATE with its seed" if release.replayable else "")
+
+
 def _facts(release: Release) -> str:
     shown = (
         ("Participants", f"{release.participants:,}"),
-        ("Epsilon per record", f"{release.epsilon_achieved:.4g}" if release.private else "not private"),
+        ("Epsilon per record", "not private" if release.no_privacy else shown_epsilon(release.epsilon_achieved, 4)),
         ("Attributes", f"{len(release.schema)}"),
         ("Synthetic rows", f"{release.rows:,}"),
         ("Rounds", f"{release.rounds}"),
@@ -78,11 +82,11 @@ def _summary(release: Release, found: Quality | None) -> str:
             "true record."
         )
     collected += (
-        f" From these answers, with the method {release.method} and epsilon {release.epsilon_achieved:.4g} "
+        f" From these answers, with the method {release.method} and epsilon {shown_epsilon(release.epsilon_achieved, 4)} "
         f"for each person's whole record, Dither estimated how {len(release.schema)} attributes are distributed and "
         f"drew a synthetic table of {release.rows:,} rows from these estimates."
     )
-    if not release.private:
+    if release.no_privacy:
         collected = (
             f"The method {release.method} read {release.participants:,} true records and drew a table of {release.rows:,} rows "
             "from what it found. There is no privacy in it."
@@ -97,7 +101,7 @@ def _summary(release: Release, found: Quality | None) -> str:
                     ""
                     if release.truth is None
                     else " That is the only reason why this page can show the truth beside the estimates; a real "
-                    "collection never has it. If that table is confidential, so is this page."
+                    "collection never has it."
                 )
             )
             + "</div>"
@@ -117,18 +121,17 @@ def _summary(release: Release, found: Quality | None) -> str:
 
 
 def _guarantee(release: Release) -> str:
-    if not release.private:
+    if release.no_privacy:
         return f'<div class="warnings" role="note">{paragraph(release.guarantee)}</div>'
     epsilon = release.epsilon_achieved
-    same = f"{release.epsilon_asked:.4g}" == f"{epsilon:.4g}"
-    asked = "" if same else f" ({release.epsilon_asked:.4g} was asked for)"
+    shown, wanted = shown_epsilon(epsilon, 4), shown_epsilon(release.epsilon_asked, 4)
+    asked = "" if wanted == shown else f" ({wanted} was asked for)"
     promised = (
-        f"The factor is e to the power of epsilon, and epsilon is {epsilon:.4g} here{asked}: it covers the whole "
+        f"The factor is e to the power of epsilon, and epsilon is {shown} here{asked}: it covers the whole "
         "record, all attributes together, and everything one participant sends in all rounds of this campaign.",
         f"Put differently: somebody who holds two records equally likely before can be at most {certainty(epsilon)} "
         "sure of one of them after seeing everything that this person sent. Without any privacy it would be 100 %.",
-        "It holds whatever else an observer knows, whoever runs the server, and even if all that is stored is stolen."
-        + (" In this simulation it does not hold against whoever held the table." if release.simulated else ""),
+        _against(release),
         f"The noise: {release.noise[:1].lower()}{release.noise[1:]}",
     )
     not_promised = (
@@ -147,6 +150,19 @@ def _guarantee(release: Release) -> str:
         f'<div class="card">{paragraph(release.guarantee)}{bullets(promised)}</div>'
         f"<h3>What it does not promise</h3>{bullets(not_promised)}"
     )
+
+
+def _against(release: Release) -> str:
+    """Whom the guarantee holds against."""
+    if not release.simulated:
+        return "It holds whatever else an observer knows, whoever runs the server, and even if all that is stored is stolen."
+    words = "In this simulation it does not hold against whoever held the table"
+    if release.replayable:
+        return (
+            f"{words}, nor against whoever knows the seed. The seed stands on this page and in this folder, so it does not hold "
+            "against their readers."
+        )
+    return f"It holds whatever else an observer knows, and even if the synthetic table and the tallies are stolen. {words}."
 
 
 def _held_out(release: Release) -> str:
@@ -218,7 +234,7 @@ def _asked(release: Release) -> str:
                 sizes,
                 answered,
                 mechanisms,
-                f"{entry.epsilon:.4g}",
+                shown_epsilon(entry.epsilon, 4),
                 _count(entry.report_bytes, "byte"),
                 percent(entry.population),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from dither.release.guarantee import shown_epsilon
 from dither.release.release import Release
 
 
@@ -58,7 +59,7 @@ def rerun_lead(release: Release) -> tuple[str, str]:
             "The same questions to other people, with a running collector and the schema of this folder:",
             "This release in Python, with the intervals of any figure:",
         )
-    if release.seed is None and release.private:
+    if release.seed is None and not release.no_privacy:
         return (
             "From the command line. The very same noise cannot be drawn again, so the figures come out anew, within their errors:",
             "The same in Python:",
@@ -69,7 +70,7 @@ def rerun_lead(release: Release) -> tuple[str, str]:
 def citation(release: Release) -> str:
     """One sentence that names what a reader needs to tell this release from others."""
     kind = "simulated release" if release.simulated else "release"
-    if not release.private:
+    if release.no_privacy:
         return (
             f"Dither {release.dither_version}, release WITHOUT privacy for comparison: method {release.method}, "
             f"{release.participants:,} records, schema {release.schema_fingerprint[:12]}."
@@ -79,7 +80,7 @@ def citation(release: Release) -> str:
         seed = ", noise not replayable" if release.seed is None else f", seed {release.seed}"
     return (
         f"Dither {release.dither_version}, {kind} by local differential privacy: method {release.method}, epsilon "
-        f"{release.epsilon_achieved:.6g} per record, {release.participants:,} participants{seed}, "
+        f"{shown_epsilon(release.epsilon_achieved)} per record, {release.participants:,} participants{seed}, "
         f"schema {release.schema_fingerprint[:12]}."
     )
 

@@ -1,4 +1,4 @@
-"""What a reader of a release must be told: noise that can be replayed, too little data, cut estimates, fallbacks."""
+"""What a reader of a release must be told: what is not protected, too little data, cut estimates, fallbacks."""
 
 from __future__ import annotations
 
@@ -6,35 +6,44 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dither.notice import REPLAYABLE, Notice
+from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, Notice
 from dither.release.release import Release
 
 LARGE_ERROR = 0.3  # of a cell's frequency, or of an average cell's where the frequency is smaller
 MOVED_MASS = 0.1
-_NOTED = ("warnings", "fallback", "fallbacks", "clipped")
+_NOTED = {
+    "warnings": ("method", ""),
+    "fallback": ("fallback", "Fallback used"),
+    "fallbacks": ("fallback", "Fallback used"),
+    "held_out_skipped": ("held-out-skipped", ""),
+}  # of a note: the code, and what the sentence begins with
 
 
 def find_warnings(release: Release) -> tuple[Notice, ...]:
-    """The release's own warnings and those that its seed and its figures call for, each once."""
-    seeded = [REPLAYABLE] if release.replayable else []
-    found = [*release.warnings, *seeded, *_from_notes(release), *_too_little_data(release), *_cut(release)]
+    """The release's own warnings and those that the way it was made and its figures call for, each once."""
+    found = [*release.warnings, *_unprotected(release), *_from_notes(release), *_too_little_data(release), *_cut(release)]
     return tuple(dict.fromkeys(found))
+
+
+def _unprotected(release: Release) -> list[Notice]:
+    told = {
+        REPLAYABLE: release.replayable,
+        RESAMPLED: release.population is not None and not release.no_privacy,
+        SHOWS_TRUTH: release.truth is not None,
+    }
+    return [notice for notice, holds in told.items() if holds]
 
 
 def _from_notes(release: Release) -> list[Notice]:
     out = []
-    for key in _NOTED:
+    for key, (code, lead) in _NOTED.items():
         value = release.notes.get(key)
         if not value:
             continue
-        lead = {"clipped": "Values outside the domain were counted as 'other'", "warnings": ""}.get(
-            key, "Fallback used"
-        )
         if isinstance(value, Mapping):
             items = [f"{name}: {what}" for name, what in value.items()]
         else:
             items = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
-        code = {"warnings": "method", "fallbacks": "fallback"}.get(key, key)
         out += [Notice(code, f"{lead}: {item}." if lead else item) for item in items]
     return out
 

@@ -72,11 +72,16 @@ def read_columns(table: Any) -> tuple[Layout, list[Any]]:
 
     Guarantees distinct text names and at least one row; a pandas index is not a column.
     """
+    layout, arrays = _columns(table)
+    if not len(arrays[0]):
+        raise TableError("the table has no rows")
+    return layout, arrays
+
+
+def _columns(table: Any) -> tuple[Layout, list[Any]]:
     kind = table_kind(table)
     names = list(table.column_names if kind == "pyarrow" else table.columns)
     check_names(names)
-    if len(table) == 0:
-        raise TableError("the table has no rows")
     frame = nw.from_native(table, eager_only=True)
     columns, arrays = [], []
     for name in names:
@@ -113,8 +118,8 @@ def build_table(layout: Layout, arrays: Sequence[Any]) -> Any:
 
 
 def to_arrow(table: Any) -> Any:
-    """Any of the three kinds as a PyArrow table, without a pandas index."""
-    layout, arrays = read_columns(table)
+    """Any of the three kinds as a PyArrow table, without a pandas index; it may have no rows."""
+    layout, arrays = _columns(table)
     return table if layout.kind == "pyarrow" else pa.table(dict(zip(layout.names, arrays, strict=True)))
 
 
