@@ -51,11 +51,11 @@ def publish(
 
     `table` is a pandas, polars or PyArrow table, a CSV or Parquet file, or a bundled dataset's name. Guarantee: everything
     one participant sends is epsilon-locally differentially private for the whole record; the release uses nothing else
-    of the table but what a simulation shows beside it (marked as such). With `population` rows are drawn with replacement: epsilon
-    is then one simulated participant's and not a row's, which the warnings say. The noise comes from the operating system and nothing
-    recorded can draw it again, unless a `seed` is given: that gives the same release again, and away to whoever knows it, which
-    the release's warnings say. The one exception is the method `jtree-nonprivate`, which runs only with `no_privacy` and whose
-    release says that it is not private.
+    of the table but what a simulation shows beside it (marked as such). With `population` rows are drawn with replacement:
+    epsilon is then one simulated participant's and not a row's, as the warnings say. The noise comes from the operating
+    system and nothing recorded can draw it again, unless a `seed` is given: that gives the same release again, and away to
+    whoever knows it, which the release's warnings say. The one exception is the method `jtree-nonprivate`, which runs only
+    with `no_privacy` and whose release says that it is not private.
     With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
 
     >>> import dither

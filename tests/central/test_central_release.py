@@ -260,3 +260,66 @@ def test_every_column_option_is_reached(run, tmp_path: Path) -> None:
             == 0
         )
         assert (out / "release.json").is_file()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("mechanism", ["laplace", "privbayes"])
+def test_a_noisy_number_of_records_at_zero_gives_an_empty_table(mechanism: str, seed: int, tmp_path: Path) -> None:
+    """Failing would depend on the noise and ask for another run, which spends epsilon again."""
+    made = central_release(table(20), epsilon=0.002, mechanism=mechanism, schema=SCHEMA, seed=seed, bootstrap=2)
+    assert ("empty-table" in {w.code for w in made.warnings}) is (made.rows == 0)
+    folder = save_central(made, tmp_path / "out")
+    assert pq.read_table(folder / "synthetic.parquet").num_rows == made.rows
+    assert pq.read_schema(folder / "synthetic.parquet").types == table().schema.types
+
+
+def test_an_empty_table_comes_out_for_some_of_these_seeds() -> None:
+    sizes = [
+        central_release(table(20), epsilon=0.002, mechanism="laplace", schema=SCHEMA, seed=s).rows for s in range(4)
+    ]
+    assert 0 in sizes
+
+
+def test_an_empty_table_of_a_domain_too_large_for_a_histogram(tmp_path: Path) -> None:
+    wide = Schema(tuple(Attribute(f"a{i}", "ordinal", values=tuple(range(16))) for i in range(6)))
+    rows = pa.table({a.name: [0, 1, 2] for a in wide})
+    made = [central_release(rows, epsilon=0.01, mechanism="privbayes", schema=wide, seed=s) for s in range(6)]
+    assert 0 in [m.rows for m in made]
+    for release in made:
+        save_central(release, tmp_path / "out")
+
+
+def test_a_synthetic_table_s_size_is_bounded_whatever_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dither.central.release.MOST_ROWS", 1000)
+    made = central_release(table(3000), epsilon=2.0, mechanism="laplace", schema=SCHEMA, seed=1, bootstrap=0)
+    assert made.rows == made.synthetic.num_rows == 1000
+    assert "rows-capped" in {w.code for w in made.warnings}
+    share = np.mean(np.array(made.synthetic["old"].to_pylist()))
+    assert share == pytest.approx(np.mean(table(3000)["old"].to_pylist()), abs=0.01)
+    public = central_release(
+        table(3000), epsilon=2.0, mechanism="laplace", schema=SCHEMA, seed=1, bootstrap=0, neighbours="replace"
+    )
+    assert public.rows == 3000
+
+
+@pytest.mark.parametrize("epsilon", [1e308, 1e5, 1e-7, 1e-12, 1e-320, 10**400])
+@pytest.mark.parametrize("mechanism", ["csm", "laplace", "csm-records"])
+def test_an_epsilon_that_means_nothing_is_refused(mechanism: str, epsilon: float) -> None:
+    with pytest.raises(PrivacyError, match="epsilon must"):
+        central_release(table(), epsilon=epsilon, mechanism=mechanism, schema=SCHEMA)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e4])
+@pytest.mark.parametrize("mechanism", [*CENTRAL, "csm-records"])
+def test_every_epsilon_in_the_range_gives_a_release_or_one_clear_refusal(
+    mechanism: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dither.central.release.MOST_ROWS", 5000)
+    given = {"epsilon": epsilon, "mechanism": mechanism, "schema": SCHEMA, "seed": 2, "bootstrap": 2}
+    if mechanism in ("fourier", "privbayes"):  # what they choose by takes less extreme ones only
+        with pytest.raises(PrivacyError, match="out of range for choosing"):
+            central_release(table(50), **given)
+        return
+    made = central_release(table(50), **given)
+    assert made.epsilon_achieved <= epsilon
+    assert np.all(np.isfinite(made.estimate)) if made.estimate is not None else mechanism == "csm-records"

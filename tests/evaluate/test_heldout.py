@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import dither
+from dither.collector.finalise import make_release
+from dither.collector.spec import CampaignSpec
 from dither.datasets.generated import Network, generate_network
 from dither.errors import ParameterError
 from dither.estimate import Answered
@@ -13,13 +19,16 @@ from dither.evaluate.heldout import (
     TOO_NOISY,
     heldout_error,
     heldout_gain,
+    heldout_notes,
     thin,
     unbiased_variances,
 )
+from dither.mechanisms.fleet.stream import RandomStream
 from dither.models import Independent
 from dither.protocols import start
 from dither.protocols.holdout import HoldOut
 from dither.reports import Question, question
+from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero
 
@@ -184,3 +193,38 @@ def test_splitting_is_checked(network: Network) -> None:
         heldout_error(
             _product(network), [_draw(network, question(network.schema, ("x0",), 1.0), 50, np.random.default_rng(0))]
         )
+
+
+def closed_with(held: int) -> Any:
+    """A finished campaign whose fit has enough answers, and so many people answered each held-out question."""
+    schema = Schema(tuple(Attribute(f"a{i}", "categorical", values=tuple("abcd")) for i in range(3)))
+    machine = start("independent", schema, 4.0, 160, None, 0, 0.05)
+    plan = machine.plan()
+    tally, stream = zero(plan), RandomStream(bytes(32))
+    for i, put in enumerate(plan.questions):
+        people = 50 if i < len(plan.questions) // 2 else held
+        if people:
+            tally.add(i, put.mechanism.randomise_many(np.zeros(people, np.int64), stream))
+    machine.close(tally)
+    return machine, plan, tally
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_too_few_held_out_answers_are_a_note_and_no_failure(held: int) -> None:
+    """All rounds are closed: nobody could be asked again."""
+    machine, plan, tally = closed_with(held)
+    spec = CampaignSpec("c", machine.campaign.schema, 4.0, "independent", 160, {}, 1, "open", 0.05)
+    release = make_release(machine, [plan], [tally], spec, 10)
+    assert "held_out" not in release.notes
+    told = [w for w in release.to_json()["warnings"] if w["code"] == "held-out-skipped"]
+    assert [w["message"] for w in told] == ["too few held-out answers to estimate the error of single attributes"]
+    assert told[0]["message"][1:] in release.report()
+    enough, *_ = closed_with(2)
+    assert set(heldout_notes(enough, enough.model())) == {"held_out"}
+
+
+def test_publish_with_too_few_held_out_answers_still_publishes() -> None:
+    table = pa.table({name: ["a", "b", "c", "d"] * 10 for name in ("x", "y", "z")})
+    schema = Schema(tuple(Attribute(name, "categorical", values=tuple("abcd")) for name in table.column_names))
+    release = dither.publish(table, epsilon=4.0, schema=schema, method="independent", holdout=0.05, rows=5)
+    assert "held-out-skipped" in {w.code for w in release.warnings}

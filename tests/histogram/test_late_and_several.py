@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dither.errors import ParameterError, TableError
+from dither.errors import InputError, ParameterError, TableError
 from dither.histogram.api import histogram
 from dither.histogram.several import fill, several_epsilon, several_values, sum_vectors
 from dither.mechanisms import Unary, sue
@@ -124,3 +124,26 @@ def test_wrong_input_is_named() -> None:
         several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=0)
     with pytest.raises(ParameterError, match="strategy"):
         several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=1, strategy="x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"values": [[0.1], [math.nan]]}, "participant 2 hold a number that is missing"),
+        ({"values": [[0.1, math.inf]]}, "participant 1 hold a number that is missing or infinite"),
+        ({"values": [["x"]]}, "participant 1 must be a list of numbers"),
+        ({"values": ["ab"]}, "participant 1 must be a list of numbers"),
+        ({"values": [0.1, 0.2]}, "participant 1 must be a list of numbers"),
+        ({"values": [[[0.1], [0.2]]]}, "participant 1 must be a list of numbers"),
+        ({"path": "nope"}, "no path 'nope'"),
+        ({"low": "x"}, "low must be a finite number"),
+        ({"high": 10**400}, "high must be a finite number"),
+        ({"low": 2}, "must be below high"),
+        ({"epsilon": 10**400}, "a number that a float can hold"),
+        ({"epsilon": math.nan}, "epsilon must be a number above 0"),
+    ],
+)
+def test_bad_values_of_several_are_one_clear_error(change: dict, words: str) -> None:
+    given = {"values": [[0.1]], "consumers": [3], "epsilon": 1.0, "low": 0, "high": 1, "most": 2, **change}
+    with pytest.raises(InputError, match=words):
+        several_values(given.pop("values"), **given)

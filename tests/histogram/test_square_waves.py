@@ -97,3 +97,10 @@ def test_wrong_input_is_named() -> None:
         wave.density(np.zeros(wave.counters, np.int64))
     with pytest.raises(ParameterError):
         SquareWave.for_epsilon(1, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [299.0, 301.0, 709.0, 710.0, 1e308])
+def test_a_huge_epsilon_gives_the_narrowest_wave(epsilon: float) -> None:
+    wave = SquareWave.for_epsilon(8, epsilon)
+    assert wave.epsilon <= epsilon
+    assert wave.counters == 8

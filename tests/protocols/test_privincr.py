@@ -240,6 +240,12 @@ def test_more_rounds_than_the_participants_allow_are_refused_and_the_default_ada
     assert begin().rounds == 6
 
 
+@pytest.mark.parametrize("participants", [1, 20])
+def test_too_few_people_for_one_round_of_pairs_is_no_fault_of_a_parameter(participants):
+    with pytest.raises(TooFewAnswers, match=f"{participants} participants are too few.*more participants"):
+        NoIncremental.start(Campaign(SCHEMA, 4.0, participants), OneRound())
+
+
 def test_a_round_without_reports_stays_open_and_a_missing_attribute_is_named():
     machine = begin()
     plan = machine.plan()

@@ -93,7 +93,8 @@ class CompressedSensing:
         squares = np.full(matrix.size, float(matrix.rows - int(matrix.total)))
         if matrix.total:
             squares += np.asarray(self.basis.analyse(np.ones(matrix.size)), dtype=np.float64) ** 2
-        return matrix.unit * np.sqrt(squares)
+        squares[squares == 0] = math.inf  # an atom that nothing measures is never picked
+        return np.asarray(matrix.unit * np.sqrt(squares))
 
 
 def compressed_sensing(

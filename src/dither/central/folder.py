@@ -95,7 +95,10 @@ def report(release: CentralRelease) -> str:
         ("guarantee", "value"),
         [
             ("trust model", manifest["trust_model"]),
-            ("epsilon achieved", f"{shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"),
+            (
+                "epsilon achieved",
+                f"{shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})",
+            ),
             ("neighbouring tables", manifest["neighbours_meaning"]),
             ("noise", manifest["noise"]),
             ("synthetic rows", f"{release.rows:,}"),
@@ -118,9 +121,9 @@ def report(release: CentralRelease) -> str:
         "A curator who holds the whole table made this release; the guarantee protects people from its readers, "
         "not from the curator."
         if release.trust_model.startswith("central")
-        else "A curator who holds the whole table made this release. Noise was added to each record on its own, so it could be added "
-        "on people's own devices, and then the guarantee would hold even against whoever collects the noisy records; here it "
-        "protects people from readers of this release, not from the curator."
+        else "A curator who holds the whole table made this release; the guarantee protects people from its readers, not from "
+        "the curator. Noise was added to each record on its own: done on people's own devices, the guarantee would hold even "
+        "against whoever collects the noisy records."
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -321,7 +321,9 @@ def _about_size(made: _Made) -> list[Notice]:
         )
         return [Notice("empty-table", words)]
     if made.total is not None and rows < made.total:
-        words = f"the noisy number of records is {made.total:,}; the synthetic table has {rows:,} rows in the same shares"
+        words = (
+            f"the noisy number of records is {made.total:,}; the synthetic table has {rows:,} rows in the same shares"
+        )
         return [Notice("rows-capped", words)]
     return []
 

@@ -175,7 +175,8 @@ def _print(release: Any) -> None:
 
     print(
         f"{release.mechanism} ({', '.join(release.frequency_mechanisms) or 'nothing to ask'}): "
-        f"{release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)}), "
+        f"{release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)} "
+        f"(asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.bits_per_report} bits a participant"
     )
     print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")

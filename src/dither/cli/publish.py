@@ -23,7 +23,10 @@ def publish(
     schema: Annotated[
         Path | None, typer.Option(help="schema file; without it the domain is inferred, which leaks it")
     ] = None,
-    population: Annotated[int | None, typer.Option(help="resample the rows to so many simulated participants; epsilon is theirs, not a row's")] = None,
+    population: Annotated[
+        int | None,
+        typer.Option(help="resample the rows to so many simulated participants; epsilon is theirs, not a row's"),
+    ] = None,
     rows: Annotated[
         int | None, typer.Option(help="rows of the synthetic table [default: as many as participants]")
     ] = None,

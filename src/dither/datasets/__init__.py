@@ -4,4 +4,13 @@ from dither.datasets.bundled import NAMES, Dataset, load_dataset
 from dither.datasets.generated import Network, generate_network
 from dither.datasets.opening import open_table, read_named, types_are_declared
 
-__all__ = ["NAMES", "Dataset", "Network", "generate_network", "load_dataset", "open_table", "read_named", "types_are_declared"]
+__all__ = [
+    "NAMES",
+    "Dataset",
+    "Network",
+    "generate_network",
+    "load_dataset",
+    "open_table",
+    "read_named",
+    "types_are_declared",
+]

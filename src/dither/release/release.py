@@ -39,9 +39,10 @@ class Release:
     `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
     `truth` exists in simulations only; it is shown in the report and written nowhere else. So does `clipped`, how many rows'
     values were counted as "other" in each attribute where that happened: a true count, written nowhere at all. A release with
-    `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is the finished
-    protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed later. `seed`
-    is what the caller of a simulation gave, if anything; of a collection it is the seed of the fit, which nobody's noise uses.
+    `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is
+    the finished protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed
+    later. `seed` is what the caller of a simulation gave, if anything; of a collection it is the seed of the fit, which
+    nobody's noise uses.
     """
 
     method: str

@@ -21,7 +21,13 @@ _NOTED = {
 
 def find_warnings(release: Release) -> tuple[Notice, ...]:
     """The release's own warnings and those that the way it was made and its figures call for, each once."""
-    found = [*release.warnings, *_unprotected(release), *_from_notes(release), *_too_little_data(release), *_cut(release)]
+    found = [
+        *release.warnings,
+        *_unprotected(release),
+        *_from_notes(release),
+        *_too_little_data(release),
+        *_cut(release),
+    ]
     return tuple(dict.fromkeys(found))
 
 

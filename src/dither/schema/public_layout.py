@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -73,5 +74,5 @@ def _pandas_column(column: Column, attribute: Attribute) -> Column:
 def _whole(edges: tuple[float, ...]) -> bool:
     if not (float(edges[0]).is_integer() and float(edges[-1]).is_integer()) or max(map(abs, edges)) > _EXACT:
         return False
-    inner = zip(edges[:-2], edges[1:-1], strict=True)  # half-open; the last bin is closed and ends at a whole number
-    return all(math.ceil(low) < high for low, high in inner)
+    # Bins are half-open; the last one is closed and ends at a whole number.
+    return all(math.ceil(low) < high for low, high in pairwise(edges[:-1]))
