@@ -302,7 +302,7 @@ def test_a_synthetic_table_s_size_is_bounded_whatever_the_noise(monkeypatch: pyt
     assert public.rows == 3000
 
 
-@pytest.mark.parametrize("epsilon", [1e308, 1e5, 1e-7, 1e-12, 1e-320, 10**400])
+@pytest.mark.parametrize("epsilon", [1e308, 1e5, 1e-7, 1e-12, 1e-320, pytest.param(10**400, id="no float")])
 @pytest.mark.parametrize("mechanism", ["csm", "laplace", "csm-records"])
 def test_an_epsilon_that_means_nothing_is_refused(mechanism: str, epsilon: float) -> None:
     with pytest.raises(PrivacyError, match="epsilon must"):

@@ -53,7 +53,7 @@ def publish(
 ) -> None:
     """Publish a table under local differential privacy, end to end, with each row as one simulated participant.
 
-    Writes synthetic.parquet (same columns, labels and types), release.json and report.html into the folder.
+    Writes synthetic.parquet (same columns and labels), release.json and report.html into the folder.
 
     Example: dither publish adult --epsilon 4 -o out
     """
