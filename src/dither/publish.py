@@ -63,11 +63,10 @@ def publish(
     >>> release.synthetic.num_rows
     1000
     """
-    from dither.datasets import open_table, types_are_declared
+    from dither.datasets import open_table, published_layout
     from dither.release import Release
     from dither.release.truth import truth_from_codes
     from dither.release.warn import find_warnings
-    from dither.schema.public_layout import public_layout
     from dither.schema.table import decode, encode
 
     name = method or DEFAULT
@@ -89,7 +88,7 @@ def publish(
         )
     with _timed(seconds, "sample"):
         size = rows if rows is not None else len(codes)
-        layout = public_layout(encoded.layout, domain, declared=types_are_declared(table))
+        layout = published_layout(table, encoded.layout, domain, warnings)
         synthetic = decode(learnt["model"].sample(size, model_rows), domain, layout, values)
     release = Release(
         **learnt,

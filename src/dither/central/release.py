@@ -132,8 +132,7 @@ def central_release(
     noise. `bootstrap` is the number of repetitions, on the estimate itself, from which standard errors are computed;
     they cost no privacy.
     """
-    from dither.datasets import open_table, types_are_declared
-    from dither.schema.public_layout import public_layout
+    from dither.datasets import open_table, published_layout
     from dither.schema.table import decode, encode
 
     epsilon = _checked_epsilon(epsilon)
@@ -153,7 +152,7 @@ def central_release(
             f"{mechanism} spent epsilon {made.epsilon}, more than the {epsilon} asked for", where="epsilon"
         )
     noised = clock()
-    layout = public_layout(encoded.layout, chosen, declared=types_are_declared(table))
+    layout = published_layout(table, encoded.layout, chosen, warnings)
     synthetic = decode(made.codes, chosen, layout, np.random.default_rng([public, 3]))
     told = [*warnings, *([REPLAYABLE] if seed is not None else []), *_cautions(mechanism), *_about_size(made)]
     return CentralRelease(

@@ -2,7 +2,7 @@
 
 from dither.datasets.bundled import NAMES, Dataset, load_dataset
 from dither.datasets.generated import Network, generate_network
-from dither.datasets.opening import open_table, read_named, types_are_declared
+from dither.datasets.opening import open_table, published_layout, read_named
 
 __all__ = [
     "NAMES",
@@ -11,6 +11,6 @@ __all__ = [
     "generate_network",
     "load_dataset",
     "open_table",
+    "published_layout",
     "read_named",
-    "types_are_declared",
 ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dither.datasets.bundled import NAMES, load_dataset
 from dither.errors import SchemaError, TableError
 from dither.notice import Notice
 from dither.schema import Schema, load_schema
+
+if TYPE_CHECKING:
+    from dither.schema.native import Layout
 
 SIDECARS = (".schema.json", ".domain.json")
 INFERRED = "inferred-domain"
@@ -37,9 +41,17 @@ def open_table(table: Any, schema: Schema | str | Path | None = None) -> tuple[A
     return _with_schema(read_named(path), None)
 
 
-def types_are_declared(table: Any) -> bool:
-    """Whether the table says its columns' types itself; in a CSV file they are guessed from the rows."""
-    return not isinstance(table, (str, Path)) or Path(table).suffix.lower() != ".csv"
+def published_layout(table: Any, layout: Layout, schema: Schema, notices: Sequence[Notice]) -> Layout:
+    """The columns and types of a synthetic table: decided by public facts (`schema.public_layout`).
+
+    Where the domain itself was inferred from the rows, which the notices say leaks it, the types are the input's own.
+    """
+    from dither.schema.public_layout import public_layout
+
+    if any(notice.code == INFERRED for notice in notices):
+        return layout
+    declared = not isinstance(table, (str, Path)) or Path(table).suffix.lower() != ".csv"
+    return public_layout(layout, schema, declared=declared)
 
 
 def schema_beside(path: Path) -> Notice:

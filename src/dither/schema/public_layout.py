@@ -1,8 +1,7 @@
 """The types of a synthetic table: what decides them is public, so that they tell nothing of any row.
 
-A file of CSV has no types and a NumPy type in a pandas frame follows from the values (41.5 among whole numbers, or one gap, turns
-int64 into float64), so there the schema decides. Types that a Parquet file, a PyArrow or polars table or a pandas extension
-type declares are kept.
+A file of CSV has no types, and one gap turns whole numbers of a pandas frame into float64, so there the schema decides. Types
+that a Parquet file or a PyArrow, polars or pandas table declares are kept.
 """
 
 from __future__ import annotations
@@ -62,13 +61,20 @@ def _pandas_column(column: Column, attribute: Attribute) -> Column:
         ordered = bool(dtype.ordered)
         native = pd.CategoricalDtype(labels, ordered=ordered)
         return Column(column.name, pa.dictionary(pa.int32(), held, ordered=ordered), native)
-    if not isinstance(dtype, (np.dtype, pd.CategoricalDtype)) and dtype != text:
+    if not isinstance(dtype, pd.CategoricalDtype) and dtype != text and not (_gaps_show(dtype) and attribute.missing):
         return replace(column, style=0)
     if pa.types.is_integer(held):
         return Column(column.name, held, pd.Int64Dtype() if attribute.missing else np.dtype("int64"))
     if pa.types.is_boolean(held):
         return Column(column.name, held, pd.BooleanDtype() if attribute.missing else np.dtype("bool"))
     return Column(column.name, held, np.dtype("float64") if pa.types.is_floating(held) else text)
+
+
+def _gaps_show(dtype: Any) -> bool:
+    """Whether a pandas type changes with the first missing value: NumPy's whole numbers become real, its booleans objects."""
+    import numpy as np
+
+    return isinstance(dtype, np.dtype)
 
 
 def _whole(edges: tuple[float, ...]) -> bool:
