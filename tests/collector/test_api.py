@@ -180,7 +180,8 @@ def test_the_operators_addresses_need_the_key(caller: Caller, campaign: str, hea
         ("POST", f"/{campaign}/finalise"),
         ("GET", f"/{campaign}/rounds/0/reports"),
     ):
-        answer = caller.connection.request(method, f"/v1/admin/campaigns{path}", b"{}", headers)
+        body = b"{}" if method == "POST" else None
+        answer = caller.connection.request(method, f"/v1/admin/campaigns{path}", body, headers)
         assert cause(answer) == (401, "unauthorised")
     assert caller.status(campaign)["state"] == "open"
 
@@ -214,6 +215,26 @@ def test_other_origins_may_reach_the_participants_addresses_only(
         assert (response.getheader("access-control-allow-origin") == "*") is allowed, path
         assert response.getheader("access-control-allow-credentials") is None
     connection.close()
+
+
+def test_questions_of_browsers_are_counted_and_hear_each_header_once(caller: Caller, server: ServerThread) -> None:
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
+    connection.request("OPTIONS", "/v1/campaigns/x/reports", None, {"origin": "https://elsewhere.example"})
+    response = connection.getresponse()
+    response.read()
+    names = [name.lower() for name, _ in response.getheaders()]
+    assert response.status == 204
+    assert len(names) == len(set(names)), names
+    assert {"access-control-allow-origin", "access-control-allow-methods", "cache-control"} <= set(names)
+    assert 'dither_responses_total{status="204"} 1' in server.collector.metrics.text()
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/live/", "/v1/admin/campaigns/", "/v1/campaigns/x/", "/v1/campaigns/x/reports/"])
+def test_no_answer_repeats_the_name_the_server_was_called_by(caller: Caller, path: str) -> None:
+    answer = caller.connection.request("GET", path, None, {"host": "elsewhere.example"})
+    assert cause(answer) in ((404, "not-found"), (404, "no-campaign"), (405, "method-not-allowed"))
+    assert "elsewhere" not in repr(answer)
 
 
 def test_a_full_queue_is_said_with_429_and_when_to_come_back(tmp_path: Path) -> None:

@@ -282,6 +282,45 @@ def test_a_body_nobody_reads_does_not_hold_the_connection(start: Start, path: st
             assert answer(peer) in (404, 405, 415)
 
 
+def held(server: ServerThread) -> int:
+    """Bytes of bodies that the connections of a server keep."""
+    connections: Any = server.server.server_state.connections
+    return sum(len(c.cycle.body) for c in connections if c.cycle is not None)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/live", 405),
+        ("POST", "/nothing", 404),
+        ("PUT", "/live", 405),
+        ("POST", "/v1/campaigns/x/reports", 415),
+    ],
+)
+def test_a_body_nobody_reads_is_not_kept_with_the_connection(start: Start, method: str, path: str, status: int) -> None:
+    server = start()
+    with ExitStack() as stack:
+        for _ in range(10):  # whatever part of it comes with the head
+            peer = stack.enter_context(connect(server))
+            peer.sendall(f"{method} {path} HTTP/1.1\r\nContent-Length: 30000\r\n\r\n".encode() + b"x" * 30_000)
+            assert answer(peer) == status
+        assert "dither_connections_open 10" in server.collector.metrics.text()
+        until(lambda: held(server) == 0)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_requests_that_have_no_body_are_refused_with_one(start: Start, method: str) -> None:
+    server = start(drain_seconds=0.2)
+    with connect(server) as peer:
+        peer.sendall(f"{method} /live HTTP/1.1\r\nContent-Length: 250000\r\n\r\n".encode() + b"x" * 1000)
+        said = everything(peer)
+    assert status_of(said) == 400
+    assert b"urn:dither:problem:bad-request" in said
+    with connect(server) as peer:
+        peer.sendall(f"{method} /live HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        assert status_of(everything(peer)) in (200, 405)
+
+
 def test_an_answer_nobody_reads_does_not_hold_the_connection(start: Start) -> None:
     server = start(write_seconds=0.6, idle_seconds=0.3, pipelined=5000)
     campaign = Caller(server.url).create(
@@ -392,6 +431,7 @@ def test_when_requests_under_way_take_every_place_the_next_is_told_at_once(
         assert status_of(said) == 503
         assert b"retry-after" in said
         assert 'dither_connections_refused_total{reason="full"} 1' in server.collector.metrics.text()
+        assert 'dither_responses_total{status="503"} 1' in server.collector.metrics.text()
         gate.set()
         assert all(status_of(everything(peer)) == 200 for peer in peers)
     assert Caller(server.url).connection.request("GET", "/live", None).status == 200

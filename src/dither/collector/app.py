@@ -23,7 +23,7 @@ from dither.collector.store import Outcome
 from dither.errors import DitherError
 from dither.reports import limits
 
-log = logging.getLogger("dither.collector")
+log = logging.getLogger("dither.collector.app")
 REPORTS_TYPE = "application/vnd.dither.reports"
 BODY_SECONDS = 30.0
 # Newer versions of the framework trace requests, with addresses and user agents, when the environment asks for it.
@@ -54,6 +54,7 @@ def make_app(make_collector: Callable[[], Collector], admin_key: str) -> Edge:
         docs_url=None,  # the usual page loads scripts from elsewhere
         redoc_url=None,
         openapi_url="/openapi.json",
+        redirect_slashes=False,  # a redirect would repeat whatever the request's Host says
         telemetry=_NO_TELEMETRY,
     )
     # Plain and first: the framework's handling of parameters would take longer than all that an upload does here.

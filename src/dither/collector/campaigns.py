@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dither.collector.intake import OpenRound
-from dither.collector.spec import CampaignSpec, begin, check_plan, spec_from_json
+from dither.collector.spec import CampaignSpec, begin, check_announced, check_plan, spec_from_json
 from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
@@ -100,7 +100,9 @@ class Campaigns:
         campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
         state = State.OPEN if opened else State.DRAFT
         first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json())
-        self._store.create_campaign(StoredCampaign(campaign, spec.to_json(), state, 0, machine.state()), first)
+        stored = StoredCampaign(campaign, spec.to_json(), state, 0, machine.state())
+        check_announced(_public(stored, spec, _open_round(stored, spec, plan, 0.0)), 0)
+        self._store.create_campaign(stored, first)
         return self.refresh(campaign)
 
     def open(self, campaign: str) -> Live:
@@ -202,6 +204,7 @@ class Campaigns:
             begins = live.rounds[number].start + plan_from_json(live.rounds[number].plan).population
             if plan is not None:
                 check_plan(plan, spec, number + 1, begins)
+                check_announced(_public(live.stored, spec, _open_round(live.stored, spec, plan, begins)), number + 1)
         except DitherError:
             self._move(live, State.OPEN, number, round_state="open")
             self.refresh(campaign)
@@ -234,8 +237,7 @@ class Campaigns:
         now: OpenRound | None = None
         if stored.state is State.OPEN:
             current = rounds[stored.round]
-            plan = plan_from_json(current.plan)
-            now = OpenRound(stored.id, bytes.fromhex(stored.id), plan, current.start, spec.participation)
+            now = _open_round(stored, spec, plan_from_json(current.plan), current.start)
         return Live(stored, spec, rounds, now, _public(stored, spec, now))
 
 
@@ -245,6 +247,10 @@ def _in_order(hashes: list[bytes]) -> list[bytes]:
     for found in hashes:
         by_first[found[0]].append(found)
     return [found for some in by_first for found in sorted(some)]
+
+
+def _open_round(stored: StoredCampaign, spec: CampaignSpec, plan: Plan, start: float) -> OpenRound:
+    return OpenRound(stored.id, bytes.fromhex(stored.id), plan, start, spec.participation)
 
 
 def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -> bytes:

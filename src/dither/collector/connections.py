@@ -11,13 +11,14 @@ import asyncio
 import contextlib
 import logging
 import resource
+from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from dither.collector.edge import EVERYWHERE
 from dither.collector.metrics import Metrics
@@ -30,6 +31,7 @@ LEAST_CONNECTIONS = 16
 BACKLOG = 256  # asyncio accepts so many in one go before it tells us of the first
 RESERVE = 128  # file descriptors for the database, exports and the like
 SLICE = 4096  # bytes given to the parser at once; the limits are checked in between
+_BODILESS = (b"GET", b"HEAD", b"OPTIONS")
 WRITE_LEAST = 32 << 10  # bytes that somebody has to read in `write_seconds`
 log = logging.getLogger("dither.collector")
 
@@ -80,12 +82,17 @@ class Phase(Enum):
     REFUSED = "told why, about to be closed"
 
 
+# Nobody waits for an answer in these.
+_NO_REQUEST = (Phase.HEAD, Phase.BODY, Phase.IDLE, Phase.DRAIN, Phase.REFUSED)
+
+
 class Connections:
     """All connections of a server: admits them, ends those that take too long, and makes room. In the event loop only."""
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
         self.limits = limits
         self.metrics = metrics
+        self.stopping = False  # from then on a connection without a complete request is closed
         self._open: set[GuardedProtocol] = set()
         self._waiting: dict[GuardedProtocol, None] = {}  # in the order of since when they wait
         self._seconds = {
@@ -156,6 +163,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._complete = True  # the latest request has arrived as a whole
         self._deaf = False  # what still comes is not ours to read
         self._refusal: tuple[str, str] | None = None
+        self._unanswered: deque[RequestResponseCycle] = deque()  # the requests in their order, the one under way first
         self._unread: tuple[float, int] | None = None  # since when how many bytes wait to be read by the peer
 
     # --- the connection -------------------------------------------------------------------------------------------
@@ -166,13 +174,26 @@ class GuardedProtocol(HttpToolsProtocol):
             self._enter(Phase.HEAD)
             return
         self._deaf = True
-        transport.write(_answer("too-many-connections"))
+        self._send("too-many-connections")
         transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gate.forget(self)
         self._deaf = True
+        # uvicorn knows of the latest request only; the others would write to a connection that is gone.
+        for cycle in self._unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._unanswered.clear()
+        self.pipeline.clear()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server stops: whole requests are answered first."""
+        if self.phase in _NO_REQUEST:
+            self.transport.close()
+        else:
+            super().shutdown()
 
     def resume_writing(self) -> None:
         self._unread = None
@@ -201,6 +222,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.phase = phase
         self.since = self.loop.time()
         self._gate.moved(self)
+        if self._gate.stopping and phase in _NO_REQUEST:
+            self.transport.close()
 
     # --- what the peer sends --------------------------------------------------------------------------------------
 
@@ -246,7 +269,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._raise("length-required", "send a Content-Length; nothing is read in chunks")
         if len(self.pipeline) >= self._limits.pipelined:
             self._raise("bad-request", f"at most {self._limits.pipelined} requests may wait behind another")
+        if self.parser.get_method() in _BODILESS and any(n == b"content-length" and int(v) for n, v in self.headers):
+            self._raise("bad-request", "a request of this method takes no body")
         super().on_headers_complete()
+        self._unanswered.append(self.cycle)
         self._in_head = False
         if self.phase is not Phase.REQUEST:
             self._enter(Phase.BODY)
@@ -266,6 +292,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)
+        if self._unanswered:
+            self._unanswered.popleft().body = bytearray()  # nobody reads on, and the connection may stay for long
         super().on_response_complete()
         self._unset_keepalive_if_required()  # one clock for everything: the gate's
         arriving = not self._complete and not self._in_head and not self.pipeline  # the body of the latest request
@@ -304,19 +332,22 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()
             return
-        answer = _answer(cause, detail)
-        self._gate.metrics.response(int(answer[9:12]))
-        self.transport.write(answer)
+        self._send(cause, detail)
         # Closed at once, the answer could be lost to a peer that is still sending: it may read it first.
         self.transport.write_eof()
         self._enter(Phase.REFUSED)
+
+    def _send(self, cause: str, detail: str = "") -> None:
+        answer = _answer(cause, detail)
+        self._gate.metrics.response(int(answer[9:12]))
+        self.transport.write(answer)
 
 
 class _Refused(Exception):
     """Ends the parsing of what a peer sends."""
 
 
-def _answer(cause: str, detail: str = "") -> bytes:
+def _answer(cause: str, detail: str) -> bytes:
     """A whole HTTP answer with problem details, after which the connection is closed."""
     made = problem(cause, detail)
     status = HTTPStatus(made.status_code)

@@ -5,6 +5,8 @@ Plain ASGI: it costs microseconds, and it is the one place that could see an add
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dither.collector.metrics import Metrics
@@ -12,11 +14,11 @@ from dither.collector.problems import Problem, problem
 from dither.reports import limits
 
 PARTICIPANTS = "/v1/campaigns/"
+OPERATOR = "/v1/admin/"
 BODIES_BYTES = 256 << 20  # of all bodies in memory together
 EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
 _PREFLIGHT = [
-    *_CROSS_ORIGIN,
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-allow-headers", b"content-type"),
     (b"access-control-max-age", b"600"),
@@ -30,6 +32,7 @@ class Edge:
         self._app = app
         self._metrics = metrics
         self._held = 0
+        self.interrupted = 0  # the operator's requests that the end of the server left without a proper answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -50,8 +53,8 @@ class Edge:
             await send(message)
 
         if participants and scope["method"] == "OPTIONS":
-            await send({"type": "http.response.start", "status": 204, "headers": [*EVERYWHERE, *_PREFLIGHT]})
-            await send({"type": "http.response.body", "body": b""})
+            await answer({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
+            await answer({"type": "http.response.body", "body": b""})
             return
         refusal = _refuse(scope)
         if refusal is not None:
@@ -71,6 +74,13 @@ class Edge:
 
         try:
             await self._app(scope, read, answer)
+        except asyncio.CancelledError:
+            # The server stops and has waited long enough. It ends the connection itself if an answer is half sent.
+            if not status:
+                self.interrupted += scope["path"].startswith(OPERATOR)
+                await problem(
+                    "stopping", "nothing is known about what was under way; look at the status and repeat it"
+                )(scope, receive, answer)
         except Exception:
             # The framework raises a bug once more after it was logged and answered; the server would log it again, and break
             # the connection under the next request.

@@ -42,9 +42,10 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "internal": (500, "The collector failed"),
     "store-away": (503, "The database is away"),
     "too-many-connections": (503, "Too many connections are open"),
+    "stopping": (503, "The collector is being stopped"),
     "disk-full": (507, "The disk is full"),
 }
-_RETRY_AFTER = {"overloaded": "1", "store-away": "5", "too-many-connections": "5", "disk-full": "60"}
+_RETRY_AFTER = {"overloaded": "1", "store-away": "5", "too-many-connections": "5", "stopping": "5", "disk-full": "60"}
 # What is said about these is for the operator: it may name hosts, paths and parameters. The public reads this instead.
 _PUBLIC = {
     "internal": "the operator finds more in the collector's log",

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import os
+import re
 import secrets
 import signal
 import socket
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import uvicorn
 from dither.collector.app import make_app
 from dither.collector.collector import Collector
 from dither.collector.connections import BACKLOG, ConnectionLimits, Connections, GuardedProtocol, room_for_connections
+from dither.collector.seldom import SeldomFilter
 from dither.collector.store import Store
 from dither.errors import InputError
 from dither.private_files import make_private
@@ -37,16 +40,40 @@ def open_store(address: str) -> Store:
     if address.startswith(("postgresql:", "postgres:")):
         from dither.collector.postgres import open_postgres
 
-        return open_postgres(
-            address.replace("postgres:", "postgresql:", 1) if address.startswith("postgres:") else address
-        )
+        address = "postgresql:" + address.partition(":")[2]
+        _check_postgres(address)
+        return open_postgres(address)
     if "://" in address:
-        raise InputError(
-            f"the store {address!r} is neither a file nor a postgresql:// address", where="--store", value=address
-        )
+        kind = re.split(r"[^\w+.-]", address)[0]  # no more of it: an address may hold a password
+        raise InputError(f"a store of kind {kind}:// is neither a file nor a postgresql:// address", where="--store")
     from dither.collector.sqlite import open_sqlite
 
     return open_sqlite(address)
+
+
+def _check_postgres(address: str) -> None:
+    """Refuse an address that cannot be one, in words that repeat nothing of it but names: it may hold a password."""
+    import psycopg
+    import sqlalchemy as sa
+
+    try:
+        url = sa.make_url(address).set(drivername="postgresql+psycopg")
+        url.get_dialect()().create_connect_args(url)  # reads hosts and ports among the options
+    except (sa.exc.ArgumentError, ValueError):
+        raise InputError(
+            "the store's address cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE with a number as the port",
+            where="--store",
+        ) from None
+    if url.port is not None and not 0 < url.port < 1 << 16:
+        raise InputError(f"the store's address has port {url.port}; ports end at 65535", where="--store")
+    if "@" in (url.host or ""):
+        raise InputError("the store's address has a second @; write the one in the password as %40", where="--store")
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    unknown = sorted(set(url.query) - known)
+    if unknown:
+        raise InputError(
+            f"the store's address has an option {unknown[0]!r} that PostgreSQL does not know", where="--store"
+        )
 
 
 def admin_key(file: Path) -> str:
@@ -140,9 +167,11 @@ class CollectorServer(uvicorn.Server):
         **more: Any,
     ) -> None:
         self.collector = collector
+        self.edge = make_app(lambda: collector, key)
         self._say = say
+        self._gate = Connections(limits, collector.metrics)
         given: dict[str, Any] = {
-            "http": partial(GuardedProtocol, Connections(limits, collector.metrics)),
+            "http": partial(GuardedProtocol, self._gate),
             "ws": "none",
             "access_log": False,
             "server_header": False,
@@ -153,7 +182,7 @@ class CollectorServer(uvicorn.Server):
             "timeout_graceful_shutdown": GRACE_SECONDS,
             "lifespan": "on",
         }
-        super().__init__(uvicorn.Config(make_app(lambda: collector, key), **(given | more)))
+        super().__init__(uvicorn.Config(self.edge, **(given | more)))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -162,9 +191,26 @@ class CollectorServer(uvicorn.Server):
                 self._say(f"listening on http://{_place(*listening.getsockname()[:2])}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Uploads that still wait for the store by then hear 503, which is better than a connection that breaks.
-        asyncio.get_running_loop().call_later(GRACE_SECONDS - 1, self.collector.give_up)
+        self._gate.stopping = True
+        # Uploads that still wait for the store by then hear 503, which is better than a connection that breaks; whoever
+        # does not read its answer holds nobody up.
+        loop = asyncio.get_running_loop()
+        loop.call_later(GRACE_SECONDS - 1, self.collector.give_up)
+        loop.call_later(GRACE_SECONDS - 0.5, self._drop, True)
         await super().shutdown(sockets)
+        self._drop(unread_only=False)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(THREAD_SECONDS):
+                while (
+                    self.server_state.connections
+                ):  # each hears of its end in the loop's next turn, and so do its requests
+                    await asyncio.sleep(0)
+
+    def _drop(self, unread_only: bool) -> None:
+        for connection in list(self.server_state.connections):
+            transport: Any = connection.transport
+            if not unread_only or transport.get_write_buffer_size():
+                transport.abort()
 
 
 def serve(
@@ -180,6 +226,9 @@ def serve(
     operation that takes too long: the process ends within ten seconds, and whatever was under way is as after a crash.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    seldom = SeldomFilter()
+    for name in ("uvicorn.error", "asyncio", "dither.collector.app"):  # they log what a request brought about
+        logging.getLogger(name).addFilter(seldom)
     limits = ConnectionLimits(most=room_for_connections(connections))
     collector = Collector(open_store(store), queue_reports)
     server = CollectorServer(collector, key, limits, lambda line: print(line, flush=True))
@@ -195,7 +244,12 @@ def serve(
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-    if not collector.stopped or _threads_left():
+    interrupted = max(server.edge.interrupted, _threads_left())
+    if interrupted:
+        log.error(
+            "%d requests of the operator were interrupted; look at the campaigns' status and repeat them", interrupted
+        )
+    if interrupted or not collector.stopped:
         # They would keep the process alive for as long as the store hangs or a model is being fitted.
         logging.shutdown()
         sys.stdout.flush()
@@ -203,12 +257,10 @@ def serve(
         os._exit(1)
 
 
-def _threads_left() -> bool:
-    """Whether an operator's request is still at work in a thread that no longer has anybody to answer."""
+def _threads_left() -> int:
+    """How many of the operator's requests are still at work in threads that no longer have anybody to answer."""
     deadline = time.monotonic() + THREAD_SECONDS
     others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
     for thread in others:
         thread.join(max(0.0, deadline - time.monotonic()))
-    if left := sum(thread.is_alive() for thread in others):
-        log.error("%d requests of the operator were interrupted; look at the campaigns' status and repeat them", left)
-    return left > 0
+    return sum(thread.is_alive() for thread in others)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dither.client.announcement import read_announcement
 from dither.collector.intake import Participation
-from dither.errors import ParameterError, PrivacyError
+from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.protocols import DEFAULT, ProtocolMachine, start
 from dither.protocols.registry import parameters_of
 from dither.randomness import public_seed
 from dither.reports import Plan, limits
-from dither.reports.work import check_work
 from dither.schema import Schema, schema_from_json
 
 _KEYS = ("name", "schema", "epsilon", "method", "participants", "parameters", "seed", "participation", "holdout")
@@ -101,6 +102,7 @@ def _share(key: str, value: object) -> float:
 def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     """The protocol at its first round, and the campaign with every parameter spelt out."""
     seed = public_seed(spec.seed)
+    _check_numbers(spec.schema)
     machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, spec.parameters, seed, spec.holdout)
     plan = machine.plan()
     if plan is None:
@@ -123,7 +125,6 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
         raise ParameterError(
             f"round {number} has {len(plan.questions):,} questions, too many for one plan", where="questions"
         )
-    check_work(plan.to_json())  # or every device would refuse it
     lengths = [q.mechanism.report_bytes for q in plan.questions]
     longest = sum(lengths) if plan.split else max(lengths)
     if longest > limits.REPORT_BYTES:
@@ -133,6 +134,36 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
             where="mechanism",
             value=longest,
         )
+
+
+def check_announced(announcement: bytes, number: int) -> None:
+    """Refuse what no device would read, by the very check that a device makes."""
+    if len(announcement) > limits.PLAN_BYTES:
+        parts = json.loads(announcement)
+        schema, plan = (len(json.dumps(parts[key], separators=(",", ":"))) for key in ("schema", "plan"))
+        raise ParameterError(
+            f"round {number} would be announced in {len(announcement):,} bytes: {schema:,} of the schema, {plan:,} of a plan of "
+            f"{len(parts['plan']['questions']):,} questions. Devices read at most {limits.PLAN_BYTES:,}; use shorter names and "
+            "values, fewer attributes or another method",
+            where="schema" if schema > plan else "questions",
+            value=len(announcement),
+        )
+    try:
+        read_announcement(announcement)
+    except ReportError as error:
+        raise ParameterError(f"no device would answer round {number}: {error}", where=error.where) from None
+
+
+def _check_numbers(schema: Schema) -> None:
+    """Refuse whole numbers that a browser would take for others: its numbers are doubles, exact below 2^53 only."""
+    for attribute in schema:
+        for number in (*attribute.values, *attribute.edges):
+            if isinstance(number, int) and abs(number) >= limits.MOST_NUMBER:
+                raise ParameterError(
+                    f"attribute {attribute.name!r} has a whole number of 2^53 or more, which browsers cannot tell from its "
+                    "neighbours; write values as text, edges with a decimal point",
+                    where=attribute.name,
+                )
 
 
 def _is_plain(value: object) -> bool:
