@@ -114,18 +114,3 @@ def test_a_next_round_that_no_device_could_answer_leaves_the_round_open(
     assert (status["state"], status["round"], status["rounds"][0]["state"]) == ("open", 0, "open")
     monkeypatch.setattr(Synthetic, "plan", original)
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
-
-
-def test_too_much_work_for_a_device_is_invalid_and_no_bad_envelope(caller: Caller) -> None:
-    answer = caller.admin(
-        "POST",
-        "",
-        describe(
-            method="lopub",
-            parameters={"encoding": "bloom", "false_positive": 1e-25},
-            schema={n: {"kind": "ordinal", "values": list(range(9))} for n in ("a", "b")},
-        ),
-    )
-    said = json.loads(answer.body)
-    assert (answer.status, said["type"]) == (422, "urn:dither:problem:invalid")
-    assert "Bloom" in said["detail"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from dither.collector import app, campaigns, collector, edge, serving
 from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
 from dither.collector.metrics import Metrics
+from dither.collector.problems import PROBLEMS
 from dither.reports import limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-a-collector.md").read_text(encoding="utf-8")
@@ -36,6 +37,22 @@ def test_the_table_of_limits() -> None:
 def test_the_end_fits_into_what_is_promised() -> None:
     assert "stops within ten seconds" in PAGE
     assert serving.GRACE_SECONDS + collector.STOP_SECONDS + serving.THREAD_SECONDS < 9
+
+
+def test_the_end_is_as_stated() -> None:
+    assert f"cut off after {serving.GRACE_SECONDS - 0.5:g} s" in PAGE
+
+
+def test_every_cause_is_named_with_its_status() -> None:
+    rows = [line.split("|")[1:3] for line in PAGE.splitlines() if line.startswith("| ") and line[2].isdigit()]
+    listed = {name.strip(): statuses for statuses, names in rows for name in names.split(",")}
+    for cause, (status, _) in PROBLEMS.items():
+        assert str(status) in listed[cause], cause
+
+
+def test_what_devices_read_is_stated() -> None:
+    assert f"({limits.PLAN_BYTES >> 20} MiB, its work and sizes)" in PAGE
+    assert limits.MOST_NUMBER == 2**53
 
 
 def test_every_counter_is_named() -> None:
