@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -203,3 +204,53 @@ def test_postgresql_says_so_too_when_somebody_may_still_see_the_rows_as_they_cam
         assert store.untidied(C) == set()
         found = [bytes(r[0]) for r in connection.execute("SELECT report_id FROM reports ORDER BY ctid")]
         assert found == sorted(IDS)
+
+
+def index_entries(connection: psycopg.Connection[tuple[object, ...]]) -> list[tuple[bytes, tuple[int, int]]]:
+    """What the leaves of the reports' index hold, dead or alive: the entry's bytes and the row's place in the table.
+
+    Read from the file, whose pages are: a header, in which bytes 12 to 13 tell the end of the line pointers; these, 4 bytes each;
+    entries; 16 bytes about the page.
+    """
+    connection.execute("CHECKPOINT")
+    found = connection.execute("SELECT pg_read_binary_file(pg_relation_filepath('reports_pkey'))").fetchone()
+    assert found is not None
+    data = bytes(found[0])  # type: ignore[call-overload]
+    entries = []
+    for start in range(8192, len(data), 8192):  # the first page is about the index as a whole
+        page = data[start : start + 8192]
+        (flags,) = struct.unpack_from("<H", page, 8192 - 4)
+        if flags & 0b101 != 0b001:  # a leaf that is not deleted
+            continue
+        for at in range(24, struct.unpack_from("<H", page, 12)[0], 4):
+            (pointer,) = struct.unpack_from("<I", page, at)
+            offset, length = pointer & 0x7FFF, pointer >> 17
+            high, low, item, info = struct.unpack_from("<4H", page, offset)
+            if info & 0x2000 and not item & 0x2000:
+                continue  # a page's upper bound: an id without a place
+            entries.append((page[offset + 8 : offset + length], (high << 16 | low, item)))
+    return entries
+
+
+def test_postgresqls_index_of_a_small_round_beside_a_large_campaign_says_no_more_where_reports_stood(
+    cluster: Cluster,
+) -> None:
+    url, other = cluster.fresh(), "cd" * 16
+    with closing(open_postgres(url)) as store, psycopg.connect(url, autocommit=True) as connection:
+        store.create_campaign(StoredCampaign(other, {}, State.OPEN, 0, b""), StoredRound(other, 0, "open", 0.0, {}))
+        for start in range(0, 24_000, 4_000):
+            store.add_reports(
+                [Batch(other, 0, [Row(token_of(i, "other"), 0, b"xy") for i in range(start, start + 4_000)])]
+            )
+        collected(store)
+
+        def entries() -> list[tuple[bytes, tuple[int, int]]]:
+            return [(i, place) for held, place in index_entries(connection) for i in IDS if i in held]
+
+        assert [i for i, _ in sorted(entries(), key=lambda e: e[1])] == IDS, "before, it tells the order of arrival"
+        store.tidy(C, 0)
+        assert store.untidied(C) == set()
+        left = entries()
+        assert len(left) == len(IDS), "one entry a report, none of its earlier place"
+        assert [i for i, _ in sorted(left, key=lambda e: e[1])] == sorted(IDS)
+        assert len(index_entries(connection)) == 24_000 + len(IDS)
