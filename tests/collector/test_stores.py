@@ -77,7 +77,7 @@ def test_repeats_inside_one_group_are_seen_too(open_store: Opening) -> None:
 def test_only_an_open_round_takes_reports(open_store: Opening, state: str) -> None:
     store = prepared(open_store, state)
     assert store.add_reports([Batch(C, 0, rows(2)), Batch(C, 1, rows(1))]) == [
-        [Outcome.ROUND_CLOSED] * 2,
+        [Outcome.ROUND_CLOSING if state == "closing" else Outcome.ROUND_CLOSED] * 2,
         [Outcome.ROUND_CLOSED],
     ]
     assert store.count(C, 0) == 0

@@ -5,8 +5,9 @@
                      '---- open, or the ---'     '--(no round left)--> collected --finalise--> finalised
                            protocol refuses
 
-While a round is `closing` no report is taken and the stored ones do not change: taking the tally and computing the next plan
-are pure, so a crash there loses nothing, and `close-round` again goes on. Every operation may be repeated safely.
+While a round is `closing` no report is taken, none is refused for good, and the stored ones do not change: taking the tally and
+computing the next plan are pure, so a crash there loses nothing, and `close-round` again goes on. Every operation may be repeated
+safely.
 """
 
 from __future__ import annotations

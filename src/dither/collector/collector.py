@@ -185,4 +185,7 @@ def _not_open(live: Live, number: int) -> Problem:
     finished = state in (State.COLLECTED, State.FINALISED)
     if not finished and (number > current or state is State.DRAFT):
         return Problem("round-not-open", f"round {number} is not open yet")
+    if state is State.CLOSING and number == current:
+        # The method may refuse the tally, or the operator take the closing back: the round then opens again.
+        return Problem("round-closing", f"round {number} is being closed; send the same bytes again later")
     return Problem("round-closed", f"round {number} takes no more reports")

@@ -40,12 +40,20 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "overloaded": (429, "Too many reports wait to be written"),
     "headers-too-large": (431, "The request's headers are too large"),
     "internal": (500, "The collector failed"),
+    "round-closing": (503, "The round is being closed and may open again"),
     "store-away": (503, "The database is away"),
     "too-many-connections": (503, "Too many connections are open"),
     "stopping": (503, "The collector is being stopped"),
     "disk-full": (507, "The disk is full"),
 }
-_RETRY_AFTER = {"overloaded": "1", "store-away": "5", "too-many-connections": "5", "stopping": "5", "disk-full": "60"}
+_RETRY_AFTER = {
+    "overloaded": "1",
+    "round-closing": "5",
+    "store-away": "5",
+    "too-many-connections": "5",
+    "stopping": "5",
+    "disk-full": "60",
+}
 # What is said about these is for the operator: it may name hosts, paths and parameters. The public reads this instead.
 _PUBLIC = {
     "internal": "the operator finds more in the collector's log",
@@ -111,11 +119,18 @@ def problem(cause: str, detail: str = "", **more: Any) -> Response:
 
 
 def outcome_problem(outcomes: list[Outcome]) -> Response:
-    """For an upload of which at least one report was refused; `results` says what became of each."""
-    first = next(o for o in outcomes if not o.accepted)
-    refused = sum(not o.accepted for o in outcomes)
-    detail = f"{refused} of {len(outcomes)} reports were refused; the others are stored" if len(outcomes) > 1 else ""
-    return problem(_OUTCOMES[first], detail, results=[o.value for o in outcomes])
+    """For an upload of which at least one report was refused; `results` says what became of each.
+
+    If any of them should come back, the whole is said to: what was refused or stored already will be so again.
+    """
+    results = [o.value for o in outcomes]
+    if Outcome.ROUND_CLOSING in outcomes:
+        return problem("round-closing", "send the same bytes again later", results=results)
+    refusals = [o for o in outcomes if not o.accepted]
+    detail = (
+        f"{len(refusals)} of {len(outcomes)} reports were refused; the others are stored" if len(outcomes) > 1 else ""
+    )
+    return problem(_OUTCOMES[refusals[0]], detail, results=results)
 
 
 def json_response(

@@ -172,8 +172,11 @@ class SqlStore:
             for (campaign, number), members in sorted(by_round.items()):
                 found = connection.execute(self._round_state, {"campaign": campaign, "number": number}).one_or_none()
                 if found is None or found[1] != "open":
+                    closing = found is not None and found[1] == "closing"
                     for i in members:
-                        outcomes[i] = [Outcome.ROUND_CLOSED] * len(batches[i].rows)
+                        outcomes[i] = [Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED] * len(
+                            batches[i].rows
+                        )
                     continue
                 known = _known_tokens(connection, campaign, [batches[i] for i in members])
                 self._add_to_round(connection, int(found[0]), batches, members, known, outcomes)

@@ -51,6 +51,7 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
     ROUND_CLOSED = "round-closed"
+    ROUND_CLOSING = "round-closing"  # it may open again, so nothing is decided about the report
     UNKNOWN_TOKEN = "unknown-token"
     NOT_THIS_ROUND = "not-this-round"
     WRONG_QUESTION = "wrong-question"
