@@ -24,15 +24,12 @@ from collector_harness import (
     envelope_of,
     plan_of,
     token_of,
-    until,
 )
 
 from dither import cli
 from dither.client.device import Device
-from dither.collector.export import export_reports
 from dither.collector.serving import admin_key
 from dither.collector.sqlite import open_sqlite
-from dither.collector.store import StoreAway
 from dither.errors import InputError
 from dither.private_files import make_private
 
@@ -144,40 +141,3 @@ def test_tokens_and_raw_reports_that_an_operator_takes_away(running: ServerThrea
     (own / "reports.parquet").touch(0o666)  # an earlier export, readable by everybody
     assert cli.run(["campaign", "export", campaign, "-o", str(own / "reports.parquet"), *place]) == 0
     assert modes(own) == dict.fromkeys(("key", "schema.json", "tokens", "reports.parquet"), 0o600)
-
-
-def test_the_collectors_own_copy_of_an_export_even_if_it_fails(
-    running: ServerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    seen: list[dict[str, int]] = []
-    caller = Caller(running.url)
-    campaign = caller.create()
-    plan = plan_of(caller.announcement(campaign))
-    assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)])).status == 201
-    original = running.collector.store.reports
-
-    def watched(*arguments: object) -> Iterator[object]:
-        seen.append(modes(scratch))
-        yield from original(*arguments)  # type: ignore[arg-type]
-        if len(seen) > 1:
-            raise StoreAway("gone in the middle")
-
-    monkeypatch.setattr(running.collector.store, "reports", watched)
-    assert caller.admin("GET", f"/{campaign}/rounds/0/reports").status == 200
-    until(lambda: modes(scratch) == {})  # the file goes when it has been sent
-    assert caller.admin("GET", f"/{campaign}/rounds/0/reports").status == 503
-    assert [set(found.values()) for found in seen] == [{0o600}, {0o600}]
-    assert modes(scratch) == {}
-
-
-def test_an_export_made_in_python(running: ServerThread, tmp_path: Path) -> None:
-    caller = Caller(running.url)
-    campaign = caller.create()
-    plan = plan_of(caller.announcement(campaign))
-    folder = tmp_path / "out"
-    folder.mkdir()
-    export_reports(running.collector.store, campaign, plan, folder / "reports.parquet")
-    assert modes(folder) == {"reports.parquet": 0o600}

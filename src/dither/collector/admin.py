@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
-import tempfile
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastapi import APIRouter, Depends, Request
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
@@ -23,6 +20,7 @@ from dither.errors import ParameterError
 from dither.reports import plan_from_json
 from dither.tally import CountTally, RoundTally
 
+_PIECE = 1 << 16  # bytes of a file sent at a time
 _JSON_BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
 }
@@ -99,18 +97,14 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     @routes.get("/{campaign}/rounds/{number}/reports", response_class=Response, responses=_PROBLEM)
     async def reports(campaign: str, number: str) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids."""
-        from dither.collector.export import export_reports
+        from dither.collector.export import spool_reports
 
         rounds = campaigns.get(campaign).rounds
         if not number.isascii() or not number.isdigit() or len(number) > 6 or int(number) >= len(rounds):
             raise Problem("not-found", f"campaign {campaign} has no round {number[:20]!r}")
         plan = plan_from_json(rounds[int(number)].plan)
-        handle, name = tempfile.mkstemp(suffix=".parquet")
-        os.close(handle)
-        await run_in_threadpool(export_reports, collector.store, campaign, plan, Path(name))
-        return FileResponse(
-            name, media_type="application/vnd.apache.parquet", background=BackgroundTask(os.unlink, name)
-        )
+        file = await run_in_threadpool(spool_reports, collector.store, campaign, plan)
+        return _Sent(file, "application/vnd.apache.parquet")
 
     async def _status(live: Live) -> dict[str, Any]:
         counts = [await run_in_threadpool(collector.store.count, r.campaign, r.number) for r in live.rounds]
@@ -133,6 +127,24 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         return {**_summary(live), "rounds": rounds}
 
     return routes
+
+
+class _Sent(StreamingResponse):
+    """What was written to a file, from its beginning; the file is closed when it has been sent or nobody reads it any more."""
+
+    def __init__(self, file: BinaryIO, media_type: str) -> None:
+        length = file.tell()
+        file.seek(0)
+        super().__init__(
+            iter(lambda: file.read(_PIECE), b""), headers={"content-length": str(length)}, media_type=media_type
+        )
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._file.close()
 
 
 def _authorise(admin_key: str) -> Callable[[Request], Awaitable[None]]:

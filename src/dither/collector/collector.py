@@ -45,7 +45,6 @@ class Collector:
         self.metrics = Metrics(lambda: self.writer.waiting)
         self.campaigns = Campaigns(store, self._compare, self.writer.call)
         self.stopped = False  # everything queued is written and the store closed
-        self._running: set[tuple[str, int]] = set()
         self._waiters: set[asyncio.Future[list[Outcome]]] = set()
         self._check: Future[None] | None = None
 
@@ -104,10 +103,7 @@ class Collector:
         live = self.campaigns.get(campaign)
         if live.open_round is None:
             raise Problem("wrong-state", f"campaign {campaign} has no open round")
-        plan = live.open_round.plan
-        self._running.add((campaign, plan.round))
-        tally: RoundTally = self.writer.call(lambda: self.tallies.read(campaign, plan))
-        return tally
+        return self.tallies.read(campaign, live.open_round.plan, self.writer.call)
 
     def stored_tally(self, campaign: str, number: int) -> RoundTally:
         """The tally rebuilt from the stored reports of any round."""
@@ -137,16 +133,12 @@ class Collector:
 
     def _compare(self, campaign: str, tally: RoundTally) -> None:
         """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""
-        key = (campaign, tally.plan.round)
-        if key not in self._running:
-            return
-        running: RoundTally = self.writer.call(lambda: self.tallies.read(campaign, tally.plan))
-        if running.to_bytes() != tally.to_bytes():
+        running: RoundTally | None = self.writer.call(lambda: self.tallies.kept(campaign, tally.plan))
+        if running is not None and running.to_bytes() != tally.to_bytes():
             self.metrics.mismatch()
             log.error(
                 "the running tally of round %d of campaign %s differs from its reports", tally.plan.round, campaign
             )
-        self._running.discard(key)
         self.writer.call(lambda: self.tallies.forget(campaign, tally.plan.round))
 
     def _deliver(self, results: list[Written]) -> None:

@@ -6,17 +6,24 @@ a way that leaves open what was written, it is built anew. Closing a round alway
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from dither.collector.store import Batch, Outcome, Row, Store
+from dither.collector.store import Batch, Outcome, Row, Store, StoreAway
 from dither.mechanisms import PackedReports
 from dither.reports import Plan
 from dither.tally import RoundTally, zero
 
+InTurn = Callable[[Callable[[], Any]], Any]
 _FOLD = 4096  # reports gathered before they are added to a running tally
+_PAGE = 1 << 14  # reports read at a time while a running tally is built
+_TRIES = 3  # to build one, if commits fail meanwhile
 
 
 def rebuild(store: Store, campaign: str, plan: Plan) -> RoundTally:
@@ -43,36 +50,99 @@ class _Running:
     pending: list[Row] = field(default_factory=list)
 
 
+@dataclass
+class _Count:
+    """A count under way. It reads the reports in the order of their ids, so that a report committed meanwhile is either ahead of
+    it, and will be read, or is to be added to what was read."""
+
+    meanwhile: list[Row] = field(default_factory=list)  # committed since the page before this one was read
+
+    def passed(self, page: Sequence[Row], last: bool) -> list[Row]:
+        """A page has been read: what was committed meanwhile, is not ahead, and is not in the page."""
+        shown = {row.report_id for row in page}
+        behind = [row for row in self.meanwhile if last or (page and row.report_id <= page[-1].report_id)]
+        self.meanwhile = []
+        return [row for row in behind if row.report_id not in shown]
+
+
 class RunningTallies:
-    """The tallies of open rounds. Only the writing thread may call it, so that none is read in the middle of a commit."""
+    """The tallies of open rounds. Only the writing thread may call it, so that none is read in the middle of a commit; but `read`
+    is called in other threads, and reaches that one through `in_turn`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._running: dict[tuple[str, int], _Running] = {}
+        self._counts: dict[tuple[str, int], _Count] = {}
+        self._counting = threading.Lock()  # one count at a time
 
     def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Take note of what was just stored; repeats do not count."""
-        running = self._running.get((batch.campaign, batch.round))
-        if running is None:
+        key = (batch.campaign, batch.round)
+        running, count = self._running.get(key), self._counts.get(key)
+        if running is None and count is None:
             return
-        running.pending += [row for row, outcome in zip(batch.rows, outcomes, strict=True) if outcome is Outcome.STORED]
-        if len(running.pending) >= _FOLD:
-            _fold(running)
+        fresh = [row for row, outcome in zip(batch.rows, outcomes, strict=True) if outcome is Outcome.STORED]
+        if count is not None:
+            count.meanwhile += fresh
+        if running is not None:
+            running.pending += fresh
+            if len(running.pending) >= _FOLD:
+                _fold(running)
 
     def forget(self, campaign: str, number: int) -> None:
-        """Build this round's tally anew when it is next asked for."""
+        """Count this round anew when it is next asked for; a count under way is of no use either."""
         self._running.pop((campaign, number), None)
+        self._counts.pop((campaign, number), None)
 
-    def read(self, campaign: str, plan: Plan) -> RoundTally:
-        """The tally of everything committed so far, a copy."""
-        key = (campaign, plan.round)
-        if key not in self._running:
-            # A commit that was given up may still happen until then, and its reports would not be counted when sent again.
-            self._store.settle(campaign, plan.round)
-            self._running[key] = _Running(rebuild(self._store, campaign, plan))
-        running = self._running[key]
+    def kept(self, campaign: str, plan: Plan) -> RoundTally | None:
+        """The tally of everything committed so far, a copy; None if none is kept."""
+        running = self._running.get((campaign, plan.round))
+        if running is None:
+            return None
         _fold(running)
         return running.tally.merge(zero(plan))  # type: ignore[arg-type]
+
+    def read(self, campaign: str, plan: Plan, in_turn: InTurn) -> RoundTally:
+        """The tally of everything committed so far, a copy; if none is kept, all is counted, and reports are stored meanwhile."""
+        for _ in range(_TRIES):
+            with self._counting:
+                tally: RoundTally | None = in_turn(lambda: self.kept(campaign, plan))
+                if tally is not None:
+                    return tally
+                self._count(campaign, plan, in_turn)
+        tally = in_turn(lambda: self.kept(campaign, plan))
+        if tally is None:
+            raise StoreAway("commits keep failing, so that nobody knows what is stored")
+        return tally
+
+    def _count(self, campaign: str, plan: Plan, in_turn: InTurn) -> None:
+        """Count what is stored and keep the tally, unless it was to be forgotten before it was done."""
+        key, tally, mine = (campaign, plan.round), zero(plan), _Count()
+
+        def passed(page: list[Row], last: bool) -> list[Row] | None:
+            """Between two commits: every earlier one has been noted and is in the pages still to be read."""
+            if self._counts.get(key) is not mine:
+                return None
+            missed = mine.passed(page, last)
+            if last:
+                self._running[key] = _Running(tally, missed)
+                del self._counts[key]
+            return missed
+
+        in_turn(lambda: self._counts.update({key: mine}))
+        try:
+            # A commit that was given up may still happen until then, and its reports would not be counted when sent again.
+            self._store.settle(campaign, plan.round)
+            for page in chain(self._store.reports(campaign, plan.round, _PAGE), [[]]):
+                add_rows(tally, page)
+                last = len(page) < _PAGE
+                missed = in_turn(partial(passed, page, last))
+                if last or missed is None:
+                    return
+                add_rows(tally, missed)
+        except BaseException:
+            in_turn(lambda: self.forget(campaign, plan.round))
+            raise
 
 
 def _fold(running: _Running) -> None:
