@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
@@ -116,6 +117,9 @@ def test_a_table_locked_by_somebody_puts_senders_off_in_time(own_cluster: Cluste
         somebody.execute("LOCK TABLE reports IN EXCLUSIVE MODE")
         with in_time():
             assert caller.upload(campaign, body).status == 503
+        with in_time():
+            assert ready(caller) == 503
+    assert ready(caller) == 200
     assert caller.upload(campaign, body).status == 201
     running.stop()
 
@@ -129,7 +133,56 @@ def test_an_sqlite_file_locked_by_somebody_puts_senders_off_in_time(tmp_path: Pa
         somebody.execute("BEGIN IMMEDIATE")
         with in_time():
             assert caller.upload(campaign, body).status == 503
+        with in_time():
+            assert ready(caller) == 503
+    assert ready(caller) == 200
     assert caller.upload(campaign, body).status == 201
+    running.stop()
+
+
+@pytest.mark.parametrize("what", ["renamed", "deleted", "replaced"])
+def test_an_sqlite_file_taken_away_under_the_collector_is_noticed(tmp_path: Path, what: str) -> None:
+    """What would be written then, nobody would find again."""
+    path, aside = tmp_path / "c.db", tmp_path / "aside.db"
+    running = ServerThread(open_sqlite(path))
+    caller = Caller(running.url)
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    bodies = [envelope_of(campaign, plan, [token_of(i)]) for i in range(2)]
+    assert caller.upload(campaign, bodies[0]).status == 201
+    path.rename(aside)
+    if what == "deleted":
+        aside.unlink()
+    elif what == "replaced":
+        shutil.copy(aside, path)
+    assert ready(caller) == 503
+    assert caller.upload(campaign, bodies[1]).status == 503
+    if what != "deleted":
+        aside.rename(path)
+        assert ready(caller) == 200
+        assert caller.upload(campaign, bodies[1]).status == 201
+    running.stop()
+
+
+def test_looking_at_readiness_while_reports_come_in_disturbs_nobody(tmp_path: Path) -> None:
+    running = ServerThread(open_sqlite(tmp_path / "c.db"))
+    caller, prober = Caller(running.url), Caller(running.url)
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    found: list[int] = []
+    done = threading.Event()
+
+    def probe() -> None:
+        while not done.is_set():
+            found.append(ready(prober))
+
+    probing = threading.Thread(target=probe)
+    probing.start()
+    for i in range(100):
+        assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i)])).status == 201
+    done.set()
+    probing.join(30)
+    assert set(found) == {200}
     running.stop()
 
 

@@ -141,3 +141,62 @@ def test_tokens_and_raw_reports_that_an_operator_takes_away(running: ServerThrea
     (own / "reports.parquet").touch(0o666)  # an earlier export, readable by everybody
     assert cli.run(["campaign", "export", campaign, "-o", str(own / "reports.parquet"), *place]) == 0
     assert modes(own) == dict.fromkeys(("key", "schema.json", "tokens", "reports.parquet"), 0o600)
+
+
+def special(folder: Path, kind: str) -> Path:
+    """Something that is not a file, with rights for everybody."""
+    path = folder / kind
+    if kind == "fifo":
+        os.mkfifo(path, 0o666)
+        return path
+    path.mkdir()
+    path.chmod(0o1777)
+    if kind == "link":
+        (folder / "to it").symlink_to(path)
+        return folder / "to it"
+    return path
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link"])
+@pytest.mark.parametrize("given", ["store", "key", "device", "lock", "wal"])
+def test_what_is_not_a_file_is_refused_and_left_as_it_is(tmp_path: Path, kind: str, given: str) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    path = special(place, kind)
+    if given in ("lock", "wal"):
+        path = path.rename(place / {"lock": "c.db.lock", "wal": "c.db-wal"}[given])
+    before = modes(place)
+    opening = {"store": lambda: open_sqlite(path), "key": lambda: admin_key(path), "device": lambda: Device(path)}
+    with pytest.raises(InputError, match=r"^[^\n]* is not a file; give another path$") as refused:
+        opening.get(given, lambda: open_sqlite(place / "c.db"))()
+    assert str(refused.value).split(" is not")[0] in (str(path), str(path.resolve()))
+    (place / "c.db").unlink(missing_ok=True)
+    assert modes(place) == before, "nothing made beside it, no rights taken"
+
+
+@pytest.mark.parametrize("option", ["--store", "--key-file"])
+def test_the_command_line_says_so_in_one_line(tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = special(tmp_path, "folder")
+    options = {"--store": str(tmp_path / "c.db"), "--key-file": str(tmp_path / "key"), option: str(path)}
+    assert cli.run(["serve", "--port", "0", *(part for pair in options.items() for part in pair)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"dither: {path} is not a file; give another path"
+    assert modes(tmp_path)["folder"] == 0o1777
+    assert not [name for name in modes(tmp_path) if name.endswith(".lock")]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stands_for_the_file_it_leads_to(tmp_path: Path, there: bool) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.mkdir()
+    for name in ("c.db", "device.db", "key"):
+        (own / name).symlink_to(other / name)
+    if there:
+        for name in ("c.db", "device.db"):
+            (other / name).touch(0o666)
+    with closing(open_sqlite(own / "c.db")), closing(Device(own / "device.db")):
+        with pytest.raises(InputError, match="in use by another collector"):
+            open_sqlite(other / "c.db")
+        admin_key(own / "key")
+        assert set(modes(other).values()) == {0o600}
+        assert {"c.db-wal", "c.db.lock", "device.db-wal", "key"} <= set(modes(other))

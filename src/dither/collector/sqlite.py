@@ -28,12 +28,15 @@ from dither.private_files import make_private, tighten
 _FULL = 2
 _INSERT = "INSERT OR IGNORE INTO reports (round_key, report_id, question, payload) VALUES (?, ?, ?, ?)"
 _READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
+_CHECK_SECONDS = 2.0  # what a look at readiness waits for others that write, in turn and for the file's lock
 LEAST_FREE = 32 << 20  # bytes on the disk below which the store says that it is full before a write fails
 
 
 def open_sqlite(path: str | Path, least_free: int = LEAST_FREE) -> SqlStore:
     """The store in a file, made if it is not there; an error if another collector has it open."""
-    path = Path(path)
+    path = Path(
+        os.path.realpath(path)
+    )  # SQLite follows links: what belongs beside the database is beside the file itself
     if not path.parent.is_dir():
         raise InputError(f"cannot open {path}: the folder {path.parent} does not exist", where=str(path))
     file = SqliteFile(path, least_free)
@@ -53,6 +56,8 @@ class SqliteFile:
         self._path, self._least_free = path, least_free
         _keep_private(path)
         self._lock_file: int | None = _lock(path)
+        made = os.stat(path)
+        self._identity = made.st_dev, made.st_ino
         self._turn = threading.RLock()
         self._tidying: list[sqlite3.Connection] = []
         self.engine = sa.create_engine(
@@ -74,6 +79,7 @@ class SqliteFile:
             connection = plain.execution_options(dither_writes=True)
             with connection.begin():
                 yield connection
+                self._still_there()
 
     def tidy(self, keys: Sequence[int], done: Callable[[], None]) -> None:
         """The log holds pages in the order in which they changed; the pages' own free space may hold earlier contents."""
@@ -92,11 +98,18 @@ class SqliteFile:
                 self._tidying.remove(driver)
 
     def check(self) -> None:
-        """There is room on the disk, and the tables can be read."""
+        """There is room on the disk, and a transaction that writes can begin soon."""
         if shutil.disk_usage(self._path.parent).free < self._least_free:
             raise StoreFull(f"less than {self._least_free >> 20} MiB are free on the disk of {self._path}")
-        with self.engine.connect() as connection:
-            connection.exec_driver_sql("SELECT 1 FROM facts")
+        self._still_there()
+        with self._my_turn(_CHECK_SECONDS), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            with _patient(driver, _CHECK_SECONDS):
+                driver.execute("BEGIN IMMEDIATE")
+                try:
+                    driver.execute("SELECT 1 FROM facts").fetchone()
+                finally:
+                    driver.execute("ROLLBACK")
 
     def close(self) -> None:
         """Tidying under way is broken off; it is done when the file is next opened."""
@@ -107,9 +120,18 @@ class SqliteFile:
             os.close(self._lock_file)
             self._lock_file = None
 
+    def _still_there(self) -> None:
+        """What is written to a file that was moved or deleted is found by nobody who looks for it under its name."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            raise StoreAway(f"{self._path} is gone; put it back, or start again without it") from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise StoreAway(f"{self._path} is another file than the one that was opened; start again")
+
     @contextmanager
-    def _my_turn(self) -> Iterator[None]:
-        if not self._turn.acquire(timeout=ANSWER_SECONDS):
+    def _my_turn(self, seconds: float = ANSWER_SECONDS) -> Iterator[None]:
+        if not self._turn.acquire(timeout=seconds):
             raise StoreAway("the database is being written anew, after a round was closed")
         try:
             yield
@@ -126,12 +148,19 @@ class SqliteFile:
 
     def _log_emptied(self, driver: Any) -> bool:
         with self._my_turn():
-            driver.execute("PRAGMA busy_timeout = 100")
-            try:
+            with _patient(driver, 0.1):
                 busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            finally:
-                driver.execute(f"PRAGMA busy_timeout = {int(1000 * ANSWER_SECONDS)}")
             return not busy
+
+
+@contextmanager
+def _patient(driver: Any, seconds: float) -> Iterator[None]:
+    """Wait this long for somebody else's lock, for once."""
+    driver.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
+    try:
+        yield
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {int(1000 * ANSWER_SECONDS)}")
 
 
 def insert_new(connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
