@@ -160,7 +160,7 @@ def test_a_round_closed_while_uploads_arrive_counts_exactly_what_was_acknowledge
     for thread in threads:
         thread.join(30)
     assert closed.status == 200
-    assert set(statuses) == {201, 409}
+    assert {201, 409} <= set(statuses) <= {201, 409, 503}, "stored, late, or put off while the round was being closed"
     from dither.tally import tally_from_bytes
 
     stored = running.collector.campaigns.get(campaign).rounds[0].tally
