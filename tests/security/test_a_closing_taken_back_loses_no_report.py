@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import RECORD, Caller, Cluster, ServerThread, envelope_of, plan_of, token_of, until
+from collector_harness import RECORD, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
 from dither.client import Device, Participant
 from dither.client.fleet import Simulated, look, submit_round
@@ -20,13 +20,6 @@ from dither.collector.postgres import open_postgres
 from dither.collector.sqlite import open_sqlite
 from dither.collector.store import State, Store, StoreAway
 from dither.reports import Envelope, decode, encode
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    running = Cluster()
-    yield running
-    running.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

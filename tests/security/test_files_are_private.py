@@ -12,15 +12,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
-
 from collector_harness import (
     KEY,
     SCHEMA,
     Caller,
     ServerThread,
-    closed_connections,  # noqa: F401
     envelope_of,
     plan_of,
     token_of,

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
-
 from collector_harness import (
     Caller,
-    Cluster,
     ServerThread,
-    closed_connections,  # noqa: F401
     envelope_of,
     plan_of,
     token_of,
@@ -33,13 +27,6 @@ from dither.reports.assignment import report_id
 
 C = "ab" * 16
 SECRET = b"a recognisable answer"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    running = Cluster()
-    yield running
-    running.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
-
 from collector_harness import (
     Caller,
     Cluster,
     ServerThread,
-    closed_connections,  # noqa: F401
     envelope_of,
     plan_of,
     token_of,
@@ -38,13 +33,6 @@ def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leaves in these tests while tidying waits; it need not wait long."""
     monkeypatch.setattr(sqlite, "_READER_SECONDS", 0.3)
     monkeypatch.setattr(postgres, "_READER_SECONDS", 0.3)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    running = Cluster()
-    yield running
-    running.remove()
 
 
 @pytest.fixture

@@ -173,9 +173,8 @@ class Campaigns:
         if not 1 <= count <= MOST_TOKENS:
             raise ParameterError(f"count must lie in 1..{MOST_TOKENS:,}", where="count", value=count)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
-        hashes = _in_order(
-            [token_hash(t) for t in tokens]
-        )  # as a whole, so that no block tells which tokens came together
+        # In order as a whole, so that no block tells which tokens came together.
+        hashes = _in_order([token_hash(t) for t in tokens])
         for start in range(0, count, TOKEN_BLOCK):
             block = hashes[start : start + TOKEN_BLOCK]
             self._in_turn(lambda block=block: self._store.add_tokens(campaign, block))  # type: ignore[misc]
