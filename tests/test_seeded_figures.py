@@ -1,0 +1,140 @@
+"""Every method, every kind of histogram and every central mechanism gives the figures it gave before, with the same seed.
+
+`tests/seeded_figures.json` holds them. A change that is meant to move figures writes the file anew, and says so:
+
+    python -m tests.test_seeded_figures
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dither
+from dither.central.release import central_release
+from dither.histogram.several import several_values
+
+STORED = Path(__file__).with_name("seeded_figures.json")
+COLUMNS = ["age", "workclass", "education", "sex", "income"]
+
+
+def adult(rows: int = 20_000) -> Any:
+    bundled = dither.load_dataset("adult")
+    kept = dither.Schema(tuple(bundled.schema[name] for name in COLUMNS))
+    return bundled.table.select(COLUMNS).slice(0, rows), kept
+
+
+def publication(method: str, **options: Any) -> dict[str, Any]:
+    table, schema = adult()
+    release = dither.publish(table, epsilon=3.0, method=method, schema=schema, rows=500, seed=11, **options)
+    first = {
+        str(k): int(v)
+        for k, v in zip(*np.unique(release.synthetic["education"].to_pylist(), return_counts=True), strict=True)
+    }
+    return {
+        "epsilon": release.epsilon_achieved,
+        "asked": [entry.to_json() for entry in release.asked],
+        "pair": release.marginal(["age", "income"]).frequencies.ravel().tolist(),
+        "single": release.marginal(["education"]).frequencies.tolist(),
+        "synthetic": first,
+    }
+
+
+def interval(method: str) -> dict[str, Any]:
+    table, schema = adult(4_000)
+    release = dither.publish(table, epsilon=4.0, method=method, schema=schema, rows=10, seed=5)
+    found = dither.bootstrap(release, [["sex", "income"]], replicates=5, seed=3)[0]
+    return {"low": found.low.ravel().tolist(), "high": found.high.ravel().tolist()}
+
+
+def salaries() -> Any:
+    return np.random.default_rng(2).gamma(2.0, 20.0, 5_000).clip(0, 200)
+
+
+def histogram(method: str, **options: Any) -> dict[str, Any]:
+    release = dither.histogram(
+        salaries(),
+        consumers=[8] if method == "shp" else [3, 8],
+        epsilon=2.0,
+        low=0,
+        high=200,
+        mechanism=method,
+        seed=4,
+        **options,
+    )
+    return {
+        "epsilon": release.epsilon_achieved,
+        "bits": release.bits_per_report,
+        "estimates": [c.estimates.tolist() for c in release.consumers],
+        "errors": [c.standard_errors.tolist() for c in release.consumers],
+    }
+
+
+def several(strategy: str) -> dict[str, Any]:
+    values = salaries()[:3_000].reshape(1_000, 3).tolist()
+    release = several_values(values, consumers=[4], epsilon=3.0, low=0, high=200, most=3, strategy=strategy, seed=8)
+    return {"epsilon": release.epsilon_achieved, "estimates": [c.estimates.tolist() for c in release.consumers]}
+
+
+def central(method: str) -> dict[str, Any]:
+    table, schema = adult()
+    release = central_release(
+        table, epsilon=1.0, mechanism=method, columns=["education", "sex", "income"], schema=schema, seed=9, bootstrap=2
+    )
+    out: dict[str, Any] = {"epsilon": release.epsilon_achieved, "rows": release.rows}
+    if release.estimate is not None:
+        out["estimate"] = release.estimate.tolist()
+    else:
+        out["synthetic"] = [int((np.array(release.synthetic["sex"].to_pylist()) == "Female").sum())]
+    return out
+
+
+LOCAL = ("mixture", "independent", "lopub", "privincr", "noincremental", "calm", "fourier", "bayesnet")
+CENTRAL = ("laplace", "csm", "dppro", "fourier", "hierarchical", "privbayes", "privelet", "csm-records")
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    **{f"publish {m}": lambda m=m: publication(m) for m in LOCAL},
+    "publish jtree-nonprivate": lambda: publication("jtree-nonprivate", no_privacy=True) | {"epsilon": None},
+    "publish mixture, reports": lambda: publication("mixture", path="reports"),
+    "publish mixture, 5 % held out": lambda: publication("mixture", holdout=0.05),
+    "publish bayesnet, sampled": lambda: publication("bayesnet", parameters={"plan": "sample"}),
+    **{f"intervals {m}": lambda m=m: interval(m) for m in ("mixture", "privincr")},
+    **{f"histogram {m}": lambda m=m: histogram(m) for m in ("chp", "shp", "split", "sampled", "smart")},
+    "histogram chp, reports": lambda: histogram("chp", path="reports", consistent=True),
+    **{f"several {s}": lambda s=s: several(s) for s in ("independent", "summed")},
+    **{f"central {m}": lambda m=m: central(m) for m in CENTRAL},
+}
+
+
+def same(found: Any, stored: Any) -> bool:
+    """Whether two figures, lists or tables of figures agree; the last digits of a sum may differ between processors."""
+    if isinstance(stored, dict):
+        return found.keys() == stored.keys() and all(same(found[key], stored[key]) for key in stored)
+    if isinstance(stored, list):
+        return len(found) == len(stored) and all(map(same, found, stored))
+    if isinstance(stored, float):
+        return bool(np.isclose(found, stored, rtol=1e-6, atol=1e-9))
+    return bool(found == stored)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_figures_do_not_move(case: str) -> None:
+    stored = json.loads(STORED.read_text())[case]
+    found = json.loads(json.dumps(CASES[case]()))
+    assert same(found, stored), f"{case}: {found} instead of {stored}"
+
+
+def test_every_case_is_stored_and_another_figure_is_noticed() -> None:
+    stored = json.loads(STORED.read_text())
+    assert stored.keys() == CASES.keys()
+    moved = json.loads(STORED.read_text())
+    moved["publish mixture"]["pair"][0] *= 1.0001
+    assert not same(stored, moved)
+
+
+if __name__ == "__main__":
+    STORED.write_text(json.dumps({case: make() for case, make in CASES.items()}, indent=1) + "\n")
