@@ -10,7 +10,6 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.callable_module import make_callable
 from dither.errors import ParameterError
@@ -23,12 +22,11 @@ from dither.protocols.parameters import build_parameters, plain
 from dither.protocols.registry import parameters_of
 from dither.randomness import check_seed, generator, public_seed
 from dither.schema import Schema
-from dither.simulate import Path, Progress, simulate
+from dither.simulate import Path, simulate
+from dither.types import Codes, Progress
 
 if TYPE_CHECKING:
     from dither.release import Release
-
-Codes = npt.NDArray[np.int32]
 
 
 def publish(

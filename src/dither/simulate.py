@@ -6,8 +6,8 @@ grow with participants times cells; `reports` makes every participant's report, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +19,15 @@ from dither.protocols import ProtocolMachine
 from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally, zero
+from dither.types import Codes, Integers, Progress
 
-Codes = npt.NDArray[np.integer[Any]]
 Path = Literal["counts", "reports"]
 PATHS: tuple[Path, ...] = ("counts", "reports")
-Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
 _BLOCK = 1 << 16
 
 
-def cells_of(schema: Schema, question: Question, codes: Codes) -> npt.NDArray[np.int64]:
+def cells_of(schema: Schema, question: Question, codes: Codes) -> Integers:
     """Each person's cell of a question, last attribute fastest."""
     cells = np.zeros(len(codes), np.int64)
     for name in question.attributes:
@@ -38,7 +37,7 @@ def cells_of(schema: Schema, question: Question, codes: Codes) -> npt.NDArray[np
     return cells
 
 
-def apportion(people: int, shares: Sequence[float]) -> npt.NDArray[np.int64]:
+def apportion(people: int, shares: Sequence[float]) -> Integers:
     """Whole numbers nearest to the shares that add up to `people` (largest remainders)."""
     ideal = np.asarray(shares, dtype=np.float64) * people
     whole = np.floor(ideal).astype(np.int64)
@@ -92,7 +91,7 @@ def _ask_one_each(
     schema: Schema,
     plan: Plan,
     codes: Codes,
-    people: npt.NDArray[np.int64],
+    people: Integers,
     rng: np.random.Generator,
     path: Path,
     tally: RoundTally,
@@ -121,7 +120,7 @@ def _ask_everything(
     schema: Schema,
     plan: Plan,
     codes: Codes,
-    people: npt.NDArray[np.int64],
+    people: Integers,
     rng: np.random.Generator,
     path: Path,
     tally: RoundTally,

@@ -23,10 +23,11 @@ import numpy.typing as npt
 
 from dither.central.dictionary import Dictionary, dictionary
 from dither.central.measure import DenseSensing, HadamardSensing, rows_for, sensing
-from dither.central.noise import ByteSource, Integers
+from dither.central.noise import ByteSource
 from dither.central.recover import matching_pursuit, most_atoms
-from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
+from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
 from dither.errors import ParameterError
+from dither.types import Floats, Integers
 
 DEFAULT_RECORDS = 10_000
 # A dense matrix is multiplied by the dictionary in full from this many atoms on: about where that starts to pay.
@@ -65,7 +66,7 @@ class CompressedSensing:
         coefficients[picked] = values
         return np.asarray(self.basis.synthesise(coefficients), dtype=np.float64)[: self.cells]
 
-    def _pursue(self, noisy: Floats, atoms: int, stop: float) -> tuple[npt.NDArray[np.int64], Floats]:
+    def _pursue(self, noisy: Floats, atoms: int, stop: float) -> tuple[Integers, Floats]:
         matrix, taken = self.matrix, 0
         products: npt.NDArray[np.float32] | None = None
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.noise import Integers
 from dither.errors import ParameterError
+from dither.types import Codes, Integers
 
 MOST_CELLS = 2**20
 
@@ -39,6 +39,6 @@ def flat_counts(codes: npt.NDArray[np.integer], cardinalities: Sequence[int]) ->
     return np.bincount(flat, minlength=cells).astype(np.int64)
 
 
-def cell_codes(cells: npt.NDArray[np.integer], cardinalities: Sequence[int]) -> npt.NDArray[np.int32]:
+def cell_codes(cells: npt.NDArray[np.integer], cardinalities: Sequence[int]) -> Codes:
     """The codes of flattened cells, one row a cell."""
     return np.stack(np.unravel_index(cells, tuple(int(k) for k in cardinalities)), axis=1).astype(np.int32)

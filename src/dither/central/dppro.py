@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.central.measure import DenseSensing, HadamardSensing, rows_for, sensing
-from dither.central.noise import ByteSource, Integers
-from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
+from dither.central.noise import ByteSource
+from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
 from dither.errors import ParameterError
+from dither.types import Floats, Integers
 
 DECODERS = ("transpose", "least-norm")
 

@@ -13,8 +13,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dither.central.noise import ByteSource, Integers, bernoulli_exp, uniform_below
+from dither.central.noise import ByteSource, bernoulli_exp, uniform_below
 from dither.errors import PrivacyError
+from dither.types import Integers
 
 _EPSILON_BITS = 20
 # Scores further than this above the best are treated as this far: min(s, best + gap) moves no more than s does.

@@ -20,11 +20,12 @@ import numpy.typing as npt
 
 from dither.central.exponential import choose
 from dither.central.measure import exact_product
-from dither.central.noise import ByteSource, Integers
+from dither.central.noise import ByteSource
 from dither.central.sensitivity import matrix_sensitivity
-from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_counts, check_neighbours, observe
+from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, observe
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
+from dither.types import Codes, Floats, Integers
 
 GRID = 4096
 MOST_FREQUENCIES = 256
@@ -40,7 +41,7 @@ class LowFrequencies:
     frequencies: int
 
     @cached_property
-    def matrix(self) -> npt.NDArray[np.int32]:
+    def matrix(self) -> Codes:
         """Integer rows, each of squared norm about GRID^2 cells."""
         angles = 2 * np.pi * np.outer(np.arange(1, self.frequencies), np.arange(self.cells) / self.cells)
         cosines, sines = math.sqrt(2) * np.cos(angles), math.sqrt(2) * np.sin(angles)

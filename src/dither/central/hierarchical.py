@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.noise import ByteSource, Integers
-from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
+from dither.central.noise import ByteSource
+from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
 from dither.errors import ParameterError
+from dither.types import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.noise import Integers
 from dither.central.sensitivity import matrix_sensitivity
-from dither.central.strategy import Floats, Neighbours
+from dither.central.strategy import Neighbours
 from dither.errors import ParameterError
+from dither.types import Floats, Integers
 
 MEASUREMENTS = ("hadamard", "gaussian", "bernoulli")
 GRID = 256
@@ -102,8 +102,8 @@ class HadamardSensing:
     Reference: Ailon, Chazelle, "The fast Johnson-Lindenstrauss transform", 2009.
     """
 
-    chosen: npt.NDArray[np.int64]
-    signs: npt.NDArray[np.int64]
+    chosen: Integers
+    signs: Integers
     order: int
     total: bool = False
     unit: float = 1.0

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import PrivacyError
+from dither.types import Floats, Integers
 
 ByteSource = Callable[[int], bytes]
-Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 # A numerator below 2**45 leaves room in 64 bits for the factor K of algorithm 1 and for the geometric part: either
@@ -146,7 +146,7 @@ def noise_variance(scale: Fraction) -> float:
     return 2.0 * math.exp(-inverse) / math.expm1(-inverse) ** 2
 
 
-def noise_log_mgf(theta: npt.NDArray[np.float64], scale: Fraction) -> npt.NDArray[np.float64]:
+def noise_log_mgf(theta: Floats, scale: Fraction) -> Floats:
     """log E exp(theta Z) for |theta| < 1 / scale; infinite outside."""
     inverse = 1.0 / float(scale)
     theta = np.abs(np.asarray(theta, dtype=np.float64))

@@ -25,10 +25,11 @@ import numpy.typing as npt
 
 from dither.central.exponential import choose
 from dither.central.laplace import Cells
-from dither.central.noise import ByteSource, Integers, achieved_epsilon, calibrate, discrete_laplace
-from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_counts, check_neighbours, observe
+from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace
+from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, observe
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
+from dither.types import Codes, Floats, Integers
 
 COUNT_SHARE = 0.02
 STRUCTURE_SHARE = 0.3
@@ -84,7 +85,7 @@ class Network:
             out = out * node.conditional.transpose(order).reshape(shape)
         return out
 
-    def sample(self, rows: int, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+    def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         """Rows of codes by ancestral sampling."""
         codes = np.zeros((rows, len(self.cardinalities)), dtype=np.int32)
         for node in self.nodes:

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.central.dictionary import dictionary
-from dither.central.noise import ByteSource, Integers
-from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
+from dither.central.noise import ByteSource
+from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
+from dither.types import Floats, Integers
 
 
 @dataclass(frozen=True)

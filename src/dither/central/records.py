@@ -24,9 +24,10 @@ import numpy.typing as npt
 
 from dither.central.dictionary import dictionary as find_dictionary
 from dither.central.measure import HadamardSensing, rows_for, sensing
-from dither.central.noise import ByteSource, Integers, achieved_epsilon, calibrate, discrete_laplace, noise_variance
+from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace, noise_variance
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
+from dither.types import Codes, Integers
 
 EXACT_ATTRIBUTES = 16
 TRUST = "local law, run by a curator who holds the table: each record is noised on its own"
@@ -36,7 +37,7 @@ TRUST = "local law, run by a curator who holds the table: each record is noised 
 class RecordRelease:
     """Recovered rows of codes, each within its domain, and what they cost each person."""
 
-    codes: npt.NDArray[np.int32]
+    codes: Codes
     epsilon: float
     sensitivity: int
     exact: bool
@@ -85,7 +86,7 @@ def release_records(
 
 def _recover(
     noisy: Integers, matrix: npt.NDArray[np.integer], dictionary: str, sizes: Integers, variance: float
-) -> npt.NDArray[np.int32]:
+) -> Codes:
     """Matching pursuit for all rows through one Gram matrix, about the middle of the domain, then rounding into it."""
     from sklearn.linear_model import orthogonal_mp_gram
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dither.central.strategy import Floats
+from dither.types import Floats
 
 MOST_ATOMS = 256
 _ATOM_WORK = 2**18  # atoms times rows: keeps a recovery near a second where the signal would let it run on

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.central import records as record_form
 from dither.central.domain import MOST_CELLS, cell_codes, domain_size, flat_counts
-from dither.central.noise import ByteSource, Integers, seeded_source
+from dither.central.noise import ByteSource, seeded_source
 from dither.central.privbayes import THETA, learn, network_details, table_marginal
 from dither.central.registry import CENTRAL, Entry, central_mechanism
-from dither.central.strategy import Floats, HistogramRelease, Neighbours, check_neighbours
+from dither.central.strategy import HistogramRelease, Neighbours, check_neighbours
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate.project import norm_sub
 from dither.mechanisms.probability import check_epsilon
@@ -31,6 +30,7 @@ from dither.notice import REPLAYABLE, Notice
 from dither.randomness import check_seed
 from dither.release.guarantee import noise_sentence
 from dither.schema import Schema
+from dither.types import Codes, Floats, Integers
 
 CENTRAL_TRUST = "central: a curator holds the table"
 RECORDS = "csm-records"
@@ -104,7 +104,7 @@ class CentralRelease:
 class _Made:
     """What a mechanism gave before it is turned into a table."""
 
-    codes: npt.NDArray[np.int32]
+    codes: Codes
     estimate: Floats | None
     standard_errors: Floats | None
     epsilon: float
@@ -221,7 +221,7 @@ def _select(table: Any, names: Sequence[str]) -> Any:
 
 def _make(
     mechanism: str,
-    codes: npt.NDArray[np.int32],
+    codes: Codes,
     schema: Schema,
     epsilon: float,
     source: ByteSource,
@@ -254,7 +254,7 @@ def _make(
 
 
 def _wide_network(
-    codes: npt.NDArray[np.int32],
+    codes: Codes,
     sizes: Sequence[int],
     epsilon: float,
     source: ByteSource,

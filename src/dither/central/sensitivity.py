@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.central.strategy import Neighbours
+from dither.types import Codes
 
 IntMatrix = npt.NDArray[np.integer[Any]]
 
@@ -47,7 +48,7 @@ def largest_column_distance(matrix: IntMatrix) -> int:
 
 
 @functools.cache
-def _pair_kernel() -> Callable[[npt.NDArray[np.int32]], int]:
+def _pair_kernel() -> Callable[[Codes], int]:
     """The compiled double loop over pairs, on all cores."""
     import numba
 

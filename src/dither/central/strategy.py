@@ -18,12 +18,12 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.noise import ByteSource, Integers, achieved_epsilon, calibrate, discrete_laplace, noise_variance
+from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace, noise_variance
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
+from dither.types import Floats, Integers
 
 Neighbours = Literal["add-remove", "replace"]
-Floats = npt.NDArray[np.float64]
 
 
 class Strategy(Protocol):

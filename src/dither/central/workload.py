@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.central.noise import noise_log_mgf
-from dither.central.strategy import Floats
+from dither.types import Floats, Integers
 
 QUERIES = 10_000
 _BLOCK = 500
@@ -46,7 +46,7 @@ class Workload:
             yield np.unpackbits(packed, axis=1, count=self.cells).astype(np.float32)
             done += rows
 
-    def ranges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def ranges(self) -> tuple[Integers, Integers]:
         """First and last cell of each range, both counted."""
         rng = np.random.default_rng([self.seed, self.cells, 2])
         ends = np.sort(rng.integers(0, self.cells, size=(self.queries - self.linear, 2)), axis=1)

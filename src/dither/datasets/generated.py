@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.schema import Attribute, Schema
+from dither.types import Codes, Floats
 
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
 _CYCLE = ("categorical", "ordinal", "numeric", "boolean")
 _MOST_CELLS = 20_000_000
 

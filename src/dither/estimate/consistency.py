@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
+
 Table = tuple[tuple[str, ...], Floats]
 
 

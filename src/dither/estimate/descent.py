@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate.pair_targets import Columns
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 class Descent:

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError
+from dither.types import Floats, Integers
 
-Floats = npt.NDArray[np.float64]
 Likelihood = npt.NDArray[np.float32]
 
 MOST_JOINT_CELLS = 1 << 24
@@ -86,7 +86,7 @@ def check_cells(cardinalities: Sequence[int], names: Sequence[str] | None = None
 
 def expectation_maximisation(
     likelihoods: Sequence[Likelihood],
-    weights: npt.NDArray[np.int64] | None = None,
+    weights: Integers | None = None,
     *,
     start: Floats | None = None,
     tolerance: float = 1e-5,

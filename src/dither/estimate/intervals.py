@@ -5,11 +5,9 @@ from __future__ import annotations
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 def normal_interval(frequencies: Floats, standard_errors: Floats, level: float = 0.95) -> tuple[Floats, Floats]:

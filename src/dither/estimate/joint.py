@@ -31,8 +31,8 @@ from dither.estimate.lasso import (
 from dither.mechanisms import BloomRappor, Mechanism
 from dither.reports import Plan
 from dither.tally import PatternTally, report_bits
+from dither.types import Floats, Integers
 
-Floats = npt.NDArray[np.float64]
 Estimator = Literal["em", "lasso", "hybrid"]
 ESTIMATORS: tuple[Estimator, ...] = ("em", "lasso", "hybrid")
 Features = Literal["cooccurrence", "paper"]
@@ -59,7 +59,7 @@ class SplitReports:
 
     plan: Plan
     patterns: npt.NDArray[np.uint8]
-    counts: npt.NDArray[np.int64]
+    counts: Integers
 
     def __post_init__(self) -> None:
         for question in self.plan.questions:
@@ -105,7 +105,7 @@ class SplitReports:
         width = self.plan.questions[position].mechanism.counters
         return np.unpackbits(np.ascontiguousarray(rows), axis=1, bitorder="little", count=width)
 
-    def distinct(self, positions: Sequence[int]) -> tuple[list[npt.NDArray[np.uint8]], npt.NDArray[np.int64] | None]:
+    def distinct(self, positions: Sequence[int]) -> tuple[list[npt.NDArray[np.uint8]], Integers | None]:
         """The bits of some attributes with weights; reports that agree on these bits are merged where there are few."""
         widths = [self.plan.questions[i].mechanism.counters for i in positions]
         if sum(widths) > _MOST_CODE_BITS or 2 ** sum(widths) > len(self.patterns):
@@ -123,7 +123,7 @@ class SplitReports:
         return out, weights[seen]
 
     @cached_property
-    def gram(self) -> npt.NDArray[np.int64]:
+    def gram(self) -> Integers:
         """How often each two bits are set together, all attributes side by side; the diagonal holds single bits."""
         total = sum(q.mechanism.counters for q in self.plan.questions)
         out = np.zeros((total, total))

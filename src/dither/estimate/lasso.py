@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.project import norm_sub
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 _MOST_DESIGN = 1 << 27  # entries of the paper's design matrix: 1 GB of doubles
 
 

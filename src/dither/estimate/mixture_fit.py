@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from dither.estimate.descent import Descent, StepSize
@@ -24,8 +23,8 @@ from dither.estimate.pair_targets import PairTargets, inverse_variances
 from dither.estimate.project import norm_sub
 from dither.estimate.set_fit import SetLockstep
 from dither.estimate.set_targets import SetTargets
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 MOST_COLUMNS_FOR_ONE_THREAD = 600
 MANY_CELLS = 20_000  # of sets: a start needs more components, and one twin measures its degrees of freedom well enough
 

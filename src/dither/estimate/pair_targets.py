@@ -19,8 +19,8 @@ from dither.estimate.pool import Answered, check_asked
 from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism
 from dither.schema import Schema
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Noise = tuple[Floats, Floats, Floats]
 
 

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, TooFewAnswers
 from dither.reports import Question
 from dither.schema import Schema
 from dither.tally import CountTally
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Answered:
     """A question with its tally: support counts of n reports."""
 
     question: Question
-    support: npt.NDArray[np.int64]
+    support: Integers
     n: int
 
 

@@ -10,11 +10,9 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 def clip(raw: Floats) -> Floats:

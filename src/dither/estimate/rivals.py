@@ -7,10 +7,9 @@ Each simulates its own participants, so that the four differ in nothing else.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.joint import SplitReports, em_joint
@@ -20,9 +19,8 @@ from dither.mechanisms.fleet.stream import RandomStream
 from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.tally import PatternTally
+from dither.types import Codes, Floats
 
-Codes = npt.NDArray[np.integer[Any]]
-Floats = npt.NDArray[np.float64]
 Rival = Literal["voue", "vrappor", "oue+em", "rappor+em"]
 RIVALS: tuple[Rival, ...] = ("voue", "vrappor", "oue+em", "rappor+em")
 _BITS = {"voue": "oue", "vrappor": "sue", "oue+em": "oue", "rappor+em": "sue"}

@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate.descent import Descent, StepSize
 from dither.estimate.project import norm_sub
 from dither.estimate.set_targets import Reals, SetTargets, predicted, pull_back
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Model = tuple[Floats, Floats]
 
 LEAST_CHANCE = 1e-6

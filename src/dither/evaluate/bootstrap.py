@@ -19,13 +19,12 @@ has the measured coverage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate import answered
@@ -40,9 +39,7 @@ from dither.protocols.state import unpack_state
 from dither.release import Release
 from dither.schema import Schema
 from dither.tally import CountTally
-
-Floats = npt.NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
+from dither.types import Floats, Progress
 
 INTERACTION = 0.5  # strength of unmeasured three-way interactions, in units of the pairs'
 POOLED = 0.5  # share of a cell's squared error that is the mean of its marginal's

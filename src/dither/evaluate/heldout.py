@@ -19,7 +19,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate import Answered
@@ -27,8 +26,8 @@ from dither.estimate.pool import read_marginal
 from dither.models import Model
 from dither.protocols import ProtocolMachine
 from dither.protocols.holdout import HoldOut
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Z95 = 1.959963984540054
 TOO_NOISY = "too noisy to mean anything"
 INFORMATIVE = "informative"

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.pool import Answered, answered
@@ -40,8 +39,8 @@ from dither.protocols.holdout import HoldOut
 from dither.protocols.state import unpack_state
 from dither.schema import Schema
 from dither.tally import CountTally
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Direction = Literal["raise", "lower"]
 SHARES = (0.01, 0.05)
 

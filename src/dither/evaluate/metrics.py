@@ -6,17 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.models import Model
 from dither.schema import Schema
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.integer[Any]]
+from dither.types import Codes, Floats, Integers
 
 DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB a table
 _CODE_LIMIT = 1 << 62
@@ -203,7 +199,7 @@ def _summaries(
     return out
 
 
-def _cells(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> npt.NDArray[np.int64]:
+def _cells(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> Integers:
     cell = np.zeros(len(codes), dtype=np.int64)
     for i in positions:
         cell *= cardinalities[i]

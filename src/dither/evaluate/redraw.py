@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, PrivacyError
 from dither.models import Model
 from dither.protocols import ProtocolMachine
 from dither.reports import Plan
 from dither.tally import CountTally
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Cells = Callable[[Sequence[str]], Floats]
 
 

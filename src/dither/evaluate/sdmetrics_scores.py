@@ -16,13 +16,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.evaluate.tables import CommonTables
 from dither.schema import Schema
-
-Codes = npt.NDArray[np.int32]
+from dither.types import Codes
 
 SDTYPES = {"numeric": "numerical", "boolean": "boolean", "categorical": "categorical", "ordinal": "categorical"}
 

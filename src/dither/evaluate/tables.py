@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from dither.errors import TableError
 from dither.schema import Schema
-
-Codes = npt.NDArray[np.int32]
+from dither.types import Codes
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.schema import Schema
+from dither.types import Codes
 
-Codes = npt.NDArray[np.integer[Any]]
 Classifier = Literal["svm", "forest"]
 CLASSIFIERS: tuple[Classifier, ...] = ("svm", "forest")
 

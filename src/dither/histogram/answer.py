@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.histogram.cells import CellEstimates
 from dither.histogram.consumer import Consumer
 from dither.histogram.partition import Partition
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate.project import norm_sub
 from dither.histogram.partition import Partition
 from dither.mechanisms import GRR, Mechanism, SubsetSelection, mechanism
+from dither.types import Floats
 
 if TYPE_CHECKING:
     from dither.histogram.consumer import Consumer
-
-Floats = npt.NDArray[np.float64]
 
 
 class CellEstimates(Protocol):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError, TableError
 from dither.histogram.partition import Partition
+from dither.types import Integers
 
 if TYPE_CHECKING:
     from dither.histogram.strategy import Strategy
@@ -20,9 +21,6 @@ OutOfRange = Literal["error", "clip", "drop"]
 POLICIES: tuple[OutOfRange, ...] = ("error", "clip", "drop")
 PATHS = ("counts", "reports")
 _BLOCK = 1 << 18
-
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 _TOTAL = 1e3  # how many times more than the most certain bin the known total counts
 

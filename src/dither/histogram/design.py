@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
+
 Sets = npt.NDArray[np.bool_]
 
 _INTERVAL_CELLS = 48  # up to here all intervals are tried from the start

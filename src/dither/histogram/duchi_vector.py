@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dither.mechanisms.fleet.stream import RandomStream
+    from dither.types import Floats
 
 _SIGN_BYTES = THRESHOLD_BITS // 8  # for rounding one value
 MOST_BITS = 576  # of one draw, as 255 attributes take
@@ -199,7 +200,7 @@ class DuchiVector:
             left -= out[:, j]
         return out
 
-    def numbers(self, reports: PackedReports) -> npt.NDArray[np.float64]:
+    def numbers(self, reports: PackedReports) -> Floats:
         """The unbiased numbers that the reports stand for, one row a participant."""
         import numpy as np
 

@@ -13,12 +13,10 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.histogram.cells import CellEstimates
 from dither.histogram.consumer import Consumer
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 INTERPOLATION = "values are taken as evenly spread within a cell of the partition that an edge cuts"
 

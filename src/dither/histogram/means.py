@@ -33,13 +33,9 @@ from dither.mechanisms.probability import (
 from dither.mechanisms.pure import check_length
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from dither.mechanisms.fleet.stream import RandomStream
+    from dither.types import Floats, Integers
 
-    Integers = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
 
 HYBRID_FROM = 0.61  # below this epsilon the hybrid is Duchi's mechanism alone (Wang et al., eq. 8)
 

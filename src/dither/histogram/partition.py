@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.histogram.consumer import MOST_BINS, Consumer
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+from dither.types import Floats, Integers
 
 _SAME = 1e-12  # edges this close, as a share of the range, are one edge that was computed in two ways
 

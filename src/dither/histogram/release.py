@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate.intervals import normal_interval
 from dither.histogram.cells import CellEstimates
@@ -16,8 +13,8 @@ from dither.histogram.consumer import Consumer, read_consumers
 from dither.histogram.late import LateAnswer, late_answer
 from dither.notice import REPLAYABLE, Notice
 from dither.release.guarantee import noise_sentence
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 FORMAT = "dither-histogram-1"
 
 

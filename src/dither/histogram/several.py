@@ -19,7 +19,6 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, TableError
 from dither.histogram.answer import read_off
@@ -32,10 +31,10 @@ from dither.histogram.release import ConsumerHistogram, HistogramRelease
 from dither.mechanisms import Mechanism, Unary
 from dither.mechanisms.probability import check_epsilon, log_up
 from dither.randomness import check_seed, generator
+from dither.types import Floats, Integers
 
 Strategy = Literal["independent", "summed"]
 STRATEGIES: tuple[Strategy, ...] = ("independent", "summed")
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def fill(values: Sequence[Any], partition: Partition, most: int) -> Slots:
     return Slots(cells, np.bincount(cells.ravel(), minlength=partition.cells + 1).astype(np.int64))
 
 
-def _per_person(values: Sequence[Any]) -> list[npt.NDArray[np.float64]]:
+def _per_person(values: Sequence[Any]) -> list[Floats]:
     """Each participant's values as an array; an error names the participant whose values are no list of numbers."""
     held = []
     for person, own in enumerate(values):

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, PrivacyError
 from dither.histogram.answer import Answer, nothing_to_ask, read_off
@@ -27,9 +26,9 @@ from dither.histogram.design import Design, optimise
 from dither.histogram.partition import Partition
 from dither.histogram.strategy import Strategy
 from dither.mechanisms import Mechanism
+from dither.types import Floats, Integers
 
 Objective = Literal["mean", "worst"]
-Floats = npt.NDArray[np.float64]
 
 SEARCH_CELLS = 96  # up to here sets are searched for; beyond, only cells, bins and their complements are tried
 MOST_CELLS = 400
@@ -45,7 +44,7 @@ class StrategyCells:
     partition: Partition
     strategy: Strategy
     decoder: Floats
-    outputs: npt.NDArray[np.int64]
+    outputs: Integers
     population: int
 
     @property

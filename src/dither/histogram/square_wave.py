@@ -24,12 +24,9 @@ from dither.mechanisms.pure import check_length, check_value
 
 if TYPE_CHECKING:
     import numpy as np
-    import numpy.typing as npt
 
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
-
-    Floats = npt.NDArray[np.float64]
+    from dither.types import Codes, Counts, Floats
 
 
 def half_width(epsilon: float) -> float:

@@ -23,12 +23,9 @@ from dither.mechanisms.pure import check_cells, check_length, check_value
 
 if TYPE_CHECKING:
     import numpy as np
-    import numpy.typing as npt
 
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
-
-    Floats = npt.NDArray[np.float64]
+    from dither.types import Codes, Counts, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ class Strategy:
             raise ReportError(f"output {output} is outside 0..{self.counters - 1}", value=output)
 
     @cached_property
-    def matrix(self) -> npt.NDArray[np.int64]:
+    def matrix(self) -> Integers:
         """Draws of each output (rows) in each cell (columns)."""
         import numpy as np
 

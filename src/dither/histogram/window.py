@@ -24,10 +24,7 @@ from dither.mechanisms.probability import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Integers = npt.NDArray[np.int64]
+    from dither.types import Integers
 
 
 @dataclass(frozen=True)

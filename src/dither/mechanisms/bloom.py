@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 MOST_CELLS = 2**16
 MOST_HASHES = (

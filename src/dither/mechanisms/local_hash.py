@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 WORD_BITS = 32
 HASH_BITS = 16

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dither.mechanisms.fleet.stream import RandomStream
+    from dither.types import Codes, Counts, Floats
 
-    Counts = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
-    Codes = npt.NDArray[np.integer[Any]]
 
 # Gives exactly as many random bytes as asked: `secrets.token_bytes` on a device, a seeded stream only in simulation.
 ByteSource = Callable[[int], bytes]

@@ -14,7 +14,8 @@ from dither.errors import ParameterError, ReportError
 from dither.mechanisms.mechanism import Estimate
 
 if TYPE_CHECKING:
-    from dither.mechanisms.mechanism import Counts, Mechanism
+    from dither.mechanisms.mechanism import Mechanism
+    from dither.types import Counts
 
 
 MOST_REPORTS = 1 << 16  # in a law that is written out

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 KEY_BYTES = 8  # a sort key a cell: two of 64 cells tie, and bias the order, once in 10^16 reports
 _KEYS = 2 ** (8 * KEY_BYTES)

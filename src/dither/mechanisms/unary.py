@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 
 @dataclass(frozen=True)

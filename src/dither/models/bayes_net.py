@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError
-from dither.models.model import MOST_CELLS, Codes, Floats, check_marginal
+from dither.models.model import MOST_CELLS, check_marginal
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
+from dither.types import Codes, Floats
 
 _BLOCK = 1 << 18
 Factor = tuple[tuple[int, ...], Floats]

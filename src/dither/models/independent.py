@@ -8,9 +8,10 @@ from functools import reduce
 
 import numpy as np
 
-from dither.models.model import Codes, Floats, check_marginal, sample_rows
+from dither.models.model import check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
+from dither.types import Codes, Floats
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError
-from dither.models.model import MOST_CELLS, Codes, Floats, check_marginal, sample_rows
+from dither.models.model import MOST_CELLS, check_marginal, sample_rows
 from dither.models.potentials import expand, sum_out
 from dither.schema import Schema, schema_from_json
 from dither.structure.triangulate import Triangulation, triangulate
 from dither.tally.archive import pack, unpack
+from dither.types import Codes, Floats, Integers
 
 _BLOCK = 1 << 18
 
@@ -227,7 +228,7 @@ def _divide(a: Floats, b: Floats) -> Floats:
     return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b > 0)
 
 
-def _sample_given(joint: Floats, given: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _sample_given(joint: Floats, given: Integers, rng: np.random.Generator) -> Integers:
     """A column for each row number in `given`, drawn from that row of the joint; rows that never occur give column 0.
 
     All rows share one cumulative sum: row s occupies the stretch from its start to the next one's, and a uniform draw

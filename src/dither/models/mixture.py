@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dither.models.model import Codes, Floats, check_marginal, sample_rows
+from dither.models.model import check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
+from dither.types import Codes, Floats
 
 _BLOCK_CELLS = 1 << 24  # marginals are summed over components in blocks of at most 128 MB
 

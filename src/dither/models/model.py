@@ -10,9 +10,7 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.schema import Schema
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
+from dither.types import Codes, Floats
 
 MOST_CELLS = 50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
 
@@ -58,7 +56,7 @@ def check_marginal(schema: Schema, attributes: Sequence[str]) -> tuple[int, ...]
     return positions
 
 
-def sample_rows(distribution: Floats, rows: int, rng: np.random.Generator) -> npt.NDArray[np.int32]:
+def sample_rows(distribution: Floats, rows: int, rng: np.random.Generator) -> Codes:
     """`rows` codes drawn from one distribution by inverting its cumulative sum."""
     cumulative = np.cumsum(distribution)
     codes: npt.NDArray[Any] = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.structure.triangulate import Triangulation
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 def sum_out(table: npt.NDArray[Any], scope: Sequence[int], keep: Sequence[int]) -> npt.NDArray[Any]:

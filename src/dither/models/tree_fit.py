@@ -26,8 +26,8 @@ from dither.models.junction_tree import JunctionTree
 from dither.models.potentials import Calibrated, Passing, expand, sum_out
 from dither.schema import Schema
 from dither.structure.triangulate import Triangulation
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 _LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps could not bring it back
 
 

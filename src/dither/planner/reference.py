@@ -14,13 +14,11 @@ from itertools import combinations
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.models.mixture import Mixture
 from dither.schema import Schema
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 DEPENDENCE = {"weak": 0.25, "typical": 1.0, "strong": 1.75}  # in units of `typical_dependence`
 CLASSES = 12

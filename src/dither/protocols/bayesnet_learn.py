@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate.joint import SplitReports, estimate_joints
 from dither.models.bayes_net import BayesNet, chain_joint
@@ -23,8 +22,8 @@ from dither.protocols.privincr_learn import DISCREPANCY, factor_cells
 from dither.schema import Schema
 from dither.structure import Triangulation, entropy, mutual_information
 from dither.structure.bayes_search import Network, search_network
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Candidate = tuple[int, tuple[int, ...]]
 
 

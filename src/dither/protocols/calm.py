@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, StateError
 from dither.estimate import answered
@@ -30,8 +29,8 @@ from dither.schema import Schema
 from dither.structure import Triangulation, triangulate_capped
 from dither.structure.cover import cover_pairs, pair_noise
 from dither.tally import CountTally, RoundTally
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 SIZES = (0, 64, 256, 1_024, 4_096)  # candidate caps on a set's cells; 0 asks pair by pair
 
 

@@ -10,14 +10,13 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate import Answered, make_consistent, norm_sub
 from dither.models.model import check_marginal
 from dither.schema import Schema
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Table = tuple[tuple[str, ...], Floats]
 MOST_CELLS = 4_000_000
 

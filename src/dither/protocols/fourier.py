@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, StateError
 from dither.estimate import answered, norm_sub, pool
@@ -29,8 +28,7 @@ from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan, Question
 from dither.structure import Triangulation, triangulate_capped
 from dither.tally import CountTally, RoundTally
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 @dataclass(frozen=True)

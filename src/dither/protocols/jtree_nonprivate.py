@@ -14,19 +14,18 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, PrivacyError
 from dither.models.junction_tree import JunctionTree
 from dither.schema import Schema
 from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
+from dither.types import Codes, Floats
 
 METHOD = "jtree-nonprivate"
 SWITCH = "--no-privacy"
 EPSILON = math.inf
 SUMMARY = "NOT private: a junction tree of the true records, to tell a model's own error from that of the noise."
 REFERENCE = "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1 (NoPrivJTree); Chen, Xiao, Zhang, Xu, KDD 2015"
-Codes = npt.NDArray[np.integer[Any]]
 Pair = tuple[int, int]
 
 
@@ -89,7 +88,7 @@ def release_notes(model: JunctionTree) -> dict[str, Any]:
     }
 
 
-def _frequencies(codes: Codes, schema: Schema, positions: Sequence[int]) -> npt.NDArray[np.float64]:
+def _frequencies(codes: Codes, schema: Schema, positions: Sequence[int]) -> Floats:
     shape = [schema.cardinalities[a] for a in positions]
     cells = np.ravel_multi_index(tuple(np.asarray(codes[:, a], np.int64) for a in positions), shape)
     counts = np.bincount(cells, minlength=math.prod(shape)) / len(codes)

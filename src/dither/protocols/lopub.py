@@ -18,13 +18,14 @@ from dither.errors import ParameterError, StateError
 from dither.estimate.joint import SplitReports
 from dither.mechanisms import BloomRappor
 from dither.models.junction_tree import JunctionTree
-from dither.protocols.lopub_learn import Learnt, Progress, learn
+from dither.protocols.lopub_learn import Learnt, learn
 from dither.protocols.lopub_plan import Parameters, lopub_plan
 from dither.protocols.machine import Campaign, Measured
 from dither.protocols.state import check_close, pack_state, replay
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import PatternTally, RoundTally
+from dither.types import Progress
 
 __all__ = ["LoPub", "Parameters"]
 

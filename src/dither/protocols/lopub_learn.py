@@ -28,9 +28,9 @@ from dither.structure import (
     triangulate_capped,
 )
 from dither.structure.pruning import Variant
+from dither.types import Progress
 
 Pair = tuple[int, int]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
 from dither.models import Model
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import RoundTally
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,11 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.mechanisms import best
 from dither.protocols.independent import question_shares
 from dither.reports import Question
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 Sets = list[tuple[tuple[int, ...], float]]  # attributes asked together, and their share of the participants
 

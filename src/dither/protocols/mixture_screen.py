@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaincc
 
 from dither.estimate.pair_targets import Columns, PairTargets
@@ -27,8 +26,7 @@ from dither.protocols.mixture_plan import (
     pairs_are_free,
     single_shares,
 )
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 LOSS = 0.015  # of the one-way error, if nothing is found
 MOST = 0.25  # of the participants, however cheap the screen

@@ -13,15 +13,14 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate import Answered, Pooled, check_asked, norm_sub, pool
 from dither.models.tree_fit import Measurement
 from dither.protocols.machine import Measured
 from dither.schema import Schema
 from dither.structure import Dependence, dependence, mutual_information
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Pair = tuple[int, int]
 _LEAST_VARIANCE = 1e-12
 

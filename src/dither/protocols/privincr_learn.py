@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate import norm_sub, pool
 from dither.models.junction_tree import JunctionTree, independent_tree
@@ -21,8 +20,8 @@ from dither.protocols.privincr_plan import Pair, Parameters
 from dither.schema import Schema
 from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
 from dither.structure.factorise import Factorisation, compose, factorise
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 # A fitted tree takes up a part of the noise, so its best residual lies below one a cell; 0.8 measured best (the docs).
 DISCREPANCY = 0.8
 FACTOR_ERROR = 0.15  # the total variation that a factor's raw noise may have; larger factors are split

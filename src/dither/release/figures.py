@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate.intervals import normal_interval
 from dither.release.pair_errors import Errors, pair_errors
 from dither.release.pairs import Pair, compared_pairs
 from dither.release.release import Release
 from dither.schema import Attribute
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 MOST_BARS = 20
 HEAT_SIDE = 16

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from math import cos, radians, sin, sqrt
 
-import numpy as np
-import numpy.typing as npt
-
 from dither.release.figures import NUMBERED_COLUMNS, HeatMap
 from dither.release.palette import AMBER, VIRIDIS, ramp, reads_dark
 from dither.release.svg import drawing, fit_all, label, number, share, text_width
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 WIDTH = 340
 _TURN = 50.0  # degrees by which the columns' labels are turned

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.protocols.machine import Measured
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 _ROWS_SHOWN = 12
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate.pool import answered, pool
 from dither.mechanisms import Mechanism
@@ -19,8 +18,8 @@ from dither.release.marginal import measured_errors
 from dither.release.release import Release
 from dither.tally import CountTally, RoundTally
 from dither.tally.archive import unpack
+from dither.types import Floats
 
-Floats = npt.NDArray[np.float64]
 Errors = Callable[[Sequence[str]], Floats | None]
 
 

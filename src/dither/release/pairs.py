@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.models import Model
 from dither.models.bayes_net import BayesNet
 from dither.models.junction_tree import JunctionTree
 from dither.release.release import Release
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 MOST_PAIRS = 300  # all pairs of 25 attributes; of more attributes so many, evenly spread, are compared with the truth
 MOST_DISTANT = 100  # the same for trees and nets, where a pair far apart takes a walk through the graph

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, PrivacyError
 from dither.models import Model
@@ -22,7 +21,6 @@ from dither.release.marginal import Marginal, measured_errors
 from dither.release.truth import Truth
 from dither.schema import Schema
 
-Floats = npt.NDArray[np.float64]
 FORMAT = "dither-release-1"
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.schema import Schema
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[np.integer[Any]]
+from dither.types import Codes, Floats, Integers
+
 _FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits
 
 
 def draw_reals(
-    edges: npt.NDArray[np.float64], codes: Codes, dtype: npt.DTypeLike, rng: np.random.Generator
+    edges: Floats, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Generator
 ) -> npt.NDArray[np.floating[Any]]:
     """Uniform in [lower, upper) of each code's bin; the last bin is closed.
 
@@ -30,23 +31,17 @@ def draw_reals(
     return drawn
 
 
-def draw_integers(
-    edges: npt.NDArray[np.float64], codes: Codes, bounds: tuple[int, int], rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def draw_integers(edges: Floats, codes: Codes, bounds: tuple[int, int], rng: np.random.Generator) -> Integers:
     """Uniform over the integers of each code's bin; a bin without any gives the integer nearest to its middle.
 
     `bounds` are the least and the greatest integer that the column's type holds.
     """
     first, last = integers_in(edges, bounds)
-    drawn: npt.NDArray[np.int64] = first[codes] + np.floor(rng.random(len(codes)) * (last - first + 1)[codes]).astype(
-        np.int64
-    )
+    drawn: Integers = first[codes] + np.floor(rng.random(len(codes)) * (last - first + 1)[codes]).astype(np.int64)
     return np.minimum(drawn, last[codes])  # a product can round up to the whole width of a very wide bin
 
 
-def integers_in(
-    edges: npt.NDArray[np.float64], bounds: tuple[int, int]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def integers_in(edges: Floats, bounds: tuple[int, int]) -> tuple[Integers, Integers]:
     """The first and the last integer of each bin (the nearest one, twice, where a bin holds none)."""
     edges = np.clip(edges, -_FAR, _FAR)
     first = np.ceil(edges[:-1])

@@ -18,8 +18,8 @@ from dither.schema.draw import draw_integers, draw_reals
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.native import Column, Layout, build_table, read_columns
 from dither.schema.schema import Schema
+from dither.types import Codes, Integers
 
-Codes = npt.NDArray[np.int32]
 Unknown = Literal["error", "other"]
 
 
@@ -102,7 +102,7 @@ def _more(names: list[str]) -> str:
     return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
-def _encode_numbers(attribute: Attribute, array: Any) -> npt.NDArray[np.int64]:
+def _encode_numbers(attribute: Attribute, array: Any) -> Integers:
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if is_text(held) and array.null_count < len(array):
         raise _text_for_numbers(attribute, array)
@@ -120,7 +120,7 @@ def _encode_numbers(attribute: Attribute, array: Any) -> npt.NDArray[np.int64]:
         plain = array.cast(held) if held is not array.type else array
         values = plain.cast(pa.float64(), safe=False).to_numpy().astype(np.float64, copy=False)
     edges = np.asarray(attribute.edges, dtype=np.float64)
-    codes: npt.NDArray[np.int64] = np.searchsorted(edges, values, side="right") - 1
+    codes: Integers = np.searchsorted(edges, values, side="right") - 1
     codes[values == edges[-1]] = attribute.answers - 1
     missing = np.isnan(values)
     outside = ~missing & ((values < edges[0]) | (values > edges[-1]))
@@ -158,7 +158,7 @@ def _text_for_numbers(attribute: Attribute, array: Any) -> TableError:
     )
 
 
-def _encode_labels(attribute: Attribute, array: Any, unknown: Unknown) -> tuple[npt.NDArray[np.int64], int, int]:
+def _encode_labels(attribute: Attribute, array: Any, unknown: Unknown) -> tuple[Integers, int, int]:
     """Codes, the style in which text writes the values, and how many rows were put under "other"."""
     if pa.types.is_nested(array.type) or pa.types.is_temporal(array.type) or pa.types.is_binary(array.type):
         raise TableError(
@@ -169,7 +169,7 @@ def _encode_labels(attribute: Attribute, array: Any, unknown: Unknown) -> tuple[
     matcher = Matcher(attribute)
     matches = [(-2, 0) if _is_missing(value) else matcher.match(value) for value in values]
     table = np.array([code for code, _ in matches] + [-2], dtype=np.int64)
-    codes: npt.NDArray[np.int64] = table[indices]
+    codes: Integers = table[indices]
     outside = codes == -1
     others = int(outside.sum())
     if others:
@@ -198,7 +198,7 @@ def _other_or_error(attribute: Attribute, value: object, rows: int, first: int, 
     )
 
 
-def _fill_missing(attribute: Attribute, codes: npt.NDArray[np.int64], missing: npt.NDArray[np.bool_]) -> None:
+def _fill_missing(attribute: Attribute, codes: Integers, missing: npt.NDArray[np.bool_]) -> None:
     """Give missing values their code; an error where the schema has none."""
     count = int(missing.sum())
     if not count:
@@ -212,7 +212,7 @@ def _fill_missing(attribute: Attribute, codes: npt.NDArray[np.int64], missing: n
     codes[missing] = attribute.answers
 
 
-def _distinct(array: Any) -> tuple[npt.NDArray[np.int64], list[Any]]:
+def _distinct(array: Any) -> tuple[Integers, list[Any]]:
     """Each row's place in a list of values; nulls have the place after the last."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), dtype=np.int64), []

@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError
 
-Floats = npt.NDArray[np.float64]
-
 
 def entropy(distribution: npt.NDArray[Any]) -> float:
     """Shannon entropy in nats of a distribution of any shape; cells at or below zero count as empty."""

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
-
-Floats = npt.NDArray[np.float64]
+from dither.types import Floats
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def factorise(
 def compose(
     clique: Sequence[int],
     factorisation: Factorisation,
-    tables: Sequence[tuple[tuple[int, ...], npt.NDArray[np.float64]]],
+    tables: Sequence[tuple[tuple[int, ...], Floats]],
     cardinalities: Sequence[int],
 ) -> Floats:
     """The clique's table, axes in the order of `clique`, from distributions over sets that hold each factor."""

@@ -16,8 +16,8 @@ from dither.errors import ParameterError, ReportError
 from dither.mechanisms import PackedReports
 from dither.reports import Plan, plan_from_json
 from dither.tally.archive import pack, unpack
+from dither.types import Counts
 
-Counts = npt.NDArray[np.int64]
 _BLOCK = 1 << 15
 
 

@@ -19,8 +19,8 @@ from dither.mechanisms.mechanism import PackedReports
 
 if TYPE_CHECKING:
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
     from dither.mechanisms.unary import Unary
+    from dither.types import Codes, Counts
 
 _BLOCK_WORDS = 1 << 17  # one megabyte of bits a time: random words stay in the cache
 

@@ -16,11 +16,12 @@ from dither.errors import ParameterError
 from dither.mechanisms.fleet.bits import bernoulli_rows
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.mechanism import Estimate, PackedReports
+from dither.types import Floats
 
 if TYPE_CHECKING:
     from dither.mechanisms.bloom import BloomRappor
     from dither.mechanisms.fleet.stream import RandomStream
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 
 def filter_matrix(mechanism: BloomRappor) -> npt.NDArray[np.uint8]:
@@ -46,7 +47,7 @@ def simulate(mechanism: BloomRappor, true_counts: Counts, rng: np.random.Generat
     return (kept + rng.binomial(true_counts.sum() - set_bits, float(mechanism.q))).astype(np.int64)
 
 
-def _regression(mechanism: BloomRappor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _regression(mechanism: BloomRappor) -> tuple[Floats, Floats]:
     """The filters' matrix (bits x cells) and the diagonal of its inverse Gram matrix."""
     design = filter_matrix(mechanism).T.astype(np.float64)
     if np.linalg.matrix_rank(design) < mechanism.cells:

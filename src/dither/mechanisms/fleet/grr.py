@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.mechanisms.fleet.stream import uniform_draws
 from dither.mechanisms.fleet.values import check_counts, check_values
 from dither.mechanisms.mechanism import PackedReports
+from dither.types import Integers
 
 if TYPE_CHECKING:
     from dither.mechanisms.fleet.stream import RandomStream
     from dither.mechanisms.grr import GRR
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 
-def respond(draws: npt.NDArray[np.int64], truth: npt.NDArray[np.int64], keep: int, other: int) -> npt.NDArray[np.int64]:
+def respond(draws: Integers, truth: Integers, keep: int, other: int) -> Integers:
     """Randomised response from whole draws, as the scalar mechanism maps them."""
     answer = (draws - keep) // other
     answer += answer >= truth

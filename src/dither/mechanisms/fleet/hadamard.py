@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ReportError
 from dither.mechanisms.fleet.stream import RandomStream, uniform_draws
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.mechanism import PackedReports
+from dither.types import Floats, Integers
 
 if TYPE_CHECKING:
     from dither.mechanisms.hadamard import Hadamard
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 _BLOCK = 1 << 18
 
 
-def _codes(mechanism: Hadamard) -> npt.NDArray[np.int64]:
+def _codes(mechanism: Hadamard) -> Integers:
     cells = np.arange(mechanism.cells, dtype=np.int64)
     return (cells // mechanism.columns) << mechanism.column_bits | cells % mechanism.columns
 
 
-def _answers(mechanism: Hadamard, truth: npt.NDArray[np.int64], stream: RandomStream) -> npt.NDArray[np.int64]:
+def _answers(mechanism: Hadamard, truth: Integers, stream: RandomStream) -> Integers:
     """Each person's coefficient number and randomised parity, in one number."""
     n = len(truth)
     index = stream.words(n, np.uint32).astype(np.int64) & (2**mechanism.bits - 1)
@@ -50,7 +50,7 @@ def support(mechanism: Hadamard, reports: PackedReports) -> Counts:
     return _count(mechanism, answers)
 
 
-def _count(mechanism: Hadamard, answers: npt.NDArray[np.int64]) -> Counts:
+def _count(mechanism: Hadamard, answers: Integers) -> Counts:
     size = 2**mechanism.bits
     signs = np.bincount(answers >> 1, weights=1.0 - 2.0 * (answers & 1), minlength=size)
     transformed = _walsh(np.asarray(signs, np.float64))
@@ -58,7 +58,7 @@ def _count(mechanism: Hadamard, answers: npt.NDArray[np.int64]) -> Counts:
     return np.rint(counts).astype(np.int64)
 
 
-def _walsh(signs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _walsh(signs: Floats) -> Floats:
     """Sum over coefficients of (-1)^popcount(coefficient & code) times the sign, for every code; exact for integers."""
     out, step = signs.copy(), 1
     while step < len(out):

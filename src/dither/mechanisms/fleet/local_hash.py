@@ -18,10 +18,11 @@ from dither.mechanisms.fleet.stream import RandomStream, uniform_draws
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.local_hash import HASH_BITS, WORD_BITS
 from dither.mechanisms.mechanism import PackedReports
+from dither.types import Integers
 
 if TYPE_CHECKING:
     from dither.mechanisms.local_hash import LocalHash
-    from dither.mechanisms.mechanism import Codes, Counts
+    from dither.types import Codes, Counts
 
 _BLOCK = 1 << 16
 _SHIFT = WORD_BITS - HASH_BITS
@@ -78,7 +79,7 @@ def support(mechanism: LocalHash, reports: PackedReports) -> Counts:
     return counts
 
 
-def _answers(mechanism: LocalHash, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def _answers(mechanism: LocalHash, rows: npt.NDArray[np.uint8]) -> Integers:
     answers = rows[:, 8].astype(np.int64)
     if mechanism.report_bytes == 10:
         answers |= rows[:, 9].astype(np.int64) << 8
@@ -87,9 +88,7 @@ def _answers(mechanism: LocalHash, rows: npt.NDArray[np.uint8]) -> npt.NDArray[n
     return answers
 
 
-def _support_block(
-    words: npt.NDArray[np.uint32], answers: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], cells: int
-) -> Counts:
+def _support_block(words: npt.NDArray[np.uint32], answers: Integers, starts: Integers, cells: int) -> Counts:
     a = np.ascontiguousarray(words[:, 0])
     base = words[:, 1] - (starts[answers] << _SHIFT).astype(np.uint32)
     width = ((starts[answers + 1] - starts[answers]) << _SHIFT).astype(np.uint32)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from dither.errors import ParameterError
 from dither.mechanisms.probability import DRAW_WIDTHS
+from dither.types import Integers
 
 _CHUNK = bytes(1 << 20)
 _WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32}
@@ -58,7 +59,7 @@ class RandomStream:
         return out[:size].view(dtype)
 
 
-def uniform_draws(stream: RandomStream, count: int, bits: int) -> npt.NDArray[np.int64]:
+def uniform_draws(stream: RandomStream, count: int, bits: int) -> Integers:
     """`count` draws uniform over all numbers of so many bits, the bytes in the order in which a device reads them.
 
     A width that is not drawn whole is refused: thresholds over 2^bits would then meet draws that never reach them.

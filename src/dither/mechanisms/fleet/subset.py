@@ -12,17 +12,17 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from dither.mechanisms.fleet.bits import count_bits
 from dither.mechanisms.fleet.stream import RandomStream, uniform_draws
 from dither.mechanisms.fleet.values import check_values
 from dither.mechanisms.mechanism import PackedReports
+from dither.types import Integers
 
 if TYPE_CHECKING:
-    from dither.mechanisms.mechanism import Codes, Counts
     from dither.mechanisms.subset import SubsetSelection
+    from dither.types import Codes, Counts
 
 _BLOCK = 1 << 16
 _MOST_DRAWS = 1 << 20  # cells times sets, above which drawing sets costs more than drawing people
@@ -79,7 +79,7 @@ def simulate(mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Gen
 
 
 @lru_cache(maxsize=64)
-def _membership(cells: int, size: int) -> npt.NDArray[np.int64]:
+def _membership(cells: int, size: int) -> Integers:
     """One row a set of `size` cells, 1 where it holds a cell."""
     chosen = np.array(list(combinations(range(cells), size)))
     out = np.zeros((len(chosen), cells), np.int64)

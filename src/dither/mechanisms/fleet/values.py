@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError, ReportError
+from dither.types import Integers
 
 
-def check_values(values: npt.NDArray[Any], cells: int) -> npt.NDArray[np.int64]:
+def check_values(values: npt.NDArray[Any], cells: int) -> Integers:
     """Cell numbers in range, as 64-bit integers."""
     truth = np.asarray(values)
     if truth.ndim != 1 or truth.dtype.kind not in "iu":
@@ -21,7 +22,7 @@ def check_values(values: npt.NDArray[Any], cells: int) -> npt.NDArray[np.int64]:
     return truth.astype(np.int64, copy=False)
 
 
-def check_counts(counts: npt.NDArray[np.int64], cells: int) -> npt.NDArray[np.int64]:
+def check_counts(counts: Integers, cells: int) -> Integers:
     """One counter a cell: a longer tally means that a report named a cell that does not exist."""
     if len(counts) != cells:
         raise ReportError(f"a report names cell {len(counts) - 1}, outside 0..{cells - 1}")

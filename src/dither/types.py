@@ -1,0 +1,15 @@
+"""Arrays and callbacks that everything speaks of, named once. Needs NumPy, so a device's modules name them for the checker only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]  # of people or reports, never negative
+Codes = npt.NDArray[np.integer[Any]]  # one row a person, one column an attribute: positions in its list of values
+Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
