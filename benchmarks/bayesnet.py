@@ -21,16 +21,16 @@ import numpy as np
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import PRODUCT, Table, exact_product
+from benchmarks.tasks import binary_attributes, split_rows, train_and_test
 from dither.estimate.joint import estimate_joints
-from dither.evaluate.metrics import WaySummary, attribute_sets, evaluate_model, marginal, tvd
-from dither.evaluate.tasks import binary_attributes, split_rows, train_and_test
-from dither.histogram.means import numbers_of, report_bytes
-from dither.histogram.multi import MultiMean
+from dither.evaluation.metrics import WaySummary, attribute_sets, evaluate_model, marginal, tvd
 from dither.mechanisms import PackedReports
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.means import numbers_of, report_bytes
+from dither.mechanisms.several_means import MultiMean
 from dither.models import Model
-from dither.protocols.bayesnet import BayesNetwork, Parameters
-from dither.protocols.bayesnet_learn import choose_root
+from dither.protocols.bayesnet.learn import choose_root
+from dither.protocols.bayesnet.machine import BayesNetwork, Parameters
 from dither.protocols.independent import IndependentProtocol
 from dither.protocols.independent import Parameters as IndependentParameters
 from dither.protocols.machine import Campaign

@@ -18,13 +18,12 @@ import numpy as np
 
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import BESIDE
-from dither.estimate.intervals import normal_interval
-from dither.histogram.answer import Answer
-from dither.histogram.api import WAYS, histogram
-from dither.histogram.collect import People, gather
-from dither.histogram.consumer import Consumer, read_consumers
-from dither.histogram.partition import Partition, union
-from dither.histogram.smart import choose
+from dither._histogram import WAYS, histogram
+from dither.estimate.project import normal_interval
+from dither.protocols.histogram.collect import People, gather
+from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers, union
+from dither.protocols.histogram.estimates import Answer
+from dither.protocols.histogram.smart import choose
 
 SEED = 20210208
 GROUPS = {1: (10,), 3: (3, 5, 7), 5: (3, 5, 7, 10, 15)}  # by number of consumers

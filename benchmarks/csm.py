@@ -24,6 +24,13 @@ from threadpoolctl import threadpool_limits
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, NotAvailable, Size, Study
 from benchmarks.tables import GENERATED
+from benchmarks.workload import (
+    Workload,
+    mean_squared_errors,
+    measured_usefulness,
+    paper_usefulness,
+    usefulness_bound,
+)
 from dither.central.csm import compressed_sensing
 from dither.central.csm import release as release_csm
 from dither.central.domain import flat_counts
@@ -32,13 +39,6 @@ from dither.central.measure import rows_for
 from dither.central.noise import calibrate, discrete_laplace, noise_variance, seeded_source
 from dither.central.registry import CENTRAL
 from dither.central.strategy import observe
-from dither.central.workload import (
-    Workload,
-    mean_squared_errors,
-    measured_usefulness,
-    paper_usefulness,
-    usefulness_bound,
-)
 
 SEED = 20200401
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)

@@ -17,9 +17,8 @@ import numpy as np
 
 from benchmarks.harness import Bench, Size, Study
 from dither.datasets.generated import generate_network
-from dither.evaluate.bootstrap import prepare_bootstrap
-from dither.evaluate.redraw import redraw
 from dither.protocols import start
+from dither.uncertainty.replicates import prepare_bootstrap, redraw
 
 WAYS = (1, 2, 3)
 SETS = 60  # of pairs, and of triples

@@ -27,7 +27,7 @@ def _values(n: int, cells: int) -> np.ndarray:
 def ours(name: str, n: int, cells: int) -> tuple[float, float]:
     """Client and server CPU seconds of Dither, person by person, reports packed."""
     from dither.mechanisms import mechanism
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
 
     built, stream = mechanism(name, cells, EPSILON), RandomStream.from_system()
     built.estimate(built.support(built.randomise_many(_values(1000, cells), stream)), 1000)
@@ -42,7 +42,7 @@ def ours(name: str, n: int, cells: int) -> tuple[float, float]:
 def ours_plain_numpy(name: str, n: int, cells: int) -> tuple[float, float]:
     """The same unary reports without Numba: 32-bit draws against thresholds, packed in blocks."""
     from dither.mechanisms import mechanism
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
 
     built: Any = mechanism(name, cells, EPSILON)
     stream, values = RandomStream.from_system(), _values(n, cells)

@@ -17,7 +17,7 @@ from benchmarks import tables
 from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import PRODUCT, Table, exact_product
-from dither.evaluate.metrics import attribute_sets, marginal
+from dither.evaluation.metrics import attribute_sets, marginal
 from dither.models import Model
 from dither.protocols import start
 from dither.simulate import simulate

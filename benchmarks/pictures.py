@@ -67,9 +67,9 @@ def stopping() -> str:
     from dither.datasets.generated import generate_network
     from dither.estimate import answered
     from dither.estimate.mixture_fit import FitOptions, _prepared
-    from dither.estimate.pair_targets import pair_targets
+    from dither.estimate.targets import pair_targets
     from dither.protocols.machine import Campaign
-    from dither.protocols.mixture import MixtureProtocol, Parameters
+    from dither.protocols.mixture.machine import MixtureProtocol, Parameters
     from dither.simulate import simulate
 
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4, 5, 6), strength=3.0, seed=7)
@@ -101,7 +101,7 @@ def stopping() -> str:
 
 def cost_of_pairs() -> str:
     """The one-way error of asking everything in pairs or sets, relative to single questions, by epsilon."""
-    from dither.protocols.mixture_plan import Sets, one_way_error, one_way_precision, pair_plan, single_shares
+    from dither.protocols.mixture.plan import Sets, one_way_error, one_way_precision, pair_plan, single_shares
 
     tables = {"16 of 2 values": (2,) * 16, "10 of 5 values": (5,) * 10, "12 of 10 values": (10,) * 12}
     rows: dict[str, list[tuple[float, float]]] = {}

@@ -18,14 +18,17 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.rivals import RIVALS, rival_joint
 from benchmarks.tables import PRODUCT, Table, exact_product
-from dither.estimate.rivals import RIVALS, rival_joint
-from dither.evaluate.metrics import attribute_sets, evaluate_model, marginal, tvd
-from dither.evaluate.tasks import classification, split_rows
+from benchmarks.tasks import classification, split_rows
+from dither.evaluation.metrics import attribute_sets, evaluate_model, marginal, tvd
 from dither.models import Model
-from dither.protocols import bayesnet, calm, fourier, independent, noincremental, privincr
+from dither.protocols import calm, fourier, independent
+from dither.protocols.bayesnet import machine as bayesnet
 from dither.protocols.jtree_nonprivate import publish_nonprivate
 from dither.protocols.machine import Campaign, ProtocolMachine
+from dither.protocols.privincr import machine as privincr
+from dither.protocols.privincr import noincremental
 from dither.schema import Schema
 from dither.simulate import simulate
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from dither.datasets import open_table
-from dither.evaluate.metrics import marginal
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.evaluation.metrics import marginal
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.protocols import start
 from dither.schema.table import encode
 from dither.simulate import simulate

@@ -19,7 +19,7 @@ from benchmarks.harness import Bench, Chart, Size, Study
 from dither.datasets.generated import generate_network
 from dither.estimate import answered
 from dither.estimate.mixture_fit import FitOptions, fit_mixture
-from dither.estimate.pair_targets import pair_targets
+from dither.estimate.targets import pair_targets
 from dither.protocols import start
 from dither.reports import Plan, question
 from dither.simulate import simulate

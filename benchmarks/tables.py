@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dither.evaluate.metrics import marginal
+from dither.evaluation.metrics import marginal
 from dither.models import Independent
 from dither.schema import Schema
 

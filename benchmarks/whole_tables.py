@@ -19,13 +19,11 @@ from benchmarks.mixture import PEOPLE, population, truth
 from dither.datasets.generated import generate_network
 from dither.estimate import answered
 from dither.estimate.mixture_fit import fit_mixture
-from dither.estimate.pair_targets import pair_targets
-from dither.estimate.set_targets import set_targets
-from dither.evaluate.bootstrap import tallies_of
-from dither.evaluate.redraw import redraw
+from dither.estimate.targets import pair_targets, set_targets
 from dither.models.mixture import Mixture
 from dither.protocols import ProtocolMachine, start
 from dither.simulate import simulate
+from dither.uncertainty.replicates import redraw, tallies_of
 
 NETWORKS = {"12 binary": (2,) * 12, "30 binary": (2,) * 30, "12 of three values": (3,) * 12, "60 binary": (2,) * 60}
 SETS = 120  # of pairs, and of triples, that a network is measured on

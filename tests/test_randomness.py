@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 from dither.errors import ParameterError
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.randomness import check_seed, generator, public_seed
 from dither.randomness.bits import StreamBits
 
@@ -140,7 +140,7 @@ def test_a_generator_goes_when_nobody_needs_it() -> None:
 
 BROKEN = """
 import numpy as np
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.randomness.bits import StreamBits
 class Broken(RandomStream):
     failures = 0

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import dither
+from dither._several_values import several_values
 from dither.central.release import central_release
-from dither.histogram.several import several_values
 
 STORED = Path(__file__).with_name("seeded_figures.json")
 COLUMNS = ["age", "workclass", "education", "sex", "income"]

@@ -13,8 +13,7 @@ from benchmarks.harness.study import Bench, Point
 # What a published number can depend on. The command line, the report and the collector cannot change one.
 MEASURED = (
     *("schema", "mechanisms", "reports", "tally", "estimate", "structure", "models", "protocols", "simulate.py"),
-    *("evaluate/metrics.py", "evaluate/tasks.py", "evaluate/bootstrap.py", "evaluate/redraw.py"),
-    *("planner", "histogram", "central", "datasets"),
+    *("evaluation/metrics.py", "uncertainty", "planner", "_histogram.py", "central", "datasets"),
 )
 
 
@@ -24,7 +23,7 @@ def fingerprint(bench: Bench) -> str:
     files = [
         f for name in MEASURED for f in ([source / name] if name.endswith(".py") else (source / name).rglob("*.py"))
     ]
-    files += [f for f in here.glob("*.py") if f.stem in (bench.name, "tables")] + list(
+    files += [f for f in here.glob("*.py") if f.stem in (bench.name, "rivals", "tables", "tasks", "workload")] + list(
         (here / bench.name).rglob("*.py")
     )
     digest = hashlib.sha256()

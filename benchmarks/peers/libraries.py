@@ -53,7 +53,7 @@ def inverted(counts: np.ndarray, n: int, p: float, q: float) -> np.ndarray:
 
 def dither(name: str, cells: int, epsilon: float) -> Oracle:
     from dither.mechanisms import mechanism
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
 
     built, stream = mechanism(name, cells, epsilon), RandomStream.from_system()
     return Oracle(

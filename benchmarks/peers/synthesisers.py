@@ -20,7 +20,7 @@ from benchmarks import tables
 from benchmarks.harness import NotAvailable
 from benchmarks.peers import child, environments
 from benchmarks.tables import PRODUCT, Table, exact_product
-from dither.evaluate.metrics import attribute_sets, marginal, tvd
+from dither.evaluation.metrics import attribute_sets, marginal, tvd
 
 CENTRAL, LOCAL, NONE = "central, a curator holds the table", "local, nobody holds a record", "none, the exact table"
 RESAMPLED = "the table's own rows, drawn anew"  # the least that any sample of this many rows can be off

@@ -17,42 +17,50 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from dither import histogram as histogram
+    from dither._histogram import histogram as histogram
+    from dither._publish import publish as publish
+    from dither._several_values import several_values as several_values
+    from dither.central.release import CentralRelease as CentralRelease
+    from dither.central.release import central_release as central_release
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
-    from dither.evaluate import evaluate as evaluate
-    from dither.evaluate.bootstrap import bootstrap as bootstrap
+    from dither.evaluation import evaluate as evaluate
     from dither.planner import plan as plan
-    from dither.publish import publish as publish
+    from dither.protocols.histogram.consumer import Consumer as Consumer
     from dither.release import Release as Release
     from dither.release import load_release as load_release
+    from dither.release.histogram import HistogramRelease as HistogramRelease
     from dither.schema import Attribute as Attribute
     from dither.schema import Schema as Schema
     from dither.schema import load_schema as load_schema
     from dither.schema.infer import infer_schema as infer_schema
+    from dither.uncertainty.replicates import bootstrap as bootstrap
 
 _HOMES = {
     "Attribute": "dither.schema",
-    "bootstrap": "dither.evaluate.bootstrap",
+    "CentralRelease": "dither.central.release",
+    "Consumer": "dither.protocols.histogram.consumer",
     "DitherError": "dither.errors",
+    "HistogramRelease": "dither.release.histogram",
     "Release": "dither.release",
     "Schema": "dither.schema",
+    "bootstrap": "dither.uncertainty.replicates",
+    "central_release": "dither.central.release",
+    "evaluate": "dither.evaluation",
+    "histogram": "dither._histogram",
     "infer_schema": "dither.schema.infer",
     "load_dataset": "dither.datasets",
     "load_release": "dither.release",
     "load_schema": "dither.schema",
     "plan": "dither.planner",
+    "publish": "dither._publish",
+    "several_values": "dither._several_values",
 }
 
-# Packages that are called like functions: dither.histogram(values, ...), and dither.histogram.Consumer.
-_CALLABLE = ("evaluate", "histogram", "publish")
-
-__all__ = ["__version__", *sorted({*_HOMES, *_CALLABLE})]  # noqa: PLE0604 (names are strings, gathered from the table above)
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 (names are strings, gathered from the table above)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLABLE:
-        return import_module(f"dither.{name}")
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value

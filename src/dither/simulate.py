@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError, PrivacyError, TooFewAnswers
 from dither.mechanisms import PackedReports
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.protocols import ProtocolMachine
 from dither.reports import Plan, Question
 from dither.schema import Schema

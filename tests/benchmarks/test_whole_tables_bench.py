@@ -10,8 +10,8 @@ import pytest
 from benchmarks import whole_tables
 from benchmarks.harness import execute
 from dither.datasets.generated import generate_network
-from dither.evaluate.redraw import redraw
 from dither.protocols import start
+from dither.uncertainty.replicates import redraw
 
 
 def test_triples_gain_from_whole_tables(tmp_path: Path) -> None:

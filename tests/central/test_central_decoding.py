@@ -10,11 +10,17 @@ import pytest
 from scipy.linalg import hadamard
 
 from dither.central import csm, dppro, fourier, hierarchical, privbayes, privelet, records
-from dither.central.dictionary import dictionary
-from dither.central.measure import DenseSensing, HadamardSensing, exact_product, rows_for, sensing, walsh_hadamard
+from dither.central.measure import (
+    DenseSensing,
+    HadamardSensing,
+    exact_product,
+    matrix_sensitivity,
+    rows_for,
+    sensing,
+    walsh_hadamard,
+)
 from dither.central.noise import seeded_source
-from dither.central.recover import MOST_ATOMS, matching_pursuit, most_atoms
-from dither.central.sensitivity import matrix_sensitivity
+from dither.central.sparse import MOST_ATOMS, dictionary, matching_pursuit, most_atoms
 from dither.errors import ParameterError
 
 

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dither.central.exponential import choose, exponents
 from dither.central.noise import (
     achieved_epsilon,
     bernoulli_exp,
     calibrate,
+    choose,
     discrete_laplace,
+    exponents,
     noise_log_mgf,
     noise_variance,
     seeded_source,

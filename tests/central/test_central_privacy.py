@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from dither.central import csm, dppro, fourier, hierarchical, laplace, privbayes, privelet, records
-from dither.central.exponential import exponents
 from dither.central.measure import sensing
-from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace, seeded_source
+from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace, exponents, seeded_source
 from dither.central.registry import CENTRAL
 from dither.central.strategy import Neighbours, Strategy, observe
 

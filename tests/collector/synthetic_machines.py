@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from dither.models import Independent
-from dither.protocols.machine import Campaign, Measured
+from dither.protocols.machine import Campaign, Measured, check_close, pack_state, unpack_state
 from dither.protocols.parameters import build_parameters
 from dither.protocols.registry import Method
-from dither.protocols.state import check_close, pack_state, unpack_state
 from dither.reports import Plan, question
 from dither.tally import RoundTally
 

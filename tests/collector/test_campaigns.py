@@ -12,8 +12,8 @@ import pytest
 from collector_harness import asked_tokens, describe, report_of, token_of
 
 from dither.collector.campaigns import Campaigns, NoCampaign
-from dither.collector.export import export_reports
-from dither.collector.intake import judge
+from dither.collector.finalise import export_reports
+from dither.collector.spec import judge
 from dither.collector.sqlite import open_sqlite
 from dither.collector.store import Outcome, State, Store, StoreFull
 from dither.collector.tallies import RunningTallies, rebuild

@@ -116,7 +116,7 @@ ACCEPTED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", ACCEPTED, ids=range(len(ACCEPTED)))
 def test_what_is_accepted_lasts_until_the_release(tmp_path: Path, changes: dict[str, Any]) -> None:
-    from dither.collector.intake import judge
+    from dither.collector.spec import judge
 
     store = open_sqlite(tmp_path / "c.db")
     campaigns = Campaigns(store)

@@ -24,7 +24,7 @@ from dither.mechanisms import (
     mechanism,
     mechanism_from_json,
 )
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 
 NAMES = ("grr", "sue", "oue", "olh", "subset", "bloom")
 EPSILONS = (0.01, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)

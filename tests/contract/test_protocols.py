@@ -75,7 +75,7 @@ def test_the_machine_is_pure_and_can_stop_and_go_on_anywhere(method: str) -> Non
         tally = zero(plan)
         if plan.split:
             from dither.mechanisms import PackedReports
-            from dither.mechanisms.fleet.stream import RandomStream
+            from dither.mechanisms.kernels.stream import RandomStream
 
             stream = RandomStream.from_generator(rng)
             rows = [q.mechanism.randomise_many(cells_of(SCHEMA, q, codes), stream).rows for q in plan.questions]

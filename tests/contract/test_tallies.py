@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import PackedReports
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.reports import Plan, Question, plan_from_json, question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally, GramTally, PatternTally, tally_from_bytes, zero

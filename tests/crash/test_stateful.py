@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
 from synthetic_machines import METHOD
 
 from dither.collector.campaigns import Campaigns
-from dither.collector.intake import judge
+from dither.collector.spec import judge
 from dither.collector.sqlite import open_sqlite
 from dither.collector.store import Outcome, State
 from dither.errors import StateError, TooFewAnswers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dither.estimate.pair_targets import Columns
+from dither.estimate.targets import Columns
 from dither.schema import Attribute, Schema
 
 CARDINALITIES = (3, 2, 4, 2, 3)

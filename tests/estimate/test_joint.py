@@ -9,7 +9,7 @@ from dither.errors import ParameterError
 from dither.estimate import joint as module
 from dither.estimate.joint import SplitReports, estimate_joint, estimate_joints
 from dither.mechanisms import GRR, BloomRappor, PackedReports, sue_from_flip
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.reports import Plan, Question
 from dither.tally import GramTally, PatternTally
 

@@ -19,8 +19,8 @@ from dither.estimate.mixture_fit import (
     product_fit,
     start_count,
 )
-from dither.estimate.pair_targets import PairTargets, inverse_variances, pair_targets
 from dither.estimate.pool import Answered
+from dither.estimate.targets import PairTargets, inverse_variances, pair_targets
 from dither.reports import question
 
 

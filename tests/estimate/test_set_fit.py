@@ -11,10 +11,9 @@ from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 from dither.estimate import set_fit
 from dither.estimate.descent import Descent
 from dither.estimate.mixture_fit import FitOptions, FittedMixture, _prepared, fit_mixture, set_component_count
-from dither.estimate.pair_targets import pair_targets
 from dither.estimate.pool import Answered
 from dither.estimate.set_fit import SetLockstep, moved_start
-from dither.estimate.set_targets import SetTargets, predicted, pull_back, set_targets, tables_pay
+from dither.estimate.targets import SetTargets, pair_targets, predicted, pull_back, set_targets, tables_pay
 from dither.models.mixture import Mixture
 from dither.reports import question
 from dither.schema import Attribute, Schema

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dither.histogram
+from dither._histogram import WAYS, histogram
 from dither.errors import ParameterError, PrivacyError, TableError
-from dither.histogram.api import WAYS, histogram
-from dither.histogram.cells import PureCells, report_bits, variance_by_type, weighted_variance
-from dither.histogram.collect import People, ask
-from dither.histogram.consumer import Consumer, read_consumers
-from dither.histogram.partition import union
-from dither.histogram.strategy import Strategy
 from dither.mechanisms import mechanism as build
+from dither.protocols.histogram.collect import People, ask
+from dither.protocols.histogram.consumer import Consumer, read_consumers, union
+from dither.protocols.histogram.estimates import PureCells, report_bits, variance_by_type, weighted_variance
 
 BINS = (3, 4, 6)
 CONSUMERS = read_consumers(BINS, 0.0, 1.0)
@@ -148,15 +145,6 @@ def test_one_bin_needs_no_question() -> None:
     beside = histogram([0.2, 0.8], consumers=[1, 3], epsilon=1.0, low=0, high=1, frequency_mechanism="sue", seed=1)
     assert beside.consumers[0].estimates.tolist() == [2.0]
     assert beside.consumers[0].standard_errors.tolist() == [0.0]
-
-
-def test_the_package_can_be_called_and_keeps_its_names() -> None:
-    release = dither.histogram([0.1, 0.9] * 50, consumers=[2], epsilon=2.0, low=0, high=1, seed=3)
-    assert isinstance(release, dither.histogram.HistogramRelease)
-    assert dither.histogram.Consumer is Consumer
-    assert dither.histogram.Strategy is Strategy
-    with pytest.raises(AttributeError):
-        _ = dither.histogram.nothing_of_this_name
 
 
 def test_the_same_seed_gives_the_same_release_and_json_is_plain() -> None:

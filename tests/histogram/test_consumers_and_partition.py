@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither.errors import ParameterError, TableError
-from dither.histogram.collect import as_numbers, gather, police
-from dither.histogram.consumer import Consumer, read_consumers
-from dither.histogram.partition import Partition, mapping, union
+from dither.protocols.histogram.collect import as_numbers, gather, police
+from dither.protocols.histogram.consumer import Consumer, Partition, mapping, read_consumers, union
 
 
 def slow_cell(edges: tuple[float, ...], x: float) -> int:

@@ -18,12 +18,12 @@ import pytest
 from scipy import stats
 
 from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
-from dither.histogram.duchi_vector import DuchiVector
-from dither.histogram.means import mean_mechanism, worst_variance
-from dither.histogram.multi import MultiMean, multi_mean
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.duchi_vector import DuchiVector
+from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.means import mean_mechanism, worst_variance
 from dither.mechanisms.mechanism import PackedReports
 from dither.mechanisms.probability import log_up
+from dither.mechanisms.several_means import MultiMean, multi_mean
 
 Signs = tuple[int, ...]
 
@@ -131,7 +131,7 @@ def test_one_person_and_many_draw_alike(attributes: int) -> None:
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     vector, values = DuchiVector.for_epsilon(4, 1.0), np.random.default_rng(2).uniform(-1, 1, (50, 4))
     whole = vector.randomise_many(values, RandomStream.from_seed(1)).rows
-    monkeypatch.setattr("dither.histogram.duchi_vector._BLOCK", 7)
+    monkeypatch.setattr("dither.mechanisms.duchi_vector._BLOCK", 7)
     assert np.array_equal(whole, vector.randomise_many(values, RandomStream.from_seed(1)).rows)
 
 
@@ -279,7 +279,7 @@ def test_a_large_epsilon_is_kept_though_not_used_up(epsilon: float) -> None:
 def test_a_device_needs_no_numpy() -> None:
     code = (
         "import sys; sys.modules['numpy'] = None\n"
-        "from dither.histogram import multi_mean\n"
+        "from dither.mechanisms.several_means import multi_mean\n"
         "import secrets\n"
         "print(len(multi_mean(9, 1.0, 'duchi-vector').randomise([0.1] * 9, secrets.token_bytes)))\n"
     )

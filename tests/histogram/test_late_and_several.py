@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dither._histogram import histogram
+from dither._several_values import fill, several_epsilon, several_values, sum_vectors
 from dither.errors import InputError, ParameterError, TableError
-from dither.histogram.api import histogram
-from dither.histogram.several import fill, several_epsilon, several_values, sum_vectors
 from dither.mechanisms import Unary, sue
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 
 VALUES = np.random.default_rng(2).beta(2, 4, 20_000)
 
@@ -114,7 +114,7 @@ def test_one_participant_s_sum_is_the_sum_of_its_reports() -> None:
 
 
 def test_wrong_input_is_named() -> None:
-    from dither.histogram.partition import Partition
+    from dither.protocols.histogram.consumer import Partition
 
     with pytest.raises(TableError, match="participant 2 has 3 values"):
         fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)

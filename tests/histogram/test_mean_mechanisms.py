@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
-from dither.histogram.means import (
+from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.means import (
     KINDS,
     Duchi,
     Hybrid,
@@ -27,8 +28,7 @@ from dither.histogram.means import (
     report_bytes,
     worst_variance,
 )
-from dither.histogram.multi import MultiMean
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.several_means import MultiMean
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0, 8.0)
 
@@ -170,10 +170,10 @@ def test_wrong_input_is_named() -> None:
 def test_a_device_needs_no_numpy() -> None:
     code = (
         "import sys; sys.modules['numpy'] = None\n"
-        "from dither.histogram.means import mean_mechanism, randomise\n"
-        "from dither.histogram.multi import MultiMean\n"
-        "from dither.histogram.square_wave import SquareWave\n"
-        "from dither.histogram.strategy import Strategy\n"
+        "from dither.mechanisms.means import mean_mechanism, randomise\n"
+        "from dither.mechanisms.several_means import MultiMean\n"
+        "from dither.mechanisms.square_wave import SquareWave\n"
+        "from dither.mechanisms.strategy import Strategy\n"
         "import secrets\n"
         "print(len(randomise(mean_mechanism('hybrid', 1.0), 0.3, secrets.token_bytes)))\n"
         "print(len(SquareWave.for_epsilon(32, 1.0).randomise(3, secrets.token_bytes)))\n"

@@ -11,15 +11,14 @@ import pytest
 from scipy.optimize import minimize
 
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.histogram.cells import variance_by_type
-from dither.histogram.collect import People
-from dither.histogram.consumer import read_consumers
-from dither.histogram.design import optimise
-from dither.histogram.partition import union
-from dither.histogram.smart import StrategyCells, choose, smart
-from dither.histogram.strategy import Strategy, strategy_from_json
 from dither.mechanisms import GRR, mechanism
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.strategy import Strategy, strategy_from_json
+from dither.protocols.histogram.collect import People
+from dither.protocols.histogram.consumer import read_consumers, union
+from dither.protocols.histogram.design import optimise
+from dither.protocols.histogram.estimates import variance_by_type
+from dither.protocols.histogram.smart import StrategyCells, choose, smart
 
 CONSUMERS = read_consumers([3, 5, 7], 0.0, 1.0)
 PARTITION = union(CONSUMERS, 0.0, 1.0)

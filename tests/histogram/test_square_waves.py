@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError, ReportError
-from dither.histogram.square_wave import SquareWave, half_width, quantiles
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.square_wave import SquareWave, half_width, quantiles
 
 TRUTH = np.bincount(np.minimum((np.random.default_rng(0).beta(2, 5, 50_000) * 32).astype(int), 31), minlength=32)
 

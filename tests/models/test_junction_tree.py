@@ -7,8 +7,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.models import Model
-from dither.models.junction_tree import JunctionTree, independent_tree, reconcile
-from dither.models.potentials import Passing, expand, sum_out
+from dither.models.junction_tree import JunctionTree, Passing, expand, independent_tree, reconcile, sum_out
 from dither.schema import Attribute, Schema
 from dither.structure import triangulate
 

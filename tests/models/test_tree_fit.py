@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.models.junction_tree import JunctionTree
-from dither.models.potentials import Passing, sum_out
+from dither.models.junction_tree import JunctionTree, Passing, sum_out
 from dither.models.tree_fit import Measurement, fit_tree
 from dither.schema import Attribute, Schema
 from dither.structure import triangulate

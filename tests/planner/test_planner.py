@@ -12,7 +12,7 @@ import pytest
 from dither.cli.plan import plan as plan_command
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError, PrivacyError
-from dither.evaluate.metrics import evaluate_model, tvd
+from dither.evaluation.metrics import evaluate_model, tvd
 from dither.planner import assumed_dependence, plan, predict, reference_population
 from dither.planner.advise import least
 from dither.protocols import METHODS, start

@@ -8,7 +8,7 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, StateError
 from dither.models.bayes_net import BayesNet
-from dither.protocols.bayesnet import BayesNetwork, Parameters
+from dither.protocols.bayesnet.machine import BayesNetwork, Parameters
 from dither.protocols.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate

@@ -8,7 +8,7 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError, StateError
 from dither.protocols.calm import Calm, Parameters, choose_cover
-from dither.protocols.calm_marginals import reconstruct
+from dither.protocols.consistent import reconstruct
 from dither.protocols.machine import Campaign
 from dither.simulate import simulate
 

@@ -10,8 +10,8 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, ReportError, StateError
 from dither.mechanisms import choose
-from dither.mechanisms.fleet.stream import RandomStream
 from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.mechanism import Mechanism, PackedReports
 from dither.protocols.fourier import Fourier, Parameters
 from dither.protocols.machine import Campaign

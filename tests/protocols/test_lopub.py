@@ -7,8 +7,8 @@ import pytest
 
 from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
 from dither.models import Model
-from dither.protocols.lopub import LoPub, Parameters
-from dither.protocols.lopub_learn import noise_aware
+from dither.protocols.lopub.learn import noise_aware
+from dither.protocols.lopub.machine import LoPub, Parameters
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.parameters import build_parameters
 from dither.schema import Attribute, Schema

@@ -10,13 +10,13 @@ import pytest
 from dither.datasets.generated import Network, generate_network
 from dither.errors import DitherError, ParameterError
 from dither.estimate import answered
-from dither.estimate.pair_targets import pair_targets
+from dither.estimate.targets import pair_targets
 from dither.protocols import restore
 from dither.protocols.independent import IndependentProtocol
 from dither.protocols.independent import Parameters as IndependentParameters
 from dither.protocols.machine import Campaign
-from dither.protocols.mixture import MixtureProtocol, Parameters
-from dither.protocols.mixture_plan import (
+from dither.protocols.mixture.machine import MixtureProtocol, Parameters
+from dither.protocols.mixture.plan import (
     attribute_sets,
     marginal_variance,
     one_way_precision,
@@ -24,7 +24,7 @@ from dither.protocols.mixture_plan import (
     pairs_are_free,
     single_shares,
 )
-from dither.protocols.mixture_screen import (
+from dither.protocols.mixture.screen import (
     LEVEL,
     LOSS,
     MOST,
@@ -179,7 +179,7 @@ def test_strong_dependence_is_seen() -> None:
 
 def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(monkeypatch: pytest.MonkeyPatch) -> None:
     network = generate_network((2, 3, 5, 4), strength=0.0, seed=2)
-    import dither.protocols.mixture_screen as module
+    import dither.protocols.mixture.screen as module
 
     tail = module._gamma_tail
     monkeypatch.setattr(module, "_gamma_tail", lambda v, m, s: tail(v * 2.0, m, s))

@@ -7,12 +7,12 @@ import pytest
 
 from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.estimate import answered, pool
+from dither.protocols.evidence import Evidence
 from dither.protocols.machine import Campaign
-from dither.protocols.noincremental import NoIncremental
-from dither.protocols.noincremental import Parameters as OneRound
-from dither.protocols.privincr import Parameters, PrivIncr
-from dither.protocols.privincr_evidence import Evidence
-from dither.protocols.privincr_learn import factor_cells, relaxed_threshold
+from dither.protocols.privincr.learn import factor_cells, relaxed_threshold
+from dither.protocols.privincr.machine import Parameters, PrivIncr
+from dither.protocols.privincr.noincremental import NoIncremental
+from dither.protocols.privincr.noincremental import Parameters as OneRound
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero

@@ -15,12 +15,23 @@ from dither.models.bayes_net import BayesNet
 from dither.models.mixture import Mixture
 from dither.protocols.machine import Measured
 from dither.release import Release, pairs, truth_from_codes
-from dither.release.charts import attribute_chart, dependency_chart
+from dither.release.charts import (
+    AMBER,
+    VIRIDIS,
+    attribute_chart,
+    cell_text,
+    dependency_chart,
+    fit,
+    fit_all,
+    heat_charts,
+    luminance,
+    ramp,
+    reads_dark,
+    text_width,
+    ticks,
+)
 from dither.release.figures import AttributeFigure, Bar, HeatMap
-from dither.release.heat import cell_text, heat_charts
 from dither.release.pairs import Pair
-from dither.release.palette import AMBER, VIRIDIS, luminance, ramp, reads_dark
-from dither.release.svg import fit, fit_all, text_width, ticks
 from dither.schema import Attribute, Schema
 
 

@@ -15,7 +15,7 @@ from dither.mechanisms import Mechanism, mechanism
 from dither.models import Independent
 from dither.protocols.machine import Measured
 from dither.release import Release, figures, pairs
-from dither.release.pair_errors import pair_errors, split_errors
+from dither.release.marginal import pair_errors, split_errors
 from dither.schema import Attribute, Schema
 
 
@@ -79,7 +79,7 @@ def test_pooled_errors_are_those_of_repeated_collections() -> None:
     """The raw estimates of the pair scatter over seeds as the standard errors say, within what 30 runs can tell."""
     from dither.estimate import answered
     from dither.estimate.pool import pool
-    from dither.release.pair_errors import _tallies
+    from dither.release.marginal import _tallies
 
     runs = [collected("calm", seed=seed) for seed in range(30)]
     pair = ("a", "b")

@@ -15,9 +15,8 @@ from dither.models import Independent, model_from_bytes
 from dither.notice import Notice
 from dither.protocols.machine import Measured
 from dither.release import Release, truth_from_codes
-from dither.release.guarantee import certainty, guarantee_sentence, likelihood_factor
 from dither.release.marginal import measured_errors
-from dither.release.warn import find_warnings
+from dither.release.words import certainty, find_warnings, guarantee_sentence, likelihood_factor
 from dither.schema import Attribute, Schema
 from dither.tally.archive import pack
 

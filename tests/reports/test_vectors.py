@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from tests.programs import require
+from tools.write_vectors import all_vectors, write_vectors
 
 from dither.client import code_of, read_announcement
 from dither.errors import DitherError
 from dither.mechanisms import mechanism_from_json
 from dither.reports import Envelope, Report, decode, encode, plan_from_json
+from dither.reports.answer import verdict
 from dither.reports.assignment import is_asked, pick, place, report_id
-from dither.reports.vectors import all_vectors, write_vectors
-from dither.reports.verdict import verdict
 from dither.schema import attribute_from_json
 
 ROOT = Path(__file__).parents[2]

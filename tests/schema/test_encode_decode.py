@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from dither.errors import ParameterError, TableError
 from dither.schema import Attribute, Schema, numeric
-from dither.schema.draw import draw_integers, draw_reals, integers_in
 from dither.schema.files import read_table, write_table
-from dither.schema.table import decode, encode, plain_layout
+from dither.schema.table import decode, draw_integers, draw_reals, encode, integers_in, plain_layout
 
 RNG = np.random.default_rng
 

@@ -13,13 +13,13 @@ import pytest
 from scipy.stats import chi2
 
 from dither.errors import ParameterError
-from dither.histogram.means import Duchi, Piecewise, randomise, randomise_many
-from dither.histogram.square_wave import SquareWave
-from dither.histogram.strategy import Strategy
 from dither.mechanisms import GRR, BloomRappor, LocalHash, SubsetSelection, oue, sue
-from dither.mechanisms.fleet.stream import RandomStream, uniform_draws
 from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
+from dither.mechanisms.means import Duchi, Piecewise, randomise, randomise_many
 from dither.mechanisms.probability import DRAW_WIDTHS
+from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms.strategy import Strategy
 
 PEOPLE = 40_000
 
@@ -60,7 +60,7 @@ def test_a_batch_whose_draws_are_too_short_would_be_noticed(bits: int, monkeypat
     def too_short(stream: RandomStream, count: int, width: int) -> Any:
         return uniform_draws(stream, count, width) >> 8
 
-    monkeypatch.setattr("dither.mechanisms.fleet.grr.uniform_draws", too_short)
+    monkeypatch.setattr("dither.mechanisms.kernels.grr.uniform_draws", too_short)
     assert misfit(GRR.for_epsilon(4, 1.0, bits), 2, bits) > 1
 
 

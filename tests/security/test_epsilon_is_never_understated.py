@@ -19,16 +19,16 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from dither.errors import DitherError, ParameterError, PrivacyError
-from dither.histogram.duchi_vector import DuchiVector
-from dither.histogram.means import Duchi, Hybrid, Piecewise
-from dither.histogram.multi import MultiMean
-from dither.histogram.square_wave import SquareWave
-from dither.histogram.strategy import Strategy
-from dither.histogram.window import Window
 from dither.mechanisms import GRR, BloomRappor, LocalHash, SubsetSelection, Unary, mechanism_from_json, oue, sue
+from dither.mechanisms.duchi_vector import DuchiVector
 from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms.means import Duchi, Hybrid, Piecewise
 from dither.mechanisms.probability import DRAW_WIDTHS, log_up
+from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms.strategy import Strategy
 from dither.mechanisms.subset import circle, order_chance
+from dither.mechanisms.window import Window
 from dither.reports import Plan, Question
 
 Law = dict[Any, Fraction]

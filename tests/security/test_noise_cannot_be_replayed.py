@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither
+from dither._several_values import several_values
 from dither.central.folder import save_central
 from dither.central.release import central_release
 from dither.cli import run
-from dither.histogram.several import several_values
 from dither.notice import REPLAYABLE
 from dither.schema import Attribute, Schema
 from dither.tally.archive import unpack
@@ -254,17 +254,14 @@ def test_a_saved_central_release_keeps_its_public_seed_apart(tmp_path: Path) -> 
 
 # Functions that draw nothing to hide: each starts from what is public already, or from rows to compare in the open.
 OPEN_SEEDS = {
-    "dither.evaluate.compare.evaluate": "which attribute sets are compared",
-    "dither.evaluate.bootstrap.bootstrap": "people drawn from a published model",
-    "dither.evaluate.bootstrap.prepare_bootstrap": "people drawn from a published model",
-    "dither.evaluate.tasks.train_and_test": "a classifier's training rows, for comparison",
-    "dither.evaluate.tasks.classification": "a classifier's training rows, for comparison",
+    "dither.evaluation.compare.evaluate": "which attribute sets are compared",
+    "dither.uncertainty.replicates.bootstrap": "people drawn from a published model",
+    "dither.uncertainty.replicates.prepare_bootstrap": "people drawn from a published model",
     "dither.planner.advise.plan": "imagined people",
     "dither.planner.predict.predict": "imagined people",
-    "dither.planner.reference.reference_population": "imagined people",
+    "dither.planner.predict.reference_population": "imagined people",
     "dither.protocols.registry.start": "a method's own choices, all of them published",
     "dither.protocols.machine.Campaign": "a method's own choices, all of them published",
-    "dither.central.workload.Workload": "queries to measure errors with",
     "dither.mechanisms.bloom.BloomRappor": "hash functions, part of the public plan",
     "dither.mechanisms.bloom.BloomRappor.for_flip": "hash functions, part of the public plan",
     "dither.mechanisms.bloom.BloomRappor.for_epsilon": "hash functions, part of the public plan",
@@ -301,4 +298,4 @@ def test_no_function_that_hides_something_has_a_seed_by_default() -> None:
         if seed is not None and seed.default not in (None, inspect.Parameter.empty):
             seeded.add(name)
     assert seeded == set(OPEN_SEEDS)
-    assert {"dither.publish.publish", "dither.histogram.several.several_values"} <= {name for name, _ in callables()}
+    assert {"dither._publish.publish", "dither._several_values.several_values"} <= {name for name, _ in callables()}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of
 
-from dither.collector.seldom import Seldom
+from dither.collector.problems import Seldom
 from dither.collector.sqlite import open_sqlite
 from dither.collector.store import StoreAway, StoreFull
 from dither.errors import DitherError

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither
+from dither._several_values import several_values
 from dither.central.folder import save_central
 from dither.central.release import central_release
 from dither.cli import run
 from dither.errors import PrivacyError
-from dither.histogram.release import HistogramRelease
-from dither.histogram.several import several_values
 from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH
-from dither.release.guarantee import guarantee_sentence, shown_epsilon
+from dither.release.histogram import HistogramRelease
+from dither.release.words import guarantee_sentence, shown_epsilon
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -108,7 +108,7 @@ def test_the_folder_is_the_same_whether_or_not_a_value_lay_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Byte by byte, with the seed and the clock held still: no file has the true count, or that there was one."""
-    monkeypatch.setattr("dither.publish.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr("dither._publish.time", SimpleNamespace(perf_counter=lambda: 0.0))
     written = []
     for last in ("other", "Atlantis"):
         release = dither.publish(people(last), **OPTIONS, seed=5, unknown="other")

@@ -13,7 +13,7 @@ import pytest
 from tests.client.small_collector import CAMPAIGN, RECORD, SCHEMA, Collector, announce, participant
 
 from dither.client import Device, Participant
-from dither.client.record import code_of, draw_below, encode_answers
+from dither.client.participant import code_of, draw_below, encode_answers
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import GRR
 from dither.reports import Plan, Question, decode

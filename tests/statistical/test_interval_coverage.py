@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from dither.datasets.generated import generate_network
-from dither.evaluate.bootstrap import prepare_bootstrap
-from dither.evaluate.redraw import redraw
 from dither.protocols import start
+from dither.uncertainty.replicates import prepare_bootstrap, redraw
 
 
 @pytest.mark.parametrize(

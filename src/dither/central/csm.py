@@ -21,10 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.dictionary import Dictionary, dictionary
 from dither.central.measure import DenseSensing, HadamardSensing, rows_for, sensing
 from dither.central.noise import ByteSource
-from dither.central.recover import matching_pursuit, most_atoms
+from dither.central.sparse import Dictionary, dictionary, matching_pursuit, most_atoms
 from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
 from dither.errors import ParameterError
 from dither.types import Floats, Integers

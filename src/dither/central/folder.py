@@ -14,7 +14,7 @@ import numpy as np
 from dither.central.domain import cell_codes
 from dither.central.release import CentralRelease
 from dither.errors import InputError
-from dither.release.guarantee import shown_epsilon
+from dither.release.words import shown_epsilon
 
 FILES = ("synthetic.parquet", "histogram.parquet", "release.json", "report.html")
 

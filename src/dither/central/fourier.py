@@ -18,10 +18,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.exponential import choose
-from dither.central.measure import exact_product
-from dither.central.noise import ByteSource
-from dither.central.sensitivity import matrix_sensitivity
+from dither.central.measure import exact_product, matrix_sensitivity
+from dither.central.noise import ByteSource, choose
 from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, observe
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon

@@ -23,9 +23,8 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.exponential import choose
 from dither.central.laplace import Cells
-from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace
+from dither.central.noise import ByteSource, achieved_epsilon, calibrate, choose, discrete_laplace
 from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, observe
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.dictionary import dictionary
 from dither.central.noise import ByteSource
+from dither.central.sparse import dictionary
 from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
 from dither.types import Floats, Integers
 

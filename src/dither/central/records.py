@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.dictionary import dictionary as find_dictionary
 from dither.central.measure import HadamardSensing, rows_for, sensing
 from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace, noise_variance
+from dither.central.sparse import dictionary as find_dictionary
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.types import Codes, Integers

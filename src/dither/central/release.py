@@ -28,7 +28,7 @@ from dither.estimate.project import norm_sub
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import REPLAYABLE, Notice
 from dither.randomness import check_seed
-from dither.release.guarantee import noise_sentence
+from dither.release.words import noise_sentence
 from dither.schema import Schema
 from dither.types import Codes, Floats, Integers
 

@@ -23,7 +23,7 @@ def audit(
 
     Example: dither audit --mechanism oue --cells 16 --epsilon 1
     """
-    from dither.evaluate.audit import audit as run_audit
+    from dither.evaluation.audit import audit as run_audit
     from dither.mechanisms import mechanism as build
 
     result = run_audit(build(mechanism, cells, epsilon), epsilon, trials, secrets.token_bytes)

@@ -138,7 +138,7 @@ def finalise(
     from dither.cli.operator import Operator
     from dither.release import check_target
     from dither.release.folder import load_release
-    from dither.release.guarantee import shown_epsilon
+    from dither.release.words import shown_epsilon
 
     check_target(output)
     operator = Operator(url, key_file)

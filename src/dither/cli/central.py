@@ -45,7 +45,7 @@ def central(
     """
     from dither.central.folder import check_central_target, save_central
     from dither.central.release import central_release
-    from dither.release.guarantee import shown_epsilon
+    from dither.release.words import shown_epsilon
 
     check_central_target(output)
     names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]

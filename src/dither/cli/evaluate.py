@@ -13,8 +13,8 @@ from dither.errors import ParameterError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dither.evaluate import Evaluation
-    from dither.evaluate.sdmetrics_scores import SDMetricsScores
+    from dither.evaluation import Evaluation
+    from dither.evaluation.compare import SDMetricsScores
 
 
 def evaluate(
@@ -39,7 +39,7 @@ def evaluate(
     Example: dither evaluate adult out/synthetic.parquet
     """
     asked = _ways(ways)
-    from dither.evaluate import evaluate as run
+    from dither.evaluation import evaluate as run
 
     result = run(real, synthetic, schema, asked, max_sets, seed, sdmetrics)
     if as_json:

@@ -54,7 +54,7 @@ def histogram(
 
     Example: dither histogram adult --column age --bins 3,5,7 --epsilon 3
     """
-    from dither.histogram.api import histogram as run
+    from dither._histogram import histogram as run
     from dither.mechanisms.probability import check_epsilon
 
     check_epsilon(epsilon)
@@ -170,8 +170,8 @@ def _public_range(attribute: Any, column: str) -> tuple[float, float]:
 
 
 def _print(release: Any) -> None:
-    from dither.histogram.page import labels
-    from dither.release.guarantee import shown_epsilon
+    from dither.release.histogram import labels
+    from dither.release.words import shown_epsilon
 
     print(
         f"{release.mechanism} ({', '.join(release.frequency_mechanisms) or 'nothing to ask'}): "

@@ -57,10 +57,10 @@ def publish(
 
     Example: dither publish adult --epsilon 4 -o out
     """
+    from dither._publish import publish as run
     from dither.cli.progress import progress_bar
-    from dither.publish import publish as run
     from dither.release import check_target
-    from dither.release.guarantee import shown_epsilon
+    from dither.release.words import shown_epsilon
 
     if epsilon is None and not no_privacy:
         raise ParameterError("Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon")

@@ -8,8 +8,7 @@
 
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import Device
-from dither.client.participant import Participant, Taken
-from dither.client.record import code_of
+from dither.client.participant import Participant, Taken, code_of
 from dither.client.transport import Answer, Transport, Unreachable, http_transport
 
 __all__ = [

@@ -19,8 +19,8 @@ from dither.client.transport import Answer, Connection, Unreachable
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
+from dither.reports.answer import document, outcomes
 from dither.reports.assignment import is_asked, pick
-from dither.reports.verdict import document, outcomes
 
 _FRAME = limits.TOKEN_BYTES + 4
 _ROOM = limits.BODY_BYTES - 64

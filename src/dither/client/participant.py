@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Literal
 
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import Device, Waiting
-from dither.client.record import encode_answers
 from dither.client.transport import Answer, Transport, Unreachable, http_transport
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
+from dither.reports.answer import document, verdict
 from dither.reports.assignment import is_asked, pick
-from dither.reports.verdict import document, verdict
+from dither.schema import Attribute, Schema
 
 Result = Literal["acknowledged", "waiting", "refused", "not-asked", "not-open"]
 MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
@@ -27,7 +30,7 @@ _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 class Taken:
     """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any.
 
-    `outside` names the attributes just answered whose value the announced domain lacks (see `dither.client.record`). It is
+    `outside` names the attributes just answered whose value the announced domain lacks (see `dither.client.participant`). It is
     for the application on the device; nothing of it is sent.
     """
 
@@ -209,3 +212,82 @@ class Participant:
 def _cause(answer: Answer) -> str:
     said = document(answer.body)
     return str(said.get("detail") or said.get("title") or f"status {answer.status}")[:200]
+
+
+# --------------------
+# One person's answers as codes of a schema, for every record whatsoever. Standard library only.
+#
+# A collector chooses the domains it announces. If a device kept silent about a value outside them, silence would be an answer
+# without noise, so it never is one: a value that the domain lacks is answered as missing where the schema has that answer, and
+# otherwise by a code drawn uniformly, and either goes through the mechanism like any other.
+
+
+@dataclass(frozen=True)
+class Coded:
+    """The codes in the schema's order, 0 where nothing was asked; the names of the values that the announced domain lacks."""
+
+    codes: list[int]
+    outside: tuple[str, ...]
+
+
+def encode_answers(schema: Schema, names: Sequence[str], record: Mapping[str, object], source: ByteSource) -> Coded:
+    """A code for each of these attributes; nothing else in the record is looked at, and no record raises an error.
+
+    What is drawn from `source` does not depend on the record: a code is drawn for every attribute without a missing answer,
+    whether or not it is needed.
+    """
+    codes = [0] * len(schema)
+    outside = []
+    for name in names:
+        attribute = schema[name]
+        instead = attribute.answers if attribute.missing else draw_below(attribute.cardinality, source)
+        code = code_of(attribute, _value(record, name))
+        if code is None:
+            outside.append(name)
+        codes[schema.index(name)] = instead if code is None else code
+    return Coded(codes, tuple(outside))
+
+
+def code_of(attribute: Attribute, value: object) -> int | None:
+    """The value's code, None where it is outside the domain. None and NaN are missing answers.
+
+    Agrees with the codes of a whole table (`dither.schema.encode`). A value that cannot be compared is outside.
+    """
+    try:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return attribute.answers if attribute.missing else None
+        return _number(attribute, value) if attribute.kind == "numeric" else _label(attribute, value)
+    except Exception:  # whatever an object does when it is compared, the device answers all the same
+        return None
+
+
+def draw_below(count: int, source: ByteSource) -> int:
+    """A number in 0..count-1, each exactly as likely: draws beyond the last one are drawn again."""
+    bits = (count - 1).bit_length()
+    while True:
+        drawn = int.from_bytes(source((bits + 7) // 8), "little") & ((1 << bits) - 1)
+        if drawn < count:
+            return drawn
+
+
+def _value(record: Mapping[str, object], name: str) -> object:
+    try:
+        return record.get(name)
+    except Exception:  # a mapping that fails has no answer
+        return None
+
+
+def _number(attribute: Attribute, value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
+        return None
+    number: float = value if type(value) is int else float(value)  # plain, so that it compares as numbers do
+    if not attribute.edges[0] <= number <= attribute.edges[-1]:
+        return None
+    return min(bisect_right(attribute.edges, number) - 1, attribute.answers - 1)
+
+
+def _label(attribute: Attribute, value: object) -> int | None:
+    code = attribute.codes.get(value)  # type: ignore[call-overload]
+    if code is None or isinstance(value, str) != isinstance(attribute.values[code], str):
+        return None
+    return int(code)

@@ -97,7 +97,7 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     @routes.get("/{campaign}/rounds/{number}/reports", response_class=Response, responses=_PROBLEM)
     async def reports(campaign: str, number: str) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids."""
-        from dither.collector.export import spool_reports
+        from dither.collector.finalise import spool_reports
 
         rounds = campaigns.get(campaign).rounds
         if not number.isascii() or not number.isdigit() or len(number) > 6 or int(number) >= len(rounds):

@@ -20,8 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dither.collector.intake import OpenRound
-from dither.collector.spec import CampaignSpec, begin, check_announced, check_plan, spec_from_json
+from dither.collector.spec import CampaignSpec, OpenRound, begin, check_announced, check_plan, spec_from_json
 from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError

@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from dither.collector.campaigns import Campaigns, Live
-from dither.collector.intake import judge
 from dither.collector.metrics import Metrics
 from dither.collector.problems import Problem
+from dither.collector.spec import judge
 from dither.collector.store import Outcome, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
 from dither.collector.writer import Writer, Written

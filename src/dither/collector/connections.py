@@ -22,8 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from dither.collector.edge import EVERYWHERE
 from dither.collector.metrics import Metrics
-from dither.collector.problems import problem
-from dither.collector.seldom import Seldom
+from dither.collector.problems import Seldom, problem
 from dither.errors import InputError
 
 MOST_CONNECTIONS = 4_000

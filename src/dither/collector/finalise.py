@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 import tempfile
 import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dither.collector.spec import CampaignSpec
+from dither.collector.store import Store
 from dither.errors import ParameterError
-from dither.evaluate.heldout import heldout_notes
-from dither.evaluate.manipulation import manipulation_notes
 from dither.protocols import ProtocolMachine, method
 from dither.protocols.registry import parameters_of
 from dither.release import Release
@@ -22,6 +25,8 @@ from dither.release.asked import asked_in
 from dither.reports import Plan
 from dither.schema.table import decode, plain_layout
 from dither.tally import RoundTally
+from dither.uncertainty.heldout import heldout_notes
+from dither.uncertainty.manipulation import manipulation_notes
 
 MOST_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
@@ -73,3 +78,33 @@ def zip_release(release: Release) -> bytes:
             for path in sorted(folder.iterdir()):
                 archive.write(path, path.name)
     return out.getvalue()
+
+
+# --------------------
+# Stored reports as a Parquet file: report id, question and the randomised answer, in the order of the ids.
+
+_SCHEMA = pa.schema([("report_id", pa.binary(32)), ("question", pa.int32()), ("payload", pa.binary())])
+
+
+def export_reports(store: Store, campaign: str, plan: Plan, out: BinaryIO) -> int:
+    """Write a round's reports; its plan is in the file's metadata, so that the file explains itself. Gives their number."""
+    schema = _SCHEMA.with_metadata({"dither_campaign": campaign, "dither_plan": json.dumps(plan.to_json())})
+    written = 0
+    with pq.ParquetWriter(out, schema, compression="zstd") as file:
+        for rows in store.reports(campaign, plan.round):
+            columns = list(zip(*rows, strict=True))
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            file.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            written += len(rows)
+    return written
+
+
+def spool_reports(store: Store, campaign: str, plan: Plan) -> BinaryIO:
+    """The same in a temporary file without a name, at its end: however the process ends, nothing stays behind."""
+    file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+    try:
+        export_reports(store, campaign, plan, file)
+    except BaseException:
+        file.close()
+        raise
+    return file

@@ -24,7 +24,7 @@ import uvicorn
 from dither.collector.app import make_app
 from dither.collector.collector import Collector
 from dither.collector.connections import BACKLOG, ConnectionLimits, Connections, GuardedProtocol, room_for_connections
-from dither.collector.seldom import SeldomFilter
+from dither.collector.problems import SeldomFilter
 from dither.collector.store import Store
 from dither.errors import InputError
 from dither.private_files import make_private

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dither.estimate.pair_targets import Columns
+from dither.estimate.targets import Columns
 from dither.types import Floats
 
 

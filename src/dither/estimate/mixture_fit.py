@@ -19,10 +19,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dither.estimate.descent import Descent, StepSize
-from dither.estimate.pair_targets import PairTargets, inverse_variances
 from dither.estimate.project import norm_sub
 from dither.estimate.set_fit import SetLockstep
-from dither.estimate.set_targets import SetTargets
+from dither.estimate.targets import PairTargets, SetTargets, inverse_variances
 from dither.types import Floats
 
 MOST_COLUMNS_FOR_ONE_THREAD = 600

@@ -15,7 +15,7 @@ import numpy as np
 
 from dither.estimate.descent import Descent, StepSize
 from dither.estimate.project import norm_sub
-from dither.estimate.set_targets import Reals, SetTargets, predicted, pull_back
+from dither.estimate.targets import Reals, SetTargets, predicted, pull_back
 from dither.types import Floats
 
 Model = tuple[Floats, Floats]

@@ -7,8 +7,14 @@ from dither.mechanisms.bloom import BloomRappor, bloom_size
 from dither.mechanisms.choose import NAMES, best, mechanism, mechanism_from_json
 from dither.mechanisms.grr import GRR
 from dither.mechanisms.local_hash import LocalHash
-from dither.mechanisms.mechanism import ByteSource, Estimate, Mechanism, PackedReports
-from dither.mechanisms.pure import frequency_variance, total_variance
+from dither.mechanisms.mechanism import (
+    ByteSource,
+    Estimate,
+    Mechanism,
+    PackedReports,
+    frequency_variance,
+    total_variance,
+)
 from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary, oue, sue, sue_from_flip
 

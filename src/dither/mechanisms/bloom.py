@@ -18,7 +18,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
+from dither.mechanisms.mechanism import (
+    ByteSource,
+    Estimate,
+    PackedReports,
+    bit_law,
+    check_cells,
+    check_length,
+    check_value,
+)
 from dither.mechanisms.probability import (
     THRESHOLD_BITS,
     ceil_fraction,
@@ -27,12 +35,11 @@ from dither.mechanisms.probability import (
     exp_down,
     log_up,
 )
-from dither.mechanisms.pure import bit_law, check_cells, check_length, check_value
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.types import Codes, Counts
 
 MOST_CELLS = 2**16
@@ -184,28 +191,28 @@ class BloomRappor:
             raise ReportError(f"a bit beyond the {self.bits} bits is set")
 
     def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.fleet import bloom
+        from dither.mechanisms.kernels import bloom
 
         return bloom.randomise(self, values, stream)
 
     def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.fleet import bits
+        from dither.mechanisms.kernels import bits
 
         return bits.count_bits(reports.rows, self.bits)
 
     def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.fleet import bloom
+        from dither.mechanisms.kernels import bloom
 
         return bloom.simulate(self, true_counts, rng)
 
     def estimate(self, support: Counts, n: int) -> Estimate:
-        from dither.mechanisms.fleet import bloom
+        from dither.mechanisms.kernels import bloom
 
         return bloom.estimate(self, support, n)
 
     def variance(self, frequency: float, n: int) -> float:
         """The mean over the cells of the regression's variance; it does not depend on the frequency, see `fleet.bloom`."""
-        from dither.mechanisms.fleet import bloom
+        from dither.mechanisms.kernels import bloom
 
         return bloom.mean_variance(self, n)
 

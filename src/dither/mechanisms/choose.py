@@ -10,8 +10,7 @@ from dither.mechanisms.bloom import BloomRappor, bloom_size
 from dither.mechanisms.grr import GRR
 from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.local_hash import LocalHash
-from dither.mechanisms.mechanism import Mechanism
-from dither.mechanisms.pure import check_cells, total_variance
+from dither.mechanisms.mechanism import Mechanism, check_cells, total_variance
 from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary, oue, sue
 

@@ -12,7 +12,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import PrivacyError, ReportError
-from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
+from dither.mechanisms.mechanism import (
+    ByteSource,
+    Estimate,
+    PackedReports,
+    check_cells,
+    check_enumerable,
+    check_length,
+    check_value,
+    frequency_variance,
+    invert,
+)
 from dither.mechanisms.probability import (
     THRESHOLD_BITS,
     ceil_fraction,
@@ -21,19 +31,11 @@ from dither.mechanisms.probability import (
     exp_down,
     log_up,
 )
-from dither.mechanisms.pure import (
-    check_cells,
-    check_enumerable,
-    check_length,
-    check_value,
-    frequency_variance,
-    invert,
-)
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.types import Codes, Counts
 
 
@@ -115,17 +117,17 @@ class GRR:
             raise ReportError(f"cell {cell} is outside 0..{self.cells - 1}", value=cell)
 
     def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.fleet import grr
+        from dither.mechanisms.kernels import grr
 
         return grr.randomise(self, values, stream)
 
     def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.fleet import grr
+        from dither.mechanisms.kernels import grr
 
         return grr.support(self, reports)
 
     def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.fleet import grr
+        from dither.mechanisms.kernels import grr
 
         return grr.simulate(self, true_counts, rng)
 

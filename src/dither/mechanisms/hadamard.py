@@ -17,16 +17,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import (
-    THRESHOLD_BITS,
-    ceil_fraction,
-    check_epsilon,
-    check_whole_numbers,
-    exp_down,
-    log_up,
-)
-from dither.mechanisms.pure import (
+from dither.mechanisms.mechanism import (
+    ByteSource,
+    Estimate,
+    PackedReports,
     check_cells,
     check_enumerable,
     check_length,
@@ -35,11 +29,19 @@ from dither.mechanisms.pure import (
     independent_group_variance,
     invert,
 )
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.types import Codes, Counts
 
 MOST_BITS = 22
@@ -149,17 +151,17 @@ class Hadamard:
             raise ReportError(f"a report names a coefficient outside 0..{2**self.bits - 1}")
 
     def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.fleet import hadamard
+        from dither.mechanisms.kernels import hadamard
 
         return hadamard.randomise(self, values, stream)
 
     def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.fleet import hadamard
+        from dither.mechanisms.kernels import hadamard
 
         return hadamard.support(self, reports)
 
     def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.fleet import hadamard
+        from dither.mechanisms.kernels import hadamard
 
         return hadamard.simulate(self, true_counts, rng)
 

@@ -18,7 +18,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
+from dither.mechanisms.mechanism import (
+    ByteSource,
+    Estimate,
+    PackedReports,
+    check_cells,
+    check_length,
+    check_value,
+    frequency_variance,
+    independent_group_variance,
+    invert,
+)
 from dither.mechanisms.probability import (
     THRESHOLD_BITS,
     ceil_fraction,
@@ -27,19 +37,11 @@ from dither.mechanisms.probability import (
     exp_down,
     log_up,
 )
-from dither.mechanisms.pure import (
-    check_cells,
-    check_length,
-    check_value,
-    frequency_variance,
-    independent_group_variance,
-    invert,
-)
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.types import Codes, Counts
 
 WORD_BITS = 32
@@ -160,17 +162,17 @@ class LocalHash:
             raise ReportError(f"bucket {answer} is outside 0..{self.buckets - 1}", value=answer)
 
     def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.fleet import local_hash
+        from dither.mechanisms.kernels import local_hash
 
         return local_hash.randomise(self, values, stream)
 
     def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.fleet import local_hash
+        from dither.mechanisms.kernels import local_hash
 
         return local_hash.support(self, reports)
 
     def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.fleet import local_hash
+        from dither.mechanisms.kernels import local_hash
 
         return local_hash.simulate(self, true_counts, rng)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from dither.errors import ParameterError, ReportError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.types import Codes, Counts, Floats
-
 
 # Gives exactly as many random bytes as asked: `secrets.token_bytes` on a device, a seeded stream only in simulation.
 ByteSource = Callable[[int], bytes]
@@ -105,3 +106,93 @@ class Mechanism(Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Name and integers from which `mechanism_from_json` rebuilds the same mechanism on a device."""
+
+
+# --------------------
+# What follows from p and q alone, shared by all mechanisms whose reports support a set of cells.
+#
+# Reference: Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security
+# 2017 (pure protocols, eq. 1 to 3). Standard library only at import time.
+
+MOST_REPORTS = 1 << 16  # in a law that is written out
+
+
+def frequency_variance(p: Fraction, q: Fraction, frequency: float, n: int) -> float:
+    """Variance of (support/n - q)/(p - q) given the participants, with its frequency-dependent term."""
+    p_, q_ = float(p), float(q)
+    return (frequency * p_ * (1 - p_) + (1 - frequency) * q_ * (1 - q_)) / (n * (p_ - q_) ** 2)
+
+
+def independent_group_variance(p: Fraction, q: Fraction, size: int, frequency: float, n: int) -> float:
+    """Variance of the sum of `size` cells' estimates whose supports are independent given the value."""
+    p_, q_ = float(p), float(q)
+    return (frequency * p_ * (1 - p_) + (size - frequency) * q_ * (1 - q_)) / (n * (p_ - q_) ** 2)
+
+
+def total_variance(p: Fraction, q: Fraction, cells: int) -> float:
+    """The variances of all cells added up, for one report; frequencies add up to one, so it does not depend on them."""
+    p_, q_ = float(p), float(q)
+    return (p_ * (1 - p_) + (cells - 1) * q_ * (1 - q_)) / (p_ - q_) ** 2
+
+
+def invert(mechanism: Mechanism, support: Counts, n: int) -> Estimate:
+    """(support/n - q)/(p - q) with the standard error at the estimated frequency, clipped to [0, 1] for that purpose."""
+    import numpy as np
+
+    counts = np.asarray(support)
+    if counts.shape != (mechanism.cells,):
+        raise ParameterError(
+            f"a tally of {mechanism.cells} cells was expected, not shape {counts.shape}", value=counts.shape
+        )
+    if n < 1:
+        raise ParameterError("an estimate needs at least one report", where="n", value=n)
+    p, q = float(mechanism.p), float(mechanism.q)
+    frequencies = (counts / n - q) / (p - q)
+    f = np.clip(frequencies, 0.0, 1.0)
+    variances = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * (p - q) ** 2)
+    return Estimate(frequencies, np.sqrt(variances), int(n))
+
+
+MOST_CELLS = 2**31  # what device, browser and server can all number; memory ends far below
+
+
+def check_cells(cells: int) -> int:
+    """A whole number of cells of at least two."""
+    if isinstance(cells, bool) or not isinstance(cells, int) or cells < 2:
+        raise ParameterError(f"a mechanism needs at least 2 cells, not {cells!r}", where="cells", value=cells)
+    if cells > MOST_CELLS:
+        raise ParameterError(
+            f"{cells:,} cells are too many; ask fewer attributes together or use coarser bins",
+            where="cells",
+            value=cells,
+        )
+    return cells
+
+
+def check_enumerable(reports: int) -> None:
+    """A law is written out for small builds only: it exists to be checked by hand and by tests."""
+    if reports > MOST_REPORTS:
+        raise ParameterError(f"a law of {reports:,} reports is too long to write out", value=reports)
+
+
+def bit_law(chances: Sequence[Fraction]) -> dict[bytes, Fraction]:
+    """The law of independent bits, packed little-endian, from the chance of each to be set."""
+    check_enumerable(2 ** len(chances))
+    width = (len(chances) + 7) // 8
+    law = {0: Fraction(1)}
+    for bit, chance in enumerate(chances):
+        law = {bits | on << bit: p * (chance if on else 1 - chance) for bits, p in law.items() for on in (0, 1)}
+    return {bits.to_bytes(width, "little"): p for bits, p in law.items()}
+
+
+def check_value(value: int, cells: int) -> int:
+    """A cell number in range."""
+    if not 0 <= value < cells:
+        raise ParameterError(f"value {value!r} is outside 0..{cells - 1}", where="value", value=value)
+    return int(value)
+
+
+def check_length(report: bytes, expected: int) -> None:
+    """Every report of a question has the same length."""
+    if len(report) != expected:
+        raise ReportError(f"a report of {expected} bytes was expected, not {len(report)}", value=len(report))

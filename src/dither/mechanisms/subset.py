@@ -27,16 +27,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import (
-    THRESHOLD_BITS,
-    ceil_fraction,
-    check_epsilon,
-    check_whole_numbers,
-    exp_down,
-    log_up,
-)
-from dither.mechanisms.pure import (
+from dither.mechanisms.mechanism import (
+    ByteSource,
+    Estimate,
+    PackedReports,
     check_cells,
     check_enumerable,
     check_length,
@@ -45,11 +39,19 @@ from dither.mechanisms.pure import (
     invert,
     total_variance,
 )
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.types import Codes, Counts
 
 KEY_BYTES = 8  # a sort key a cell: two of 64 cells tie, and bias the order, once in 10^16 reports
@@ -176,17 +178,17 @@ class SubsetSelection:
             raise ReportError(f"a subset of {self.size} of {self.cells} cells was expected", value=bits.bit_count())
 
     def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.fleet import subset
+        from dither.mechanisms.kernels import subset
 
         return subset.randomise(self, values, stream)
 
     def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.fleet import bits
+        from dither.mechanisms.kernels import bits
 
         return bits.count_bits(reports.rows, self.cells)
 
     def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.fleet import subset
+        from dither.mechanisms.kernels import subset
 
         return subset.simulate(self, true_counts, rng)
 

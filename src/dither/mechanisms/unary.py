@@ -13,16 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import ByteSource, Estimate, PackedReports
-from dither.mechanisms.probability import (
-    THRESHOLD_BITS,
-    ceil_fraction,
-    check_epsilon,
-    check_whole_numbers,
-    exp_down,
-    log_up,
-)
-from dither.mechanisms.pure import (
+from dither.mechanisms.mechanism import (
+    ByteSource,
+    Estimate,
+    PackedReports,
     bit_law,
     check_cells,
     check_length,
@@ -31,11 +25,19 @@ from dither.mechanisms.pure import (
     independent_group_variance,
     invert,
 )
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+    log_up,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.types import Codes, Counts
 
 
@@ -105,17 +107,17 @@ class Unary:
             raise ReportError(f"a bit beyond the {self.cells} cells is set")
 
     def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.fleet import bits
+        from dither.mechanisms.kernels import bits
 
         return bits.randomise_unary(self, values, stream)
 
     def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.fleet import bits
+        from dither.mechanisms.kernels import bits
 
         return bits.count_bits(reports.rows, self.cells)
 
     def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.fleet import bits
+        from dither.mechanisms.kernels import bits
 
         return bits.simulate_unary(self, true_counts, rng)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 
 from dither.errors import ReportError
-from dither.models.independent import Independent
-from dither.models.model import Model
+from dither.models.model import Independent, Model
 from dither.tally.archive import unpack
 
 # A model's kind -> module in this package and class in it; a module is imported when its kind is read.
 KINDS: dict[str, str] = {
     "bayes_net": "bayes_net:BayesNet",
-    "independent": "independent:Independent",
+    "independent": "model:Independent",
     "junction_tree": "junction_tree:JunctionTree",
     "mixture": "mixture:Mixture",
 }

@@ -12,11 +12,28 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from dither.models.model import check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
 from dither.types import Codes, Floats
+
+
+@njit(cache=True)
+def invert(cumulative: Any, start: int, width: int, components: Any, draws: Any, out: Any) -> None:
+    """For each row the first code whose cumulative probability in the row's component exceeds its draw."""
+    for i in range(len(draws)):
+        row = cumulative[components[i]]
+        low, high = start, start + width - 1
+        while low < high:
+            middle = (low + high) // 2
+            if row[middle] > draws[i]:
+                high = middle
+            else:
+                low = middle + 1
+        out[i] = low - start
+
 
 _BLOCK_CELLS = 1 << 24  # marginals are summed over components in blocks of at most 128 MB
 
@@ -81,6 +98,5 @@ class Mixture:
 
 def _invert(cumulative: Floats, start: int, width: int, components: Any, draws: Floats, out: Any) -> None:
     """Codes by binary search in each row's component; compiled on first use."""
-    from dither.models.mixture_kernel import invert
 
     invert(cumulative, start, width, components, draws, out)

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError
-from dither.models.junction_tree import JunctionTree
-from dither.models.potentials import Calibrated, Passing, expand, sum_out
+from dither.models.junction_tree import Calibrated, JunctionTree, Passing, expand, sum_out
 from dither.schema import Schema
 from dither.structure.triangulate import Triangulation
 from dither.types import Floats

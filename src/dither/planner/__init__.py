@@ -1,8 +1,7 @@
 """Predicts the error of a collection before anybody is asked, from the schema, the participants and epsilon alone."""
 
 from dither.planner.advise import Forecast, plan
-from dither.planner.predict import Prediction, predict
-from dither.planner.reference import DEPENDENCE, assumed_dependence, reference_population
+from dither.planner.predict import DEPENDENCE, Prediction, assumed_dependence, predict, reference_population
 
 __all__ = [
     "DEPENDENCE",

@@ -10,8 +10,7 @@ from typing import Any
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.models import Model
-from dither.planner.predict import Prediction, predict
-from dither.planner.reference import assumed_dependence, reference_population
+from dither.planner.predict import Prediction, assumed_dependence, predict, reference_population
 from dither.protocols import DEFAULT, METHODS
 from dither.protocols import method as find_method
 from dither.schema import Schema

@@ -7,9 +7,11 @@ marginals: for a synthetic table a junction tree is fitted to the pairs and sing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -19,17 +21,75 @@ from dither.estimate import answered
 from dither.mechanisms import mechanism, total_variance
 from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
-from dither.protocols.calm_marginals import consistent_marginals, reconstruct
-from dither.protocols.machine import Campaign, Measured
-from dither.protocols.privincr_evidence import Evidence
-from dither.protocols.privincr_learn import fit_jointly, without_dependence
-from dither.protocols.state import check_close, pack_state, replay
+from dither.protocols.consistent import consistent_marginals, reconstruct
+from dither.protocols.evidence import Evidence
+from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
+from dither.protocols.privincr.learn import fit_jointly, without_dependence
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.structure import Triangulation, triangulate_capped
-from dither.structure.cover import cover_pairs, pair_noise
 from dither.tally import CountTally, RoundTally
 from dither.types import Floats
+
+Set = tuple[int, ...]
+
+
+def cover_pairs(cardinalities: Sequence[int], most_cells: int, most_attributes: int | None = None) -> list[Set]:
+    """Sets of at most `most_cells` cells that together hold every pair; a pair wider than that is a set of its own.
+
+    Greedy: begin with the widest pair not yet covered, add the attribute that covers the most new pairs (ties: the
+    narrower, then the lower number) while it fits and covers any.
+    """
+    d = len(cardinalities)
+    if most_cells < 2 or (most_attributes is not None and most_attributes < 2):
+        raise ParameterError("a covering set needs at least two cells and two attributes", where="marginal_cells")
+    if d == 1:
+        return [(0,)]
+    open_pairs = set(combinations(range(d), 2))
+    out: list[Set] = []
+    while open_pairs:
+        first = max(open_pairs, key=lambda p: (cardinalities[p[0]] * cardinalities[p[1]], -p[0], -p[1]))
+        chosen = set(first)
+        while most_attributes is None or len(chosen) < most_attributes:
+            cells = math.prod(cardinalities[a] for a in chosen)
+            gains = {
+                a: sum((min(a, b), max(a, b)) in open_pairs for b in chosen)
+                for a in range(d)
+                if a not in chosen and cells * cardinalities[a] <= most_cells
+            }
+            best = max(gains, key=lambda a: (gains[a], -cardinalities[a], -a), default=None)
+            if best is None or gains[best] == 0:
+                break
+            chosen.add(best)
+        members = tuple(sorted(chosen))
+        open_pairs -= set(combinations(members, 2))
+        out.append(members)
+    return out
+
+
+def pair_noise(
+    cardinalities: Sequence[int],
+    sets: Sequence[Set],
+    shares: Sequence[float],
+    unit_variance: Callable[[int], float],
+) -> float:
+    """The mean over all pairs of the expected L1 noise of a pair read off the sets, for one participant in all.
+
+    A set of c cells that gets a share w has a variance of unit_variance(c) / w a cell, times the cells summed into one;
+    sets that hold the same pair pool by inverse variance. k cells of standard error s have an L1 norm near k s.
+    """
+    total = 0.0
+    pairs = list(combinations(range(len(cardinalities)), 2))
+    for i, j in pairs:
+        cells = cardinalities[i] * cardinalities[j]
+        precision = 0.0
+        for members, share in zip(sets, shares, strict=True):
+            if i in members and j in members and share > 0:
+                whole = math.prod(cardinalities[a] for a in members)
+                precision += share / (unit_variance(whole) * (whole // cells))
+        total += cells / math.sqrt(precision) if precision > 0 else math.inf
+    return total / len(pairs) if pairs else 0.0
+
 
 SIZES = (0, 64, 256, 1_024, 4_096)  # candidate caps on a set's cells; 0 asks pair by pair
 

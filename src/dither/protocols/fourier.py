@@ -20,11 +20,10 @@ from dither.estimate import answered, norm_sub, pool
 from dither.mechanisms.hadamard import Hadamard
 from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
-from dither.protocols.calm_marginals import reconstruct
-from dither.protocols.machine import Campaign, Measured
-from dither.protocols.privincr_evidence import Evidence
-from dither.protocols.privincr_learn import fit_jointly, without_dependence
-from dither.protocols.state import check_close, pack_state, replay
+from dither.protocols.consistent import reconstruct
+from dither.protocols.evidence import Evidence
+from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
+from dither.protocols.privincr.learn import fit_jointly, without_dependence
 from dither.reports import Plan, Question
 from dither.structure import Triangulation, triangulate_capped
 from dither.tally import CountTally, RoundTally

@@ -14,8 +14,7 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.estimate import Answered, answered
 from dither.models import Model
-from dither.protocols.machine import Campaign, Measured, ProtocolMachine
-from dither.protocols.state import check_close
+from dither.protocols.machine import Campaign, Measured, ProtocolMachine, check_close
 from dither.reports import Plan
 from dither.tally import CountTally, RoundTally, tally_from_bytes
 from dither.tally.archive import pack, unpack

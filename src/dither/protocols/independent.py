@@ -13,8 +13,7 @@ from dither.errors import StateError
 from dither.estimate import Pooled, answered, check_asked, pool, projection
 from dither.mechanisms import total_variance
 from dither.models import Independent
-from dither.protocols.machine import Campaign, Measured
-from dither.protocols.state import check_close, pack_state, replay
+from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
 from dither.reports import Plan, Question, question
 from dither.tally import CountTally, RoundTally
 

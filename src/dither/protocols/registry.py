@@ -46,7 +46,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             "mixture",
-            "dither.protocols.mixture",
+            "dither.protocols.mixture.machine",
             "MixtureProtocol",
             "one pair (or a larger set, or one attribute) a participant, full epsilon, one or two rounds",
             "The house method: one mixture of products fitted to all noisy pair marginals at once, stopped where its "
@@ -63,7 +63,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "lopub",
-            "dither.protocols.lopub",
+            "dither.protocols.lopub.machine",
             "LoPub",
             "every attribute of every participant, epsilon split over them, one round",
             "Joint distributions by EM, Lasso or both from whole randomised records, a dependency graph and a junction tree.",
@@ -71,7 +71,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "privincr",
-            "dither.protocols.privincr",
+            "dither.protocols.privincr.machine",
             "PrivIncr",
             "pairs in rounds, then cliques: one question a participant, full epsilon",
             "Prunes weak pairs round by round, then fits a junction tree to all answers.",
@@ -79,7 +79,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "noincremental",
-            "dither.protocols.noincremental",
+            "dither.protocols.privincr.noincremental",
             "NoIncremental",
             "all pairs in one round, then cliques: one question a participant, full epsilon",
             "PrivIncr without its rounds, for comparison.",
@@ -103,7 +103,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "bayesnet",
-            "dither.protocols.bayesnet",
+            "dither.protocols.bayesnet.machine",
             "BayesNetwork",
             "every attribute, epsilon split over them (plan=sample: one question at full epsilon, two rounds)",
             "A Bayes network of attribute-parent pairs, sampled from the root down.",

@@ -21,7 +21,7 @@ def generator(seed: int | None, *place: int) -> np.random.Generator:
     """NumPy's generator for one purpose of a run: of the seed and the purpose's place, or of the operating system."""
     if seed is not None:
         return np.random.default_rng([seed, *place])
-    from dither.mechanisms.fleet.stream import RandomStream
+    from dither.mechanisms.kernels.stream import RandomStream
     from dither.randomness.bits import StreamBits
 
     return np.random.Generator(StreamBits(RandomStream.from_system()))  # type: ignore[arg-type]

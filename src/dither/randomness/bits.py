@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 
-from dither.mechanisms.fleet.stream import RandomStream
+from dither.mechanisms.kernels.stream import RandomStream
 
 # The buffer is one array of words: how many are used up, the address of the callback that refills it, then random words.
 _USED, _REFILL, _FIRST = 0, 1, 2

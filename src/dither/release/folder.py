@@ -18,7 +18,7 @@ from dither.notice import notice_from_json
 from dither.protocols.machine import Measured
 from dither.release.asked import asked_from_json
 from dither.release.release import FORMAT, Release
-from dither.release.warn import find_warnings
+from dither.release.words import find_warnings
 from dither.schema import load_schema
 from dither.tally.archive import pack, unpack
 

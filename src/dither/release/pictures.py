@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dither.release.charts import attribute_chart, dependency_chart
+from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import AttributeFigure, Bar, HeatMap, attribute_figure, heat_map
-from dither.release.heat import heat_charts
+from dither.release.marginal import pair_errors
 from dither.release.markup import folded, paragraph, percent, table, text
-from dither.release.pair_errors import pair_errors
 from dither.release.pairs import MOST_SEARCHED, Pair, graph_edges, telling_attributes
 from dither.release.release import Release
 

@@ -16,9 +16,9 @@ from dither.models import Model
 from dither.notice import Notice
 from dither.protocols.machine import Measured
 from dither.release.asked import AskedRound
-from dither.release.guarantee import NO_GUARANTEE, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.release.marginal import Marginal, measured_errors
 from dither.release.truth import Truth
+from dither.release.words import NO_GUARANTEE, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.schema import Schema
 
 FORMAT = "dither-release-1"
@@ -153,7 +153,7 @@ class Release:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest, plain JSON values only."""
-        from dither.release.warn import find_warnings
+        from dither.release.words import find_warnings
 
         return {
             "format": FORMAT,

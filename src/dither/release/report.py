@@ -7,13 +7,12 @@ from importlib.resources import files
 from string import Template
 
 from dither.release.figures import Quality, quality
-from dither.release.guarantee import certainty, likelihood_factor, shown_epsilon
 from dither.release.markup import bullets, folded, paragraph, percent, section, table, text
 from dither.release.pairs import strong_pairs
 from dither.release.pictures import attribute_section, pair_section
 from dither.release.release import Release
 from dither.release.rerun import citation, rerun_command, rerun_lead, rerun_python
-from dither.release.warn import find_warnings
+from dither.release.words import certainty, find_warnings, likelihood_factor, shown_epsilon
 
 MOST_EXPOSED = 12
 _HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation")

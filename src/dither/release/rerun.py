@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from dither.release.guarantee import shown_epsilon
 from dither.release.release import Release
+from dither.release.words import shown_epsilon
 
 
 def rerun_command(release: Release) -> str:

@@ -2,12 +2,14 @@
 
 from dither.structure.dependence import (
     Dependence,
+    Pruned,
     dependence,
     entropy,
     mutual_information,
     mutual_information_threshold,
+    prune_by_entropy,
+    relative_entropy,
 )
-from dither.structure.pruning import Pruned, prune_by_entropy, relative_entropy
 from dither.structure.triangulate import (
     Triangulation,
     triangulate,

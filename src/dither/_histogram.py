@@ -1,0 +1,149 @@
+"""Values in, a histogram release out: each value is one simulated participant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import numpy as np
+
+from dither.errors import ParameterError
+from dither.mechanisms.choose import NAMES
+from dither.mechanisms.probability import check_epsilon
+from dither.notice import Notice
+from dither.protocols.histogram.collect import PATHS, POLICIES, OutOfRange, as_numbers, check_range, gather, police
+from dither.protocols.histogram.consumer import read_consumers, union
+from dither.protocols.histogram.estimates import Answer, make_consistent
+from dither.protocols.histogram.smart import smart
+from dither.protocols.histogram.ways import chp, sampled, shp, split
+from dither.randomness import check_seed, generator
+from dither.release.histogram import ConsumerHistogram, HistogramRelease
+
+DROPPED = Notice(
+    "dropped",
+    "people with a value outside the range were left out, if there were any; on a device, silence would tell that the value is "
+    "outside",
+)
+WAYS: dict[str, Callable[..., Answer]] = {"shp": shp, "chp": chp, "split": split, "sampled": sampled, "smart": smart}
+
+
+def histogram(
+    values: Any,
+    *,
+    consumers: Iterable[Any],
+    epsilon: float,
+    low: float | None = None,
+    high: float | None = None,
+    mechanism: str = "chp",
+    frequency_mechanism: str = "best",
+    out_of_range: OutOfRange = "error",
+    consistent: bool = False,
+    path: Literal["counts", "reports"] = "counts",
+    seed: int | None = None,
+    share: float | None = None,
+    objective: Literal["mean", "worst"] | None = None,
+    name: str = "the values",
+) -> HistogramRelease:
+    """Collect one numeric value a person for several consumers, each with its own bins.
+
+    A consumer is a count of bins, a list of edges, a dictionary (name, bins | width | edges, epsilon) or a
+    `Consumer`. [low, high] is the public range; taken from the data if left out, which leaks it and is said in a
+    warning. Guarantee: everything one participant sends is epsilon-locally differentially private, whatever the
+    consumers share among themselves. The noise comes from the operating system and cannot be drawn again, unless a
+    `seed` is given: that gives the same release again, and away to whoever knows it, which a warning says. `share`
+    belongs to `sampled`, `objective` (mean or worst) to `smart`.
+
+    >>> import dither
+    >>> release = dither.histogram([1.0, 2.0, 7.5, 9.0] * 500, consumers=[2, 5], epsilon=3.0, low=0, high=10, seed=1)
+    >>> [c.name for c in release.consumers], release.epsilon_achieved <= 3.0
+    (['2 bins', '5 bins'], True)
+    """
+    check_epsilon(epsilon)
+    options = _options(mechanism, frequency_mechanism, out_of_range, path, seed, share, objective)
+    numbers = as_numbers(values, name)
+    low, high, warnings = _range(numbers, low, high, name)
+    asked = read_consumers(consumers, low, high)
+    partition = union(asked, low, high)
+    moved = 0
+    if out_of_range != "error":
+        policed = police(numbers, low, high, out_of_range, name)
+        numbers, moved = policed.values, policed.outside
+    if out_of_range == "drop":
+        warnings.append(DROPPED)
+    people = gather(numbers, partition, reports=path == "reports", name=name)
+    answer = WAYS[mechanism](people, partition, asked, epsilon, frequency_mechanism, generator(seed, 6), **options)
+    estimates: list[Any] = list(answer.counts)
+    if consistent:
+        estimates = make_consistent([partition.membership(c) for c in asked], answer.counts, answer.variances, people.n)
+    return HistogramRelease(
+        consumers=tuple(
+            ConsumerHistogram(c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw)
+            for c, estimate, raw, variance in zip(asked, estimates, answer.counts, answer.variances, strict=True)
+        ),
+        epsilon_asked=float(epsilon),
+        epsilon_achieved=answer.epsilon,
+        bits_per_report=answer.bits,
+        mechanism=mechanism,
+        frequency_mechanisms=answer.mechanisms,
+        participants=people.n,
+        low=low,
+        high=high,
+        partition=partition.edges,
+        seed=seed,
+        consistent=consistent,
+        path=path,
+        cells=answer.cells,
+        notes=answer.notes,
+        warnings=tuple(warnings),
+        moved=moved,
+    )
+
+
+def _options(
+    mechanism: str,
+    frequency_mechanism: str,
+    out_of_range: str,
+    path: str,
+    seed: int | None,
+    share: float | None,
+    objective: str | None,
+) -> dict[str, Any]:
+    """Check what can be checked before any value is read; the options that the way of collecting takes."""
+    for option, value, known in (
+        ("mechanism", mechanism, tuple(WAYS)),
+        ("frequency_mechanism", frequency_mechanism, NAMES),
+        ("out_of_range", out_of_range, POLICIES),
+        ("path", path, PATHS),
+    ):
+        if value not in known:
+            raise ParameterError(
+                f"no {option.replace('_', '-')} {value!r}; there are {', '.join(known)}", where=option, value=value
+            )
+    check_seed(seed)
+    options: dict[str, Any] = {}
+    for option, given, owner in (("share", share, "sampled"), ("objective", objective, "smart")):
+        if given is None:
+            continue
+        if mechanism != owner:
+            raise ParameterError(
+                f"{option} is an option of the mechanism {owner}, not of {mechanism}", where=option, value=given
+            )
+        options[option] = given
+    return options
+
+
+def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tuple[float, float, list[Notice]]:
+    """The public range, or the data's own with a warning."""
+    warnings: list[Notice] = []
+    if low is None or high is None:
+        finite = numbers[np.isfinite(numbers)]
+        if not finite.size:
+            raise ParameterError(f"{name} hold no finite number; give low and high", where="low")
+        low = float(finite.min()) if low is None else low
+        high = float(finite.max()) if high is None else high
+        words = (
+            f"the range [{low:g}, {high:g}] was taken from the data, which reveals the extreme values; "
+            "give a public range instead"
+        )
+        warnings.append(Notice("range-from-data", words))
+    return *check_range(low, high), warnings

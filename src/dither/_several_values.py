@@ -1,0 +1,186 @@
+"""Participants with several values each: the two strategies of the paper's section 4.3, with what they really cost.
+
+Everybody sends the same number of answers, `most`; who has fewer values fills up with "no value", which is one more
+cell, since otherwise the number of answers would tell how many values there are. Two participants may differ in all
+their values, so the guarantees of the answers add up: each is asked at epsilon/most.
+
+`independent` sends every answer. `summed` adds up the randomised bit vectors and sends one vector of counts: fewer
+bits, the same estimates, and the same epsilon. Adding up never reveals more; nor does it hide anything in the worst
+case: between "all values in cell a" and "all in cell b" the vector with `most` at a and 0 at b has the ratio
+(p(1-q)/(q(1-p)))^most, the sum of the answers' epsilons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from dither.errors import ParameterError, TableError
+from dither.mechanisms import Mechanism, Unary
+from dither.mechanisms.probability import check_epsilon, log_up
+from dither.protocols.histogram.collect import PATHS, People, as_numbers, ask, check_range, gather
+from dither.protocols.histogram.consumer import Partition, read_consumers, union
+from dither.protocols.histogram.estimates import PureCells, build, read_off, report_bits
+from dither.protocols.histogram.ways import smallest
+from dither.randomness import check_seed, generator
+from dither.release.histogram import ConsumerHistogram, HistogramRelease
+from dither.types import Floats, Integers
+
+Strategy = Literal["independent", "summed"]
+STRATEGIES: tuple[Strategy, ...] = ("independent", "summed")
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Every participant's answers as cells, `most` in a row; the last cell means no value."""
+
+    cells: Integers
+    counts: Integers
+
+
+def several_values(
+    values: Sequence[Any],
+    *,
+    consumers: Iterable[Any],
+    epsilon: float,
+    low: float,
+    high: float,
+    most: int,
+    strategy: Strategy = "summed",
+    frequency_mechanism: str = "sue",
+    path: Literal["counts", "reports"] = "counts",
+    seed: int | None = None,
+) -> HistogramRelease:
+    """Histograms of all values of all participants; `values` holds one list of numbers a participant, at most `most`
+    long.
+
+    Guarantee: everything one participant sends is epsilon-locally differentially private for all its values together.
+    With a `seed` whoever knows it can draw the noise again; without one nobody can.
+    """
+    check_epsilon(epsilon)
+    check_seed(seed)
+    if strategy not in STRATEGIES:
+        raise ParameterError(
+            f"no strategy {strategy!r}; there are {', '.join(STRATEGIES)}", where="strategy", value=strategy
+        )
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 255:
+        raise ParameterError(f"most must be a whole number from 1 to 255, not {most!r}", where="most", value=most)
+    if path not in PATHS:
+        raise ParameterError(f"no path {path!r}; there are {', '.join(PATHS)}", where="path", value=path)
+    low, high = check_range(low, high)
+    asked = read_consumers(consumers, low, high)
+    partition = union(asked, low, high)
+    slots = fill(values, partition, most)
+    # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
+    each = math.nextafter(smallest(asked, epsilon) / most, 0.0) if most > 1 else smallest(asked, epsilon)
+    mechanism = build(frequency_mechanism, partition.cells + 1, each)
+    if strategy == "summed" and not isinstance(mechanism, Unary):
+        raise ParameterError(
+            f"only unary reports (sue, oue) can be summed, not {mechanism.name}",
+            where="frequency_mechanism",
+            value=mechanism.name,
+        )
+    tally = _collect(mechanism, slots, strategy, path, generator(seed, 43))
+    answers = slots.cells.size
+    frequencies = mechanism.estimate(tally, answers).frequencies
+    cells = PureCells(_with_none(partition), mechanism, frequencies, answers, answers)
+    counts, variances = read_off(cells, asked)
+    bits = report_bits(mechanism)
+    return HistogramRelease(
+        consumers=tuple(
+            ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count)
+            for c, count, variance in zip(asked, counts, variances, strict=True)
+        ),
+        epsilon_asked=float(epsilon),
+        epsilon_achieved=several_epsilon(mechanism, most),
+        bits_per_report=bits * most if strategy == "independent" else mechanism.cells * most.bit_length(),
+        mechanism=f"several-{strategy}",
+        frequency_mechanisms=(mechanism.name,),
+        participants=len(slots.cells),
+        low=low,
+        high=high,
+        partition=partition.edges,
+        seed=seed,
+        path=path,
+        notes={"most": most, "strategy": strategy, "epsilon_each": mechanism.epsilon},
+    )
+
+
+def several_epsilon(mechanism: Mechanism, most: int) -> float:
+    """What `most` answers of one participant cost together: for unary reports from the exact ratio, rounded up once."""
+    if isinstance(mechanism, Unary):
+        p, q = mechanism.p, mechanism.q
+        return log_up((p * (1 - q) / (q * (1 - p))) ** most)
+    exact = Fraction(mechanism.epsilon) * most
+    near = float(exact)
+    return near if Fraction(near) >= exact else float(np.nextafter(near, np.inf))
+
+
+def fill(values: Sequence[Any], partition: Partition, most: int) -> Slots:
+    """Cells of everybody's values, filled up with "no value"."""
+    held = _per_person(values)
+    lengths = np.array([own.size for own in held], dtype=np.int64)
+    if not len(lengths):
+        raise TableError("there is nobody to ask", where="values")
+    if lengths.max() > most:
+        person = int(lengths.argmax())
+        raise TableError(
+            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most", where="values"
+        )
+    cells = np.full((len(lengths), most), partition.cells, np.int64)
+    if lengths.any():
+        codes = gather(np.concatenate(held), partition, reports=True).codes
+        assert codes is not None
+        cells[np.arange(most) < lengths[:, None]] = codes
+    return Slots(cells, np.bincount(cells.ravel(), minlength=partition.cells + 1).astype(np.int64))
+
+
+def _per_person(values: Sequence[Any]) -> list[Floats]:
+    """Each participant's values as an array; an error names the participant whose values are no list of numbers."""
+    held = []
+    for person, own in enumerate(values):
+        name = f"the values of participant {person + 1}"
+        if isinstance(own, (str, bytes)) or not hasattr(own, "__len__"):
+            raise TableError(f"{name} must be a list of numbers, not {own!r}", where="values")
+        numbers = np.asarray(as_numbers(own, name), np.float64) if len(own) else np.zeros(0)
+        if not np.isfinite(numbers).all():
+            raise TableError(f"{name} hold a number that is missing or infinite; leave it out", where="values")
+        held.append(numbers)
+    return held
+
+
+def sum_vectors(mechanism: Unary, cells: Integers, source: Any) -> list[int]:
+    """One participant's summed report: how many of its randomised vectors set each bit."""
+    totals = [0] * mechanism.cells
+    for cell in cells:
+        bits = int.from_bytes(mechanism.randomise(int(cell), source), "little")
+        for place in range(mechanism.cells):
+            totals[place] += bits >> place & 1
+    return totals
+
+
+def _collect(mechanism: Mechanism, slots: Slots, strategy: Strategy, path: str, rng: np.random.Generator) -> Integers:
+    """The tally of all answers: sums of summed vectors are sums of all vectors, so both strategies have one law."""
+    if path == "counts":
+        return mechanism.simulate(slots.counts, rng)
+    if strategy == "independent":
+        return ask(mechanism, People(slots.counts, slots.cells.ravel()), np.arange(mechanism.cells), rng)
+    from dither.mechanisms.kernels.stream import RandomStream
+
+    stream = RandomStream.from_generator(rng)
+    total = np.zeros((len(slots.cells), mechanism.cells), np.int64)
+    for place in range(slots.cells.shape[1]):
+        rows = mechanism.randomise_many(slots.cells[:, place], stream).rows
+        total += np.unpackbits(rows, axis=1, bitorder="little")[:, : mechanism.cells]
+    return np.asarray(total.sum(axis=0), dtype=np.int64)
+
+
+def _with_none(partition: Partition) -> Partition:
+    """The partition with one more cell beyond its end, for no value."""
+    high = partition.edges[-1]
+    return Partition((*partition.edges, high + (high - partition.edges[0])))

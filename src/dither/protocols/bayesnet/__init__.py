@@ -1,0 +1,1 @@
+"""The refined Bayes network (Ju et al., Sensors 2020)."""

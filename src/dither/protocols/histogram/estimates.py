@@ -1,0 +1,277 @@
+"""Estimates of a partition's cells, and the exact variance of any weighted sum of them.
+
+The estimate of a cell is (support/n - q)/(p - q). The supports of two cells are dependent in ways that differ between
+mechanisms (a randomised response names one cell, a subset a fixed number of them), so the variance of a sum is worked
+out for each: summing m cells of a unary report sums m noise terms, contrary to the remark after the paper's theorem 7
+(erratum 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from dither.estimate.project import norm_sub
+from dither.mechanisms import GRR, Mechanism, SubsetSelection, mechanism
+from dither.protocols.histogram.consumer import Consumer, Partition
+from dither.types import Floats
+
+if TYPE_CHECKING:
+    from dither.protocols.histogram.consumer import Consumer
+
+
+class CellEstimates(Protocol):
+    """What a collection learnt about its partition: raw unbiased counts of the cells."""
+
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def counts(self) -> Floats: ...
+    @property
+    def population(self) -> int: ...
+
+    def bin_variances(self, consumer: Consumer) -> Floats:
+        """The variance of each bin's estimated count."""
+
+    def weighted_variances(self, weights: Floats) -> Floats:
+        """The variance of each row's weighted sum of the cells' estimated counts."""
+
+
+@dataclass(frozen=True)
+class PureCells:
+    """Cells asked through a frequency mechanism from `asked` people of a population, drawn at random if fewer."""
+
+    partition: Partition
+    mechanism: Mechanism
+    frequencies: Floats
+    asked: int
+    population: int
+
+    @property
+    def counts(self) -> Floats:
+        return self.frequencies * self.population
+
+    def bin_variances(self, consumer: Consumer) -> Floats:
+        out = []
+        for start, stop in self.partition.spans(consumer):
+            f = float(np.clip(self.frequencies[start:stop].sum(), 0.0, 1.0))
+            noise = self.mechanism.group_variance(stop - start, f, self.asked)
+            out.append(noise + self._sampling(f, f))
+        return np.array(out) * self.population**2
+
+    def weighted_variances(self, weights: Floats) -> Floats:
+        f = norm_sub(self.frequencies)
+        noise = np.array([weighted_variance(self.mechanism, row, f, self.asked) for row in weights])
+        drawn = np.array([self._sampling(float(row @ f), float(row**2 @ f)) for row in weights])
+        return (noise + drawn) * self.population**2
+
+    def _sampling(self, mean: float, square: float) -> float:
+        """Variance of the mean of `asked` of `population` people without replacement."""
+        n, total = self.asked, self.population
+        return (total - n) / (total - 1) * (square - mean**2) / n if n < total else 0.0
+
+
+def weighted_variance(mechanism: Mechanism, weights: Floats, frequencies: Floats, n: int) -> float:
+    """Variance of the weighted sum of all cells' estimated frequencies, given people with these true frequencies."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    f, w = frequencies, weights
+    squares, first = float(w @ w), float(w.sum())
+    own, own_squares = float(f @ w), float(f @ w**2)
+    if isinstance(mechanism, (GRR, SubsetSelection)):
+        # Second moments of the support, less the square of its mean: Cov = E[s s'] - sum over people of E[s] E[s]'.
+        moment = p * own_squares + q * (squares - own_squares)
+        if isinstance(mechanism, SubsetSelection):
+            moment += _pairs(mechanism, first, squares, own, own_squares)
+        mean = q**2 * first**2 + 2 * q * (p - q) * first * own + (p - q) ** 2 * own_squares
+        spread = moment - mean
+    else:
+        spread = p * (1 - p) * own_squares + q * (1 - q) * (squares - own_squares)
+    return max(spread, 0.0) / (n * (p - q) ** 2)
+
+
+def _pairs(mechanism: SubsetSelection, first: float, squares: float, own: float, own_squares: float) -> float:
+    """Sum over ordered pairs of different cells of their weights times the chance that a report holds both."""
+    p, k, size = float(mechanism.p), mechanism.cells, mechanism.size
+    with_own = p * (size - 1) / (k - 1)
+    both_others = 0.0
+    if k > 2:
+        both_others = (p * (size - 1) * (size - 2) + (1 - p) * size * (size - 1)) / ((k - 1) * (k - 2))
+    all_pairs = first**2 - squares
+    own_pairs = 2 * (first * own - own_squares)
+    return both_others * (all_pairs - own_pairs) + with_own * own_pairs
+
+
+def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
+    """For one report of a person in each cell: the variances of all the consumer's bins, added up.
+
+    A collection's total variance is the average of these over its people, whoever they are, so that a plan whose
+    figures are no larger in any cell is no worse on any data.
+    """
+    total = np.zeros(partition.cells)
+    for start, stop in partition.spans(consumer):
+        if stop - start == partition.cells:
+            continue  # everybody is in it: that count is known
+        total += mechanism.group_variance(stop - start, 0.0, 1)
+        total[start:stop] += mechanism.group_variance(stop - start, 1.0, 1) - mechanism.group_variance(
+            stop - start, 0.0, 1
+        )
+    return total
+
+
+@lru_cache(maxsize=512)
+def build(name: str, cells: int, epsilon: float) -> Mechanism:
+    """A frequency mechanism; kept, since its exact thresholds take longer to compute than a small collection."""
+    return mechanism(name, cells, epsilon)
+
+
+def report_bits(mechanism: Mechanism) -> int:
+    """How many bits of a report carry something: one a cell for unary ones, a cell's number for randomised response."""
+    if isinstance(mechanism, GRR):
+        return (mechanism.cells - 1).bit_length()
+    if mechanism.name in ("sue", "oue", "subset"):
+        return mechanism.cells
+    return mechanism.counters if mechanism.name == "bloom" else 8 * mechanism.report_bytes
+
+
+# --------------------
+# What every way of collecting gives: raw counts of each consumer's bins with their variances.
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Raw unbiased counts and variances, one array a consumer; what a participant spent and sent; and, if there is one
+    partition behind it all, its cells.
+    """
+
+    counts: tuple[Floats, ...]
+    variances: tuple[Floats, ...]
+    epsilon: float
+    bits: int
+    cells: CellEstimates | None = None
+    mechanisms: tuple[str, ...] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Each consumer's bins as sums of cells (paper, eq. 15), with exact variances.
+
+    A bin over the whole range holds everybody: its count is known without asking.
+    """
+    counts, variances = [], []
+    for consumer in consumers:
+        spans = cells.partition.spans(consumer)
+        sums = np.array([cells.counts[start:stop].sum() for start, stop in spans])
+        spread = cells.bin_variances(consumer)
+        whole = np.array([stop - start == cells.partition.cells for start, stop in spans])
+        counts.append(np.where(whole, float(cells.population), sums))
+        variances.append(np.where(whole, 0.0, spread))
+    return tuple(counts), tuple(variances)
+
+
+def nothing_to_ask(partition: Partition, consumers: Sequence[Consumer], population: int) -> Answer:
+    """One cell: everybody is in it."""
+    return Answer(
+        tuple(np.full(c.bins, float(population)) for c in consumers), tuple(np.zeros(c.bins) for c in consumers), 0.0, 0
+    )
+
+
+# --------------------
+# A consumer who comes after the collection: an answer from the cells there are, at no further cost in privacy.
+#
+# Where the new bin's edge cuts a cell, values are taken as spread evenly over that cell (linear interpolation of the
+# cumulative count). If a share a of a cell with count c lies in the bin, the truth lies between 0 and c and the answer
+# says a*c, so the cut is wrong by at most max(a, 1-a)*c, whatever the values. The paper names online queries as an
+# extension (section 6) and gives no rule.
+
+INTERPOLATION = "values are taken as evenly spread within a cell of the partition that an edge cuts"
+
+
+@dataclass(frozen=True)
+class LateAnswer:
+    """Counts with the noise's standard errors, and a bound on what interpolation can add to the error."""
+
+    name: str
+    edges: Floats
+    estimates: Floats
+    standard_errors: Floats
+    interpolation_bounds: Floats
+    level: float
+    interpolation: str = INTERPOLATION
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """Covers the truth at least at the level: noise and interpolation bound added."""
+        reach = _normal(self.level) * self.standard_errors + self.interpolation_bounds
+        return self.estimates - reach, self.estimates + reach
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "name": self.name,
+            "edges": self.edges.tolist(),
+            "estimates": self.estimates.tolist(),
+            "standard_errors": self.standard_errors.tolist(),
+            "interpolation_bounds": self.interpolation_bounds.tolist(),
+            "interpolation": self.interpolation,
+            "level": self.level,
+        }
+
+
+def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -> LateAnswer:
+    """Answer new bins from an existing partition.
+
+    The bound uses the upper end of a cut cell's own interval for c; both hold together at the level by giving each
+    bin's noise and each of its (at most two) cut cells a third of the error (Bonferroni).
+    """
+    edges = np.asarray(cells.partition.edges)
+    wanted = np.asarray(consumer.edges)
+    inside = np.minimum(wanted[1:, None], edges[1:]) - np.maximum(wanted[:-1, None], edges[:-1])
+    shares = np.clip(inside / np.diff(edges), 0.0, 1.0)
+    shares[np.abs(shares - 1) < 1e-9] = 1.0  # an edge that is the partition's own up to rounding cuts nothing
+    shares[shares < 1e-9] = 0.0
+    cut = (shares > 0) & (shares < 1)
+    each = 1 - (1 - level) / 3 if cut.any() else level
+    own = np.sqrt(cells.weighted_variances(np.eye(cells.partition.cells)))
+    # One-sided, and never above everybody.
+    most = np.clip(cells.counts + NormalDist().inv_cdf(each) * own, 0.0, float(cells.population))
+    bounds = np.where(cut, np.maximum(shares, 1 - shares) * most, 0.0).sum(axis=1)
+    errors = np.sqrt(cells.weighted_variances(shares))
+    return LateAnswer(
+        consumer.name, wanted, shares @ cells.counts, errors * (_normal(each) / _normal(level)), bounds, level
+    )
+
+
+def _normal(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
+
+
+# --------------------
+# Histograms that agree with one another: non-negative, adding up to the number of participants, one table behind all.
+#
+# The nearest counts of the cells, in squared standard errors of all consumers' bins, with no cell below zero and the
+# known total (non-negative least squares). A constrained fit is biased where counts are near zero, so the raw estimates
+# are kept beside it.
+
+_TOTAL = 1e3  # how many times more than the most certain bin the known total counts
+
+
+def make_consistent(
+    memberships: Sequence[Floats], counts: Sequence[Floats], variances: Sequence[Floats], population: int
+) -> list[Floats]:
+    """Each consumer's bins from one non-negative set of cells; memberships are over the union's cells."""
+    from scipy.optimize import nnls
+
+    bins, raw = np.concatenate(memberships), np.concatenate(counts)
+    spread = np.sqrt(np.concatenate(variances))
+    floor = max(float(spread.max()), 1e-9) * 1e-3
+    scale = 1 / np.maximum(spread, floor)
+    total = np.ones((1, bins.shape[1])) * scale.max() * _TOTAL
+    matrix = np.concatenate([bins * scale[:, None], total])
+    target = np.concatenate([raw * scale, [population * total[0, 0]]])
+    cells = nnls(matrix, target, maxiter=50 * bins.shape[1])[0]
+    cells *= population / cells.sum()
+    return [m @ cells for m in memberships]

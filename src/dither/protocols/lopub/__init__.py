@@ -1,0 +1,1 @@
+"""LoPub (Ren et al., IEEE TIFS 2018)."""

@@ -1,0 +1,1 @@
+"""The house method: one mixture of products fitted to all noisy pair marginals at once."""

@@ -1,0 +1,200 @@
+"""The house method: a mixture of products fitted to all noisy pair marginals at once.
+
+Each participant is asked one pair (or a larger set where that tells more, or one single attribute) at full epsilon with the best
+mechanism for its cells. All raw estimates together, weighted by inverse variance, determine one joint model: pairs through the
+matrix of all pair marginals, larger sets through their whole tables unless the attributes are very many. The fit stops where its
+estimated risk is least. Where pairs would cost one-way precision, a small first round looks for dependence; if it finds too
+little, single attributes are asked and the model is their product. See docs/explanation/mixture.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from dither.errors import ParameterError, StateError
+from dither.estimate import answered, check_asked, pool
+from dither.estimate.mixture_fit import FitOptions, FittedMixture, fit_mixture, product_fit
+from dither.estimate.targets import pair_targets, set_targets, tables_pay
+from dither.models.mixture import Mixture
+from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
+from dither.protocols.mixture.plan import Sets, one_way_precision, pair_plan
+from dither.protocols.mixture.screen import (
+    Design,
+    Evidence,
+    design,
+    evidence,
+    paying_members,
+    rest_shares,
+    second_round,
+)
+from dither.reports import Plan, question
+from dither.schema import Schema
+from dither.tally import CountTally, RoundTally
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """All automatic unless set.
+
+    `components` a start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
+    looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
+    what may).
+    """
+
+    components: int | None = None
+    total: int = 600
+    singles: float | None = None
+    screen: Literal["auto", "always", "never"] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.components is not None and not 1 <= self.components <= 2000:
+            raise ParameterError(f"components={self.components}: must lie in 1..2000", where="components")
+        if not 2 <= self.total <= 20_000:
+            raise ParameterError(f"total={self.total}: must lie in 2..20000", where="total")
+        if self.singles is not None and not 0 <= self.singles < 1:
+            raise ParameterError(f"singles={self.singles}: must lie in [0, 1)", where="singles")
+
+
+class MixtureProtocol:
+    """One round of pair, set and single questions, or a screen and then such a round."""
+
+    method = "mixture"
+
+    def __init__(self, campaign: Campaign, parameters: Parameters) -> None:
+        self.campaign = campaign
+        self.parameters = parameters
+        self._closed: list[CountTally] = []
+
+    @classmethod
+    def start(cls, campaign: Campaign, parameters: Parameters) -> MixtureProtocol:
+        """A campaign before its first round."""
+        return cls(campaign, parameters)
+
+    @cached_property
+    def _design(self) -> Design:
+        c = self.campaign
+        return design(c.schema.cardinalities, c.participants, c.epsilon, self.parameters.screen)
+
+    def _plan(self, number: int, sets: Sets, population: float) -> Plan:
+        schema, epsilon = self.campaign.schema, self.campaign.epsilon
+        asked = [(members, share) for members, share in sets if share > 0]
+        questions = tuple(question(schema, [schema.names[i] for i in members], epsilon) for members, _ in asked)
+        total = math.fsum(share for _, share in asked)
+        return Plan(number, questions, tuple(share / total for _, share in asked), population=population)
+
+    @cached_property
+    def _first(self) -> Plan:
+        screen = self._design.screen
+        if screen is not None:
+            return self._plan(0, screen.sets, screen.share)
+        members = range(len(self.campaign.schema)) if self._design.pairs else ()
+        return self._plan(
+            0,
+            pair_plan(self.campaign.schema.cardinalities, self.campaign.epsilon, members, self.parameters.singles),
+            1.0,
+        )
+
+    @cached_property
+    def _seen(self) -> Evidence | None:
+        """What the screen's reports say; None if too few came in to say anything."""
+        screen = self._design.screen
+        assert screen is not None
+        answers = answered(self._closed[:1])
+        names = {name for answer in answers for name in answer.question.attributes}
+        asked = [i for i in screen.members if self.campaign.schema.names[i] in names]
+        if len(asked) < 2:
+            return None
+        return evidence(pair_targets(Schema(tuple(self.campaign.schema.attributes[i] for i in asked)), answers))
+
+    @cached_property
+    def _members(self) -> list[int]:
+        """The attributes that are asked in pairs in the end."""
+        if self._design.screen is None:
+            return list(range(len(self.campaign.schema))) if self._design.pairs else []
+        c = self.campaign
+        if self._seen is None:
+            return []
+        return paying_members(c.schema.cardinalities, c.participants, c.epsilon, self._seen)
+
+    @cached_property
+    def _second(self) -> Plan | None:
+        screen, k, epsilon = self._design.screen, self.campaign.schema.cardinalities, self.campaign.epsilon
+        if screen is None:
+            return None
+        if self._members:
+            sets = second_round(screen, pair_plan(k, epsilon, self._members, self.parameters.singles))
+        else:
+            asked = screen.share * one_way_precision(k, epsilon, screen.sets)
+            sets = [((i,), float(s)) for i, s in enumerate(rest_shares(k, epsilon, asked, screen.share))]
+        return self._plan(1, sets, 1.0 - screen.share)
+
+    def plan(self) -> Plan | None:
+        if not self._closed:
+            return self._first
+        return self._second if len(self._closed) == 1 else None
+
+    def close(self, tally: RoundTally) -> None:
+        check_close(self.plan(), tally)
+        assert isinstance(tally, CountTally)
+        if self._closed or self._design.screen is None:
+            # An error here names the attributes nobody answered about, before the last round is closed.
+            check_asked(self.campaign.schema, answered([*self._closed, tally]))
+        self._closed.append(tally)
+
+    @cached_property
+    def _fitted(self) -> FittedMixture:
+        answers = answered(self._closed)
+        targets = pair_targets(self.campaign.schema, answers)
+        if not self._members:
+            return product_fit(targets)
+        options = FitOptions(components=self.parameters.components, total=self.parameters.total)
+        whole = tables_pay(len(self.campaign.schema), answers)
+        sets = set_targets(self.campaign.schema, answers, targets.columns) if whole else None
+        return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
+
+    def model(self) -> Mixture:
+        if self.plan() is not None:
+            raise StateError("a round is still open: close it before asking for the model")
+        fitted, stops = self._fitted, np.cumsum(self.campaign.schema.cardinalities)
+        tables = np.split(fitted.components, stops[:-1], axis=1)
+        return Mixture(self.campaign.schema, fitted.weights, tuple(t / t.sum(axis=1, keepdims=True) for t in tables))
+
+    def measured(self) -> list[Measured]:
+        if not self._closed:
+            return []
+        schema, answers = self.campaign.schema, answered(self._closed)
+        return [
+            Measured(p.attributes, p.frequencies, p.standard_errors, p.n)
+            for p in (pool(schema, answers, [name]) for name in schema.names)
+        ]
+
+    def notes(self) -> dict[str, Any]:
+        if self.plan() is not None:
+            return {}
+        notes: dict[str, Any] = {"fit": self._fitted.diagnostics, "asked_in_pairs": len(self._members)}
+        screen = self._design.screen
+        if screen is not None:
+            notes["screen"] = {"share": screen.share, "attributes": len(screen.members)}
+            if self._seen is not None:
+                notes["screen"] |= {"p_value": self._seen.p_value, "squared_distance": self._seen.strength}
+        if not self._members:
+            why = (
+                "pairs would be noise at this epsilon and number of participants"
+                if screen is None
+                else "a first round found too little dependence for pairs to pay"
+            )
+            if len(self.campaign.schema) > 1:
+                notes["fallbacks"] = [f"{why}, so single attributes were asked and the model takes them as independent"]
+        return notes
+
+    def state(self) -> bytes:
+        return pack_state(self.method, self.campaign, self.parameters, self._closed)
+
+    @classmethod
+    def restore(cls, state: bytes) -> MixtureProtocol:
+        return replay(cls, Parameters, state)

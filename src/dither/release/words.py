@@ -1,0 +1,163 @@
+"""The privacy guarantee in plain words, rounded so that no figure promises more than is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal, localcontext
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, Notice
+
+if TYPE_CHECKING:
+    from dither.release.release import Release
+
+NO_GUARANTEE = (
+    "None. This release was made from the true records without any privacy, for comparison only; it protects nobody and is not "
+    "to be published."
+)
+
+
+def shown_epsilon(epsilon: float, digits: int = 6) -> str:
+    """An epsilon to so many significant digits, rounded up: never less than was spent."""
+    if not math.isfinite(epsilon) or epsilon <= 0:
+        return f"{epsilon:g}"
+    with localcontext() as context:
+        context.prec, context.rounding = digits, ROUND_CEILING
+        rounded = +Decimal(repr(float(epsilon)))
+    return f"{float(rounded):.{digits}g}"
+
+
+def likelihood_factor(epsilon: float) -> str:
+    """e^epsilon to three significant digits, rounded up."""
+    if epsilon > 600:
+        return f"e^{shown_epsilon(epsilon)}"
+    value = math.exp(epsilon)
+    digits = max(0, 2 - math.floor(math.log10(value)))
+    scale = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / scale) * scale:,.{digits}f}"
+
+
+def certainty(epsilon: float) -> str:
+    """How sure anyone can be of one of two records equally likely before: e^eps / (1 + e^eps), rounded up."""
+    share = 1 / (1 + math.exp(-epsilon))
+    for digits in range(1, 9):
+        scale = 10**digits
+        shown = math.ceil(share * 100 * scale) / scale
+        if shown < 100:
+            return f"{shown:.{digits}f} %"
+    return "100 %"
+
+
+def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
+    """One sentence: per record, over the whole campaign, for the epsilon achieved."""
+    start = "In a collection run with this plan, whatever" if simulated else "Whatever"
+    return (
+        f"{start} one person's record says, the chance of any report or set of reports that this person sends in the "
+        f"whole campaign changes by at most a factor of {likelihood_factor(epsilon)} "
+        f"(epsilon {shown_epsilon(epsilon)}, local differential privacy for the whole record)."
+    )
+
+
+def noise_sentence(seed: int | None, *, simulated: bool) -> str:
+    """Where the noise came from, and whether anybody can draw it again."""
+    if not simulated:
+        return "Drawn by the participants' own devices; whoever ran the collection never had it."
+    if seed is None:
+        return "Not replayable: it came from the operating system, and nothing recorded can draw it again."
+    return (
+        "Replayable: whoever knows the seed can draw it again and take it off, so this release is as confidential as the table "
+        "it was made from."
+    )
+
+
+# --------------------
+# What a reader of a release must be told: what is not protected, too little data, cut estimates, fallbacks.
+
+LARGE_ERROR = 0.3  # of a cell's frequency, or of an average cell's where the frequency is smaller
+MOVED_MASS = 0.1
+_NOTED = {
+    "warnings": ("method", ""),
+    "fallback": ("fallback", "Fallback used"),
+    "fallbacks": ("fallback", "Fallback used"),
+    "held_out_skipped": ("held-out-skipped", ""),
+}  # of a note: the code, and what the sentence begins with
+
+
+def find_warnings(release: Release) -> tuple[Notice, ...]:
+    """The release's own warnings and those that the way it was made and its figures call for, each once."""
+    found = [
+        *release.warnings,
+        *_unprotected(release),
+        *_from_notes(release),
+        *_too_little_data(release),
+        *_cut(release),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _unprotected(release: Release) -> list[Notice]:
+    told = {
+        REPLAYABLE: release.replayable,
+        RESAMPLED: release.population is not None and not release.no_privacy,
+        SHOWS_TRUTH: release.truth is not None,
+    }
+    return [notice for notice, holds in told.items() if holds]
+
+
+def _from_notes(release: Release) -> list[Notice]:
+    out = []
+    for key, (code, lead) in _NOTED.items():
+        value = release.notes.get(key)
+        if not value:
+            continue
+        if isinstance(value, Mapping):
+            items = [f"{name}: {what}" for name, what in value.items()]
+        else:
+            items = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+        out += [Notice(code, f"{lead}: {item}." if lead else item) for item in items]
+    return out
+
+
+def _too_little_data(release: Release) -> list[Notice]:
+    """Compare each one-way standard error with its frequency, or with 1/k where that is larger."""
+    ratios, weak = [], []
+    for entry in release.measured:
+        if len(entry.attributes) != 1:
+            continue
+        scale = np.maximum(entry.frequencies, 1 / entry.frequencies.size)
+        ratio = entry.standard_errors / scale
+        ratios.append(ratio)
+        if np.median(ratio) > LARGE_ERROR:
+            weak.append(entry.attributes[0])
+    if not weak:
+        return []
+    typical = float(np.median(np.concatenate(ratios)))
+    if typical > LARGE_ERROR:
+        words = (
+            f"Too little data: a typical standard error is {typical:.0%} of the figure it belongs to. "
+            "Ask more participants, fewer attributes, or use a larger epsilon."
+        )
+        return [Notice("too-little-data", words)]
+    shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")
+    words = f"Little data for {shown}: a typical standard error there is more than {LARGE_ERROR:.0%} of the figure."
+    return [Notice("little-data", words)]
+
+
+def _cut(release: Release) -> list[Notice]:
+    """Attributes where the raw estimates below zero add up to much: the noise there is as large as the figures."""
+    cut = [
+        entry.attributes[0]
+        for entry in release.measured
+        if len(entry.attributes) == 1 and -np.minimum(entry.frequencies, 0).sum() > MOVED_MASS
+    ]
+    if not cut:
+        return []
+    shown = ", ".join(cut[:6]) + (f" and {len(cut) - 6} more" if len(cut) > 6 else "")
+    words = (
+        f"Estimates were cut at zero for {shown}: more than {MOVED_MASS:.0%} of the distribution was noise below zero "
+        "and had to be moved."
+    )
+    return [Notice("cut-at-zero", words)]

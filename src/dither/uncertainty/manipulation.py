@@ -1,0 +1,190 @@
+"""How far dishonest participants can move a figure: closed forms for each mechanism, worst attack.
+
+An honest report adds, after inversion, one to the total frequency of its group of cells or nothing; a forged one adds whatever
+the report's format lets it support. With s the most (or fewest) of the r target cells that one report can support, each
+forger contributes (s - r q)/(p - q) instead of an honest person's f_T on average, so a share b of forgers moves the estimate by
+
+    b [(s - r q)/(p - q) - f_T].
+
+| mechanism | most of r cells | fewest | gain for E = e^epsilon                          |
+| grr       | 1               | 0      | b(1 - f_T) + b(k - r)/(E - 1)                  |
+| oue, olh  | r               | 0      | b(2r - f_T) + 2br/(E - 1)                      |
+| sue       | r               | 0      | b r e^(eps/2)/(e^(eps/2) - 1) - b f_T          |
+| subset w  | min(r, w)       | max(0, w - k + r) | as above with p = wE/(wE + k - w)   |
+| hadamard  | r               | 0      | b r (E + 1)/(E - 1) - b f_T                    |
+| bloom     | any bits        |        | sum over bits of the positive (negative) weights |
+
+One cell is r = 1, f_T its frequency. A forger of local hashing chooses the hash function too (a = 0 puts all cells into one
+bucket), one of Fourier signs the coefficient (0 has the same sign in all cells).
+
+Reference: Cao, Jia, Gong, "Data poisoning attacks to local differential privacy protocols", USENIX Security 2021
+(maximal gain attack), with the inversion of Wang et al. 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dither.errors import ParameterError
+from dither.estimate.pool import Answered, answered
+from dither.mechanisms import Mechanism
+from dither.mechanisms.bloom import BloomRappor
+from dither.mechanisms.subset import SubsetSelection
+from dither.protocols import ProtocolMachine
+from dither.protocols.holdout import HoldOut
+from dither.protocols.machine import unpack_state
+from dither.schema import Schema
+from dither.tally import CountTally
+from dither.types import Floats
+
+Direction = Literal["raise", "lower"]
+SHARES = (0.01, 0.05)
+
+
+def manipulation(
+    mechanism: Mechanism,
+    cells_targeted: int | Sequence[int],
+    share: float,
+    frequency: float = 0.0,
+    direction: Direction = "raise",
+) -> float:
+    """How far a share of forged reports moves the estimated total frequency of some cells, in expectation.
+
+    `cells_targeted` is how many cells, or which; `frequency` their true total frequency; the forgers are otherwise like everyone
+    else. Guarantee: no set of reports that the server accepts moves the estimate further. The sign is that of the move. For
+    Bloom filters a number of cells gives the worst set's bound, r times the worst cell's.
+    """
+    _check(mechanism, cells_targeted, share, frequency, direction)
+    if isinstance(mechanism, BloomRappor):
+        moved = _bloom_leverage(mechanism, cells_targeted, direction)
+    else:
+        size = cells_targeted if isinstance(cells_targeted, int) else len(cells_targeted)
+        p, q = float(mechanism.p), float(mechanism.q)
+        moved = (supported(mechanism, size, direction) - size * q) / (p - q)
+    return share * (moved - frequency)
+
+
+def supported(mechanism: Mechanism, size: int, direction: Direction = "raise") -> int:
+    """The most, or the fewest, of `size` cells that one report in the mechanism's format can support."""
+    cells = mechanism.cells
+    if mechanism.name == "grr":
+        return 1 if direction == "raise" or size == cells else 0
+    if isinstance(mechanism, SubsetSelection):
+        return min(size, mechanism.size) if direction == "raise" else max(0, mechanism.size - (cells - size))
+    if mechanism.name in ("sue", "oue"):
+        return size if direction == "raise" else 0
+    if mechanism.name in ("olh", "hadamard"):  # one bucket, or coefficient 0, holds all cells or none
+        return size if direction == "raise" else 0
+    raise ParameterError(f"no bound is known for mechanism {mechanism.name!r}", where="mechanism", value=mechanism.name)
+
+
+def _bloom_leverage(mechanism: BloomRappor, targeted: int | Sequence[int], direction: Direction) -> float:
+    """What the best bits add: the estimate is linear in them, so each is set by the sign of its weight."""
+    from dither.mechanisms.kernels.bloom import filter_matrix
+
+    p, q = float(mechanism.p), float(mechanism.q)
+    weights = np.linalg.pinv(filter_matrix(mechanism).T.astype(np.float64))  # cells x bits
+    low, high = -q / (p - q), (1 - q) / (p - q)
+
+    def reach(row: Floats) -> float:
+        best, worst = (high, low) if direction == "raise" else (low, high)
+        return float(np.where(row > 0, best * row, worst * row).sum())
+
+    if isinstance(targeted, int):
+        each = [reach(row) for row in weights]
+        return targeted * (max(each) if direction == "raise" else min(each))
+    return reach(weights[list(targeted)].sum(axis=0))
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """For each cell of a marginal how far each share of forgers could raise or lower its raw estimate."""
+
+    attributes: tuple[str, ...]
+    raised: Mapping[float, Floats]
+    lowered: Mapping[float, Floats]
+
+
+def exposure(
+    schema: Schema,
+    answers: Sequence[Answered],
+    attributes: Sequence[str],
+    frequencies: Floats,
+    shares: Sequence[float] = SHARES,
+) -> Exposure | None:
+    """The manipulation bound of a pooled marginal, to stand beside its interval; None if it was not asked.
+
+    `answers` are the campaign's questions with their numbers of reports, `frequencies` the figures published. Participants
+    cannot choose their question, so every question has its share of forgers; the pooled estimate moves by the weighted
+    mean of the moves. The bound is on the raw estimate that a model is fitted to; a published frequency also stays in
+    [0, 1], which caps it.
+    """
+    names = tuple(attributes)
+    kept = schema.cells(names)
+    figures = np.clip(np.asarray(frequencies, dtype=np.float64), 0.0, 1.0)
+    parts: list[tuple[float, float, float]] = []
+    for answer in answers:
+        question = answer.question
+        if not set(names) <= set(question.attributes):
+            continue
+        group = question.mechanism.cells // kept
+        weight = 1.0 / question.mechanism.group_variance(group, 1.0 / kept, answer.n)
+        parts.append(
+            (
+                weight,
+                manipulation(question.mechanism, group, 1.0, direction="raise"),
+                manipulation(question.mechanism, group, 1.0, direction="lower"),
+            )
+        )
+    if not parts:
+        return None
+    weights, up, down = (np.array(column) for column in zip(*parts, strict=True))
+    most, least = float(weights @ up / weights.sum()), float(weights @ down / weights.sum())
+    return Exposure(
+        names,
+        {share: np.minimum(share * (most - figures), 1.0 - figures) for share in shares},
+        {share: np.maximum(share * (least - figures), -figures) for share in shares},
+    )
+
+
+def _check(
+    mechanism: Mechanism, targeted: int | Sequence[int], share: float, frequency: float, direction: Direction
+) -> None:
+    count = targeted if isinstance(targeted, int) else len(targeted)
+    inside = isinstance(targeted, int) or (
+        len(set(targeted)) == count and all(0 <= cell < mechanism.cells for cell in targeted)
+    )
+    if not 1 <= count <= mechanism.cells or not inside:
+        raise ParameterError(
+            f"the cells aimed at must be 1 to {mechanism.cells} different cells of the question",
+            where="cells_targeted",
+            value=targeted,
+        )
+    for name, value in (("share", share), ("frequency", frequency)):
+        if not 0 <= value <= 1:
+            raise ParameterError(f"{name} must lie from 0 to 1, not {value!r}", where=name, value=value)
+    if direction not in ("raise", "lower"):
+        raise ParameterError(f"direction must be raise or lower, not {direction!r}", where="direction", value=direction)
+
+
+def manipulation_notes(machine: ProtocolMachine) -> dict[str, Any]:
+    """For each attribute how far 1 % and 5 % of dishonest participants could move its most exposed figure, up or down."""
+    inside = machine.machine if isinstance(machine, HoldOut) else machine
+    tallies = [t for t in unpack_state(inside.state(), inside.method)[2] if isinstance(t, CountTally)]
+    if not tallies:
+        return {}
+    answers, schema = answered(tallies), machine.campaign.schema
+    found: dict[str, dict[str, float]] = {}
+    for measured in machine.measured():
+        if len(measured.attributes) == 1:
+            moved = exposure(schema, answers, measured.attributes, measured.frequencies)
+            if moved is not None:
+                found[measured.attributes[0]] = {
+                    f"{share:.0%}": max(float(moved.raised[share].max()), float(-moved.lowered[share].min()))
+                    for share in SHARES
+                }
+    return {"manipulation": found} if found else {}

@@ -1,0 +1,44 @@
+"""The four joint estimators of PrivIncr's figure 3."""
+
+import numpy as np
+import pytest
+
+from benchmarks.rivals import RIVALS, rival_joint
+from dither.datasets import generate_network
+from dither.errors import ParameterError
+from dither.schema import Schema
+
+NETWORK = generate_network((3, 2, 4), parents=1, strength=2.0, seed=1)
+SCHEMA = NETWORK.schema
+CODES = NETWORK.sample_codes(20_000, np.random.default_rng(0))
+EXACT = np.zeros(SCHEMA.cardinalities)
+np.add.at(EXACT, tuple(CODES.T), 1 / len(CODES))
+
+
+def error(rival, epsilon, seed=0):
+    joint = rival_joint(SCHEMA, CODES, rival, epsilon, np.random.default_rng(seed))
+    assert joint.shape == SCHEMA.cardinalities
+    assert (joint >= 0).all()
+    assert joint.sum() == pytest.approx(1)
+    return np.abs(joint - EXACT).sum() / 2
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+def test_each_learns_the_joint_when_epsilon_is_large(rival):
+    # Epsilon 12 is 4 an attribute. The product of one-way marginals is this far off:
+    product = np.einsum("a,b,c->abc", *(EXACT.sum(axis=tuple(j for j in range(3) if j != i)) for i in range(3)))
+    independent = np.abs(product - EXACT).sum() / 2
+    assert error(rival, 12.0) < 0.05 < independent
+
+
+def test_the_whole_domain_beats_splitting_epsilon_as_in_figure_3():
+    found = {rival: np.mean([error(rival, 1.5, seed) for seed in range(3)]) for rival in RIVALS}
+    assert found["voue"] < found["oue+em"]
+    assert found["vrappor"] < found["rappor+em"]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ParameterError, match="no rival"):
+        rival_joint(SCHEMA, CODES, "guess", 1.0, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="columns"):
+        rival_joint(Schema(SCHEMA.attributes[:2]), CODES, "voue", 1.0, np.random.default_rng(0))

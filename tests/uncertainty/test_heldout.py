@@ -1,0 +1,230 @@
+"""The error estimate from held-out reports: unbiased, with an honest standard error; a wrong variance is rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dither
+from dither.collector.finalise import make_release
+from dither.collector.spec import CampaignSpec
+from dither.datasets.generated import Network, generate_network
+from dither.errors import ParameterError
+from dither.estimate import Answered
+from dither.mechanisms.kernels.stream import RandomStream
+from dither.models import Independent
+from dither.protocols import start
+from dither.protocols.holdout import HoldOut
+from dither.reports import Question, question
+from dither.schema import Attribute, Schema
+from dither.simulate import simulate
+from dither.tally import zero
+from dither.uncertainty.heldout import (
+    INFORMATIVE,
+    TOO_NOISY,
+    heldout_error,
+    heldout_gain,
+    heldout_notes,
+    thin,
+    unbiased_variances,
+)
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return generate_network([3, 4, 2], strength=1.5, seed=4)
+
+
+def _product(network: Network) -> Independent:
+    return Independent(network.schema, tuple(network.marginal([name]) for name in network.schema.names))
+
+
+def _draw(network: Network, asked: Question, n: int, rng: np.random.Generator) -> Answered:
+    truth = rng.multinomial(n, network.marginal(asked.attributes).ravel())
+    return Answered(asked, asked.mechanism.simulate(truth, rng), n)
+
+
+def _true_error(network: Network, model: Independent, names: tuple[str, ...]) -> float:
+    return float(((network.marginal(names) - model.marginal(names)) ** 2).sum())
+
+
+@pytest.mark.parametrize("name", ["grr", "sue", "oue", "olh", "subset"])
+@pytest.mark.parametrize("attributes", [("x0", "x1"), ("x0", "x1", "x2")])
+def test_unbiased_for_every_mechanism_with_an_honest_standard_error(
+    network: Network, name: str, attributes: tuple[str, ...]
+) -> None:
+    """Also for pairs read off larger questions. Few people, so that a wrong variance shows."""
+    rng = np.random.default_rng(7)
+    asked, model, n, repeats = question(network.schema, attributes, 1.0, name), _product(network), 400, 400
+    found = [heldout_error(model, [_draw(network, asked, n, rng)]) for _ in range(repeats)]
+    pairs = list(found[0].by_set)
+    truth = np.mean([_true_error(network, model, pair) for pair in pairs])
+    values = np.array([f.squared for f in found])
+    error = values.std(ddof=1) / np.sqrt(repeats)
+    assert abs(values.mean() - truth) < 4 * error
+    stated = np.sqrt(np.mean([f.standard_error**2 for f in found]))
+    if len(attributes) == 2:
+        assert stated == pytest.approx(values.std(ddof=1), rel=0.2)
+    else:
+        assert stated > 0.85 * values.std(ddof=1)  # pairs of one report count as moving together: never less
+    # The mutant that takes half the noise away is rejected.
+    noise = []
+    for _ in range(50):
+        answer = _draw(network, asked, n, rng)
+        raw = asked.mechanism.estimate(answer.support, n).frequencies
+        noise.append(unbiased_variances(answer, 1, raw).sum())
+    assert 0.5 * np.mean(noise) > 4 * error
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "subset"])
+def test_the_variance_estimate_is_unbiased(network: Network, name: str) -> None:
+    rng = np.random.default_rng(8)
+    asked, n = question(network.schema, ("x0", "x1"), 2.0, name), 60  # so few that a plug-in of y(1-y)/n would show
+    raws, variances = [], []
+    for _ in range(4000):
+        answer = _draw(network, asked, n, rng)
+        raw = asked.mechanism.estimate(answer.support, n).frequencies
+        raws.append(raw)
+        variances.append(unbiased_variances(answer, 1, raw))
+    empirical = np.var(raws, axis=0, ddof=1).sum()
+    assert np.mean(np.sum(variances, axis=1)) == pytest.approx(empirical, rel=0.03)
+
+
+def test_the_gain_over_a_baseline_needs_far_fewer_reports(network: Network) -> None:
+    rng = np.random.default_rng(9)
+    asked, truth, baseline = question(network.schema, ("x0", "x1"), 1.0), network, _product(network)
+    n, repeats = 4000, 300
+    gains, errors, spreads = [], [], []
+    for _ in range(repeats):
+        answer = _draw(network, asked, n, rng)
+        gain, error = heldout_gain(truth, baseline, [answer])  # type: ignore[arg-type]
+        gains.append(gain)
+        errors.append(error)
+        spreads.append(heldout_error(baseline, [answer]).standard_error)
+    expected = _true_error(network, baseline, ("x0", "x1"))  # the other model is exact
+    assert abs(np.mean(gains) - expected) < 4 * np.std(gains) / np.sqrt(repeats)
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(gains), rel=0.2)
+    assert np.mean(errors) < np.mean(spreads)
+
+
+def test_verdicts(network: Network) -> None:
+    rng = np.random.default_rng(10)
+    asked, model = question(network.schema, ("x0", "x1"), 1.0), _product(network)
+    few = heldout_error(model, [_draw(network, asked, 50, rng)])
+    assert few.verdict == TOO_NOISY
+    assert TOO_NOISY in few.sentence()
+    many = heldout_error(model, [_draw(network, asked, 2_000_000, rng)])
+    assert many.verdict == INFORMATIVE
+    assert many.low < _true_error(network, model, ("x0", "x1")) < many.high
+    distance = 0.5 * np.abs(network.marginal(["x0", "x1"]) - model.marginal(["x0", "x1"])).sum()
+    assert many.tvd_bound > distance
+    assert many.to_json()["verdict"] == INFORMATIVE
+
+
+def test_thinned_counts_of_one_cell_reports_have_the_law_of_divided_reports(network: Network) -> None:
+    """The two parts' estimates are uncorrelated, as those of different people are; cells of one part correlate as they should."""
+    rng = np.random.default_rng(11)
+    asked, n = question(network.schema, ("x0", "x1"), 2.0, "grr"), 400
+    fitted, held = [], []
+    for _ in range(4000):
+        rest, part = thin(_draw(network, asked, n, rng), 0.25, rng)
+        assert part.n == 100
+        assert part.support.sum() == 100
+        fitted.append(rest.support / rest.n)
+        held.append(part.support / part.n)
+    first, second = np.array(fitted), np.array(held)
+    cross = ((first - first.mean(0)).T @ (second - second.mean(0))) / len(first)
+    scale = np.outer(first.std(0), second.std(0)) / np.sqrt(len(first))
+    assert (np.abs(cross) < 4.5 * scale).all()
+    s = second.mean(0)
+    expected = -np.outer(s, s) / 100
+    np.fill_diagonal(expected, s * (1 - s) / 100)
+    assert np.abs(np.cov(second.T) - expected).max() < 0.12 * expected.max()
+
+
+def test_thinning_bit_counts_one_by_one_would_not_be_legitimate(network: Network) -> None:
+    """Why `thin` refuses: between different cells the parts would stay correlated (subset reports have a fixed size)."""
+    rng = np.random.default_rng(12)
+    asked, n = question(network.schema, ("x0", "x2"), 1.0, "subset"), 400
+    with pytest.raises(ParameterError, match="before they are tallied"):
+        thin(_draw(network, asked, n, rng), 0.25, rng)
+    fitted, held = [], []
+    for _ in range(4000):
+        support = _draw(network, asked, n, rng).support
+        part = rng.hypergeometric(support, n - support, 100)
+        fitted.append((support - part) / 300)
+        held.append(part / 100)
+    first, second = np.array(fitted), np.array(held)
+    cross = ((first - first.mean(0)).T @ (second - second.mean(0))) / len(first)
+    z = cross / (np.outer(first.std(0), second.std(0)) / np.sqrt(len(first)))
+    off = z[~np.eye(len(z), dtype=bool)]
+    assert off.mean() < -3  # each |z| would be about 1 for parts of different people
+
+
+def test_a_machine_that_holds_out_meets_the_seam(network: Network) -> None:
+    codes = network.sample_codes(30_000, np.random.default_rng(1))
+    outer = HoldOut(start("mixture", network.schema, 4.0, len(codes), {"total": 40}, 1), 0.1)
+    plans = simulate(outer, codes, np.random.default_rng(2))
+    assert all(plan.epsilon <= 4.0 for plan in plans)
+    held = sum(tally.participants for tally in outer.held)
+    assert held == pytest.approx(3_000, abs=50)
+    found = heldout_error(outer.model(), outer.answers())
+    assert found.n <= held
+    truth = np.mean([((network.marginal(pair) - outer.model().marginal(pair)) ** 2).sum() for pair in found.by_set])
+    assert abs(found.squared - truth) < 4 * found.standard_error
+    again = HoldOut.restore(outer.state())
+    assert again.plan() is None
+    assert heldout_error(again.model(), again.answers()) == found
+
+
+def test_splitting_is_checked(network: Network) -> None:
+    machine = start("independent", network.schema, 1.0, 100, {}, 0)
+    with pytest.raises(ParameterError, match="held out"):
+        HoldOut(machine, 0.0)
+    outer = HoldOut(machine, 0.2)
+    plan = outer.plan()
+    assert plan is not None
+    with pytest.raises(Exception, match="without a single report"):
+        outer.close(zero(plan))
+    with pytest.raises(ParameterError, match="2 attributes together"):
+        heldout_error(
+            _product(network), [_draw(network, question(network.schema, ("x0",), 1.0), 50, np.random.default_rng(0))]
+        )
+
+
+def closed_with(held: int) -> Any:
+    """A finished campaign whose fit has enough answers, and so many people answered each held-out question."""
+    schema = Schema(tuple(Attribute(f"a{i}", "categorical", values=tuple("abcd")) for i in range(3)))
+    machine = start("independent", schema, 4.0, 160, None, 0, 0.05)
+    plan = machine.plan()
+    tally, stream = zero(plan), RandomStream(bytes(32))
+    for i, put in enumerate(plan.questions):
+        people = 50 if i < len(plan.questions) // 2 else held
+        if people:
+            tally.add(i, put.mechanism.randomise_many(np.zeros(people, np.int64), stream))
+    machine.close(tally)
+    return machine, plan, tally
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_too_few_held_out_answers_are_a_note_and_no_failure(held: int) -> None:
+    """All rounds are closed: nobody could be asked again."""
+    machine, plan, tally = closed_with(held)
+    spec = CampaignSpec("c", machine.campaign.schema, 4.0, "independent", 160, {}, 1, "open", 0.05)
+    release = make_release(machine, [plan], [tally], spec, 10)
+    assert "held_out" not in release.notes
+    told = [w for w in release.to_json()["warnings"] if w["code"] == "held-out-skipped"]
+    assert [w["message"] for w in told] == ["too few held-out answers to estimate the error of single attributes"]
+    assert told[0]["message"][1:] in release.report()
+    enough, *_ = closed_with(2)
+    assert set(heldout_notes(enough, enough.model())) == {"held_out"}
+
+
+def test_publish_with_too_few_held_out_answers_still_publishes() -> None:
+    table = pa.table({name: ["a", "b", "c", "d"] * 10 for name in ("x", "y", "z")})
+    schema = Schema(tuple(Attribute(name, "categorical", values=tuple("abcd")) for name in table.column_names))
+    release = dither.publish(table, epsilon=4.0, schema=schema, method="independent", holdout=0.05, rows=5)
+    assert "held-out-skipped" in {w.code for w in release.warnings}

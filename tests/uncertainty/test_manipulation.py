@@ -1,0 +1,176 @@
+"""The manipulation bound against the worst attack, made of reports that the server accepts."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dither.errors import ParameterError
+from dither.estimate import Answered, pool
+from dither.mechanisms import Mechanism, PackedReports, mechanism
+from dither.mechanisms.bloom import BloomRappor
+from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms.kernels.bloom import filter_matrix
+from dither.mechanisms.local_hash import LocalHash
+from dither.mechanisms.subset import SubsetSelection
+from dither.reports import question
+from dither.schema import Attribute, Schema
+from dither.uncertainty.manipulation import exposure, manipulation, supported
+
+NAMES = ("grr", "sue", "oue", "olh", "subset", "hadamard", "bloom")
+
+
+def _made(name: str, cells: int, epsilon: float) -> Mechanism:
+    if name == "hadamard":  # belongs to `fourier`; not offered by name
+        return Hadamard.for_epsilon(cells, cells, epsilon)
+    return mechanism(name, cells, epsilon)
+
+
+def _forged(asked: Mechanism, targets: list[int], direction: str) -> bytes:
+    """One report that supports as many (or as few) of the targets as its format lets it, made bit by bit."""
+    up = direction == "raise"
+    others = [c for c in range(asked.cells) if c not in targets]
+    if asked.name == "grr":
+        return ((targets if up else others)[0]).to_bytes(asked.report_bytes, "little")
+    if isinstance(asked, LocalHash):  # a = 0 hashes every cell to the bucket of b = 0
+        return bytes(8) + (0 if up else 1).to_bytes(asked.report_bytes - 8, "little")
+    if asked.name == "hadamard":  # coefficient 0 has the same sign in every cell
+        return (0 if up else 1).to_bytes(asked.report_bytes, "little")
+    if isinstance(asked, SubsetSelection):
+        chosen = ([*targets, *others] if up else [*others, *targets])[: asked.size]
+        return sum(1 << c for c in chosen).to_bytes(asked.report_bytes, "little")
+    if isinstance(asked, BloomRappor):
+        row = np.linalg.pinv(filter_matrix(asked).T.astype(float))[targets].sum(axis=0)
+        bits = [j for j in range(asked.bits) if (row[j] > 0) == up]
+        return sum(1 << j for j in bits).to_bytes(asked.report_bytes, "little")
+    return sum(1 << c for c in (targets if up else [])).to_bytes(asked.report_bytes, "little")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("direction", ["raise", "lower"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_bound_is_what_the_worst_attack_reaches(name: str, direction: str, size: int) -> None:
+    asked = _made(name, 12, 1.5)
+    targets = list(range(2, 2 + size))
+    n, forgers = 400_000, 20_000
+    rng = np.random.default_rng(3)
+    honest = rng.multinomial(n - forgers, np.full(12, 1 / 12))
+    forged = _forged(asked, targets, direction)
+    asked.check_report(forged)
+    block = PackedReports(np.tile(np.frombuffer(forged, np.uint8), (forgers, 1)))
+    support = asked.simulate(honest, rng) + asked.support(block)
+    found = asked.estimate(support, n).frequencies[targets].sum() - size / 12
+    expected = manipulation(asked, targets, forgers / n, size / 12, direction)  # type: ignore[arg-type]
+    honest_noise = math.sqrt(asked.group_variance(size, size / 12, n) + size / 12 / n)
+    slack = 3 if name == "bloom" else 1  # its group variance leaves correlations out
+    assert abs(found - expected) < 4 * slack * honest_noise
+    # A bound that forgot the scaling by p - q (a forger counts as one person) is rejected.
+    if direction == "raise":
+        assert found - forgers / n > 4 * honest_noise
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "bloom"])
+def test_no_accepted_report_supports_more(name: str) -> None:
+    """Every report of a small question, tried one by one."""
+    asked = _made(name, 4, 1.0)
+    span = 256 if asked.report_bytes == 1 else 0
+    if isinstance(asked, LocalHash):
+        reports = [
+            (a << 28).to_bytes(4, "little") + (b << 28).to_bytes(4, "little") + bytes([g])
+            for a in range(16)
+            for b in range(16)
+            for g in range(asked.buckets)
+        ]
+    else:
+        reports = [bytes([value]) for value in range(span) if _accepted(asked, bytes([value]))]
+    assert reports
+    for targets in ([0], [1, 2], [0, 1, 3]):
+        counts = [
+            int(asked.support(PackedReports(np.frombuffer(r, np.uint8)[None, :]))[targets].sum()) for r in reports
+        ]
+        assert max(counts) == supported(asked, len(targets), "raise")
+        assert min(counts) == supported(asked, len(targets), "lower")
+
+
+def _accepted(asked: Mechanism, report: bytes) -> bool:
+    from dither.errors import ReportError
+
+    try:
+        asked.check_report(report)
+    except ReportError:
+        return False
+    return True
+
+
+def test_closed_forms_of_the_table() -> None:
+    b, r, k, f, e = 0.05, 10, 128, 0.1, math.e
+    assert manipulation(mechanism("grr", k, 1.0), r, b, f) == pytest.approx(
+        b * (1 - f) + b * (k - r) / (e - 1), rel=1e-5
+    )
+    oue = b * (2 * r - f) + 2 * b * r / (e - 1)
+    assert manipulation(mechanism("oue", k, 1.0), r, b, f) == pytest.approx(oue, rel=1e-5)
+    root = math.exp(0.5)
+    assert manipulation(mechanism("sue", k, 1.0), r, b, f) == pytest.approx(b * (r * root / (root - 1) - f), rel=1e-5)
+    # Five per cent of forgers add more than the whole distribution to ten cells.
+    assert oue > 1.5
+
+
+def test_honest_people_move_nothing_and_forgers_in_proportion() -> None:
+    asked = mechanism("oue", 16, 2.0)
+    assert manipulation(asked, 2, 0.0, 0.3) == 0.0
+    assert manipulation(asked, 2, 0.1, 0.3) == pytest.approx(2 * manipulation(asked, 2, 0.05, 0.3))
+    assert manipulation(asked, 2, 0.1, direction="lower") < 0 < manipulation(asked, 2, 0.1)
+
+
+def test_exposure_is_the_shift_of_the_pooled_estimate() -> None:
+    schema = Schema((Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2, 3, 4))))
+    alone, pair = question(schema, ["a"], 1.0, "grr"), question(schema, ["a", "b"], 1.0, "oue")
+    share, n = Fraction(1, 20), 20_000
+    target = [0, 1, 2, 3]  # cells of the pair question that make a = 1
+    forged = int(share * n)
+    one = np.zeros(3, np.int64)
+    both = np.zeros(12, np.int64)
+    one[0] = forged
+    both[target] = forged
+    # Expected counts of honest people who never have a = 1, so that the shift is the whole estimate.
+    honest = n - forged
+    for counts, asked, away in ((one, alone, 1), (both, pair, 5)):
+        p, q = float(asked.mechanism.p), float(asked.mechanism.q)
+        expected = np.full(asked.mechanism.cells, honest * q)
+        expected[away] = honest * p
+        np.add(counts, np.rint(expected).astype(np.int64), out=counts)
+    answers = [Answered(alone, one, n), Answered(pair, both, n)]
+    moved = pool(schema, answers, ["a"]).frequencies[0]
+    found = exposure(schema, answers, ["a"], np.zeros(3), shares=(float(share),))
+    assert found is not None
+    assert found.raised[0.05][0] == pytest.approx(min(moved, 1.0), rel=0.01)
+    assert exposure(schema, [Answered(alone, one, n)], ["b"], np.zeros(4)) is None
+    assert (found.lowered[0.05] == 0).all()  # nothing below zero to lose
+
+
+def test_published_figures_stay_between_zero_and_one() -> None:
+    schema = Schema((Attribute("a", "ordinal", tuple(range(60))),))
+    asked = question(schema, ["a"], 0.3, "grr")
+    answers = [Answered(asked, np.full(60, 100, np.int64), 6000)]
+    figures = np.full(60, 1 / 60)
+    found = exposure(schema, answers, ["a"], figures)
+    assert found is not None
+    for share in (0.01, 0.05):
+        assert (figures + found.raised[share] <= 1 + 1e-12).all()
+        assert (figures + found.lowered[share] >= -1e-12).all()
+
+
+def test_wrong_arguments_are_named() -> None:
+    asked = mechanism("oue", 6, 1.0)
+    for cells in (0, 7, [1, 1], [6]):
+        with pytest.raises(ParameterError, match="cells"):
+            manipulation(asked, cells, 0.1)
+    with pytest.raises(ParameterError, match="share"):
+        manipulation(asked, 1, 1.5)
+    with pytest.raises(ParameterError, match="frequency"):
+        manipulation(asked, 1, 0.5, -0.1)
+    with pytest.raises(ParameterError, match="direction"):
+        manipulation(asked, 1, 0.5, direction="sideways")  # type: ignore[arg-type]

@@ -1,0 +1,193 @@
+"""Intervals by refitting: shapes, repeatability, what they add to the scatter, and what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dither._publish import publish
+from dither.datasets.generated import Network, generate_network
+from dither.errors import ParameterError
+from dither.estimate import answered
+from dither.estimate import targets as set_targets
+from dither.models import Independent
+from dither.protocols import ProtocolMachine, start
+from dither.reports import Plan, question
+from dither.uncertainty.replicates import (
+    Bootstrap,
+    bootstrap,
+    draw_tally,
+    interaction_allowance,
+    prepare_bootstrap,
+    redraw,
+    student_quantile,
+    tallies_of,
+    whole_shares,
+)
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return generate_network([3, 4, 2, 3], strength=1.5, seed=2)
+
+
+def _finished(
+    network: Network, name: str, people: int = 50_000, epsilon: float = 4.0, seed: int = 0
+) -> ProtocolMachine:
+    parameters = {"total": 40} if name == "mixture" else {}
+    machine = start(name, network.schema, epsilon, people, parameters, seed)
+    redraw(machine, network, np.random.default_rng(seed))  # type: ignore[arg-type]
+    return machine
+
+
+@pytest.mark.parametrize("name", ["independent", "mixture"])
+def test_intervals_of_any_marginal(network: Network, name: str) -> None:
+    machine = _finished(network, name)
+    sets = [["x0"], ["x2", "x1"], ["x0", "x1", "x3"]]
+    found = bootstrap(machine, sets, replicates=6, seed=3)
+    for names, interval in zip(sets, found, strict=True):
+        assert interval.attributes == tuple(names)
+        assert interval.frequencies.shape == tuple(network.schema[n].cardinality for n in names)
+        assert np.array_equal(interval.frequencies, machine.model().marginal(names))
+        assert (interval.standard_errors > 0).all()
+        assert (interval.low >= 0).all()
+        assert (interval.high <= 1).all()
+        assert (interval.low <= interval.frequencies).all()
+        assert (interval.frequencies <= interval.high).all()
+        assert [len(labels) for labels in interval.labels] == list(interval.frequencies.shape)
+    assert (found[1].caution != "") == (name == "independent")
+    assert found[0].caution == ""
+    again = bootstrap(machine, sets, replicates=6, seed=3)
+    assert all(a.to_json() == b.to_json() for a, b in zip(found, again, strict=True))
+
+
+def test_one_way_errors_match_the_mechanism(network: Network) -> None:
+    """For single questions the scatter is known: the bootstrap must find it."""
+    machine = _finished(network, "independent", 40_000, 2.0)
+    tally = tallies_of(machine)[0]
+    (interval,) = bootstrap(machine, [["x1"]], replicates=200)
+    position = [q.attributes for q in tally.plan.questions].index(("x1",))
+    n, mechanism = int(tally.n[position]), tally.plan.questions[position].mechanism
+    f = interval.frequencies
+    known = np.sqrt([mechanism.variance(float(x), n) + x * (1 - x) / n for x in f])
+    # Projection takes the shared part of the error of k cells off: a factor sqrt(1 - 1/k) at most.
+    ratio = interval.standard_errors / known
+    assert (ratio < 1.2).all()
+    assert (ratio > 0.75).all()
+
+
+def test_errors_shrink_with_participants(network: Network) -> None:
+    few = bootstrap(_finished(network, "independent", 10_000), [["x0"]], replicates=60)[0]
+    many = bootstrap(_finished(network, "independent", 1_000_000), [["x0"]], replicates=60)[0]
+    ratio = few.standard_errors.mean() / many.standard_errors.mean()
+    assert ratio == pytest.approx(10, rel=0.35)
+
+
+def test_a_release_has_intervals_too() -> None:
+    release = publish("adult", epsilon=4.0, method="independent", rows=10, seed=1)
+    (interval,) = bootstrap(release, ["sex"], replicates=5)
+    assert interval.attributes == ("sex",)
+    assert interval.frequencies == pytest.approx(release.marginal("sex").frequencies)
+
+
+def test_missing_dependence_shows_in_the_misfit(network: Network) -> None:
+    """A model that leaves dependence out fits its own redrawn data well and the real data badly."""
+
+    class Flattened:
+        """The machine with its model replaced by the product of its one-way marginals."""
+
+        def __init__(self, inner: ProtocolMachine) -> None:
+            self.inner, self.method, self.campaign = inner, inner.method, inner.campaign
+            self.parameters = inner.parameters  # type: ignore[attr-defined]
+
+        def model(self) -> Independent:
+            schema = self.campaign.schema
+            return Independent(schema, tuple(self.inner.model().marginal([n]) for n in schema.names))
+
+        def notes(self) -> dict[str, object]:
+            return {}
+
+        def state(self) -> bytes:
+            return self.inner.state()
+
+    machine = _finished(network, "mixture", 200_000)
+    honest = prepare_bootstrap(machine, replicates=6)
+    flat = prepare_bootstrap(Flattened(machine), replicates=6)  # type: ignore[arg-type]
+    assert honest.misfit < 5
+    assert flat.misfit > 20
+
+
+def test_interactions_are_allowed_for_only_where_attributes_depend(network: Network) -> None:
+    product = Independent(network.schema, tuple(network.marginal([n]) for n in network.schema.names))
+    assert interaction_allowance(product, ["x0", "x1", "x2"]) == pytest.approx(0, abs=1e-12)
+    assert interaction_allowance(network, ["x0", "x1"]) == 0  # type: ignore[arg-type]
+    triple = interaction_allowance(network, ["x0", "x1", "x2"])  # type: ignore[arg-type]
+    assert triple > 0
+    assert interaction_allowance(network, ["x0", "x1", "x2", "x3"]) > triple  # type: ignore[arg-type]
+    known = frozenset([frozenset(["x2", "x0", "x1"])])
+    assert interaction_allowance(network, ["x0", "x1", "x2"], known) == 0  # type: ignore[arg-type]
+    left = interaction_allowance(network, ["x0", "x1", "x2", "x3"], known)  # type: ignore[arg-type]
+    assert left == pytest.approx(interaction_allowance(network, ["x0", "x1", "x2", "x3"]) - triple)  # type: ignore[arg-type]
+
+
+def test_triples_that_were_asked_together_need_no_allowance(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = _finished(network, "mixture", 200_000, 6.0)
+    sizes = {len(a.question.attributes) for a in answered(tallies_of(machine))}
+    assert max(sizes) > 2, "this plan asks larger sets"
+    asked = prepare_bootstrap(machine, replicates=5).asked
+    assert asked is not None
+    assert {len(s) for s in asked} == {2, 3}
+    monkeypatch.setattr(set_targets, "MOST_ATTRIBUTES", 3)
+    pairs = prepare_bootstrap(machine, replicates=5).asked
+    assert pairs == frozenset(s for s in asked if len(s) == 2), "where pairs alone are fitted triples are not known"
+
+
+def test_level_and_bias_enter(network: Network) -> None:
+    product = Independent(network.schema, tuple(network.marginal([n]) for n in network.schema.names))
+    moved = Independent(network.schema, (np.array([0.6, 0.3, 0.1]), *product.marginals[1:]))
+    steady = Bootstrap(product, (moved,) * 5, True).interval(["x0"])
+    assert steady.standard_errors == pytest.approx(np.abs(moved.marginals[0] - product.marginals[0]))
+    wide = Bootstrap(product, (moved,) * 5, True).interval(["x0"], 0.99)
+    assert (wide.high - wide.low >= steady.high - steady.low).all()
+    assert student_quantile(0.95, 10**6) == pytest.approx(1.96, abs=1e-3)
+    assert student_quantile(0.95, 4) == pytest.approx(2.776, abs=1e-3)
+    with pytest.raises(ParameterError, match="level"):
+        student_quantile(1.5, 4)
+
+
+def test_wrong_arguments_are_named(network: Network) -> None:
+    machine = _finished(network, "independent", 1_000)
+    with pytest.raises(ParameterError, match="replicates"):
+        bootstrap(machine, [["x0"]], replicates=2)
+    with pytest.raises(ParameterError, match="effort"):
+        bootstrap(machine, [["x0"]], effort="heroic")
+
+
+def test_redrawn_tallies_have_the_law_of_people_sampled_from_the_model(network: Network) -> None:
+    rng = np.random.default_rng(5)
+    asked = question(network.schema, ("x0", "x2"), 1.5)
+    plan = Plan(0, (asked,), (1.0,))
+    n, repeats = 300, 1500
+    cells = network.marginal(asked.attributes).ravel()
+    drawn = np.array([draw_tally(plan, network, n, rng).counts[0] for _ in range(repeats)])  # type: ignore[arg-type]
+    p, q = float(asked.mechanism.p), float(asked.mechanism.q)
+    expected = q + (p - q) * cells
+    error = np.sqrt(expected * (1 - expected) / n / repeats)
+    assert (np.abs(drawn.mean(0) / n - expected) < 4.5 * error).all()
+    assert drawn.var(0, ddof=1) == pytest.approx(n * expected * (1 - expected), rel=0.2)
+
+
+def test_redraw_refuses_tallies_of_whole_reports(network: Network) -> None:
+    questions = tuple(question(network.schema, [n], 0.5, "sue") for n in network.schema.names)
+    with pytest.raises(ParameterError, match="whole reports"):
+        draw_tally(Plan(0, questions, split=True, tally="gram"), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
+    counted = draw_tally(Plan(0, questions, split=True), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
+    assert [a.n for a in answered([counted])] == [10] * len(questions)
+
+
+@pytest.mark.parametrize("people", [1, 7, 1000])
+def test_whole_shares_add_up(people: int) -> None:
+    shares = np.random.default_rng(people).dirichlet(np.ones(9))
+    whole = whole_shares(people, tuple(shares))
+    assert sum(whole) == people
+    assert np.abs(np.array(whole) - shares * people).max() <= 1

@@ -1,0 +1,300 @@
+"""Golden vectors of what a device reads: announcements it answers or refuses, values as codes, answers to uploads.
+
+Announcements are given as text, so that they can be no JSON at all, and because a schema's fingerprint is that of its
+characters: 1 and 1.0 are different labels. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from dither.mechanisms import GRR, BloomRappor, LocalHash, oue
+from dither.reports import limits
+from dither.reports.answer import ACCEPTED, FINAL, PROBLEM_TYPE, verdict
+from dither.reports.plan import Plan, Question
+from dither.schema import Attribute, Schema
+
+Case = dict[str, Any]
+Json = dict[str, Any]
+_CAMPAIGN = bytes(range(16)).hex()
+_SMALL = Schema((Attribute("a", "categorical", ("x", "y", "z")), Attribute("b", "boolean", (False, True))))
+_ODD = Schema(
+    (
+        Attribute("constructor", "categorical", ("toString", "__proto__", 'é "\\\n\x7f\u2028')),
+        Attribute("__proto__", "ordinal", (0, 1.0, -2.5, 1e16, 1e-07, 3e22, 123456789.125), missing=True),
+        Attribute("größe ☃ 𝄞", "numeric", edges=(-0.0, 1e-05, 0.1, 2, 1e21, 1.5e300)),
+        Attribute("hasOwnProperty", "boolean", (False, True), missing=True),
+    )
+)
+
+
+def announcements() -> Iterator[Case]:
+    """Announcements to be answered, and ones that differ in one thing and must be refused, each with what is wrong."""
+    for schema, plan in _answered():
+        body = _announce(schema, plan)
+        yield {
+            "kind": "announcement",
+            "text": json.dumps(body),
+            "fingerprint": schema.fingerprint,
+            "epsilon": 0.0 if plan is None else plan.epsilon,
+        }
+    base = _announce(_SMALL, _small_plan())
+    for why, change in (*_wrong_frames(), *_wrong_schemas(), *_wrong_plans(), *_bombs()):
+        yield {"kind": "refuse-announcement", "why": why, "text": json.dumps(base | change)}
+    for why, text in _wrong_texts(json.dumps(base)):
+        yield {"kind": "refuse-announcement", "why": why, "text": text}
+
+
+def codes() -> Iterator[Case]:
+    """Values and their codes, null where they are outside the domain; a value may be absent."""
+    for attribute, listed in (
+        (Attribute("a", "categorical", ("x", "", "constructor")), [("x", 0), ("", 1), ("constructor", 2), ("X", None)]),
+        (Attribute("a", "ordinal", (1, 2.5, "1")), [(1, 0), (1.0, 0), (2.5, 1), ("1", 2), (2, None), ("2.5", None)]),
+        (Attribute("a", "categorical", ("x", "y"), missing=True), [(None, 2), ("z", None), (0, None), ([], None)]),
+        (Attribute("a", "boolean", (False, True)), [(False, 0), (True, 1), ("true", None), (None, None), ({}, None)]),
+        (
+            Attribute("a", "numeric", edges=(0.0, 1.0, 5.0, 9.0)),
+            [
+                (0, 0),
+                (0.99, 0),
+                (1, 1),
+                (5, 2),
+                (9, 2),
+                (-0.1, None),
+                (9.1, None),
+                ("1", None),
+                (True, None),
+                (1e300, None),
+            ],
+        ),
+        (Attribute("a", "numeric", edges=(0.0, 1.0, 2.0), missing=True), [(None, 2), (1.5, 1), (3, None), ([1], None)]),
+    ):
+        for value, code in listed:
+            yield {"kind": "code", "attribute": attribute.to_json(), "value": value, "code": code}
+
+
+def verdicts() -> Iterator[Case]:
+    """Answers to an upload and what they mean for its report."""
+    page, plain = "<html>", "application/json"
+    listed: list[tuple[int, str, str]] = [
+        *((status, plain, json.dumps({"results": [result]})) for status in (200, 201) for result in ACCEPTED),
+        *((status, plain, '{"results":["stored"]}') for status in (202, 204, 301, 302, 404, 500)),
+        *((status, "text/html", page) for status in (200, 201, 301, 302, 400, 401, 403, 404, 409, 413, 429, 502, 503)),
+        *(
+            (200, plain, body)
+            for body in ("", "{}", "[]", "null", '"stored"', '{"results":[]}', '{"results":"stored"}')
+        ),
+        *((201, plain, json.dumps({"results": r})) for r in (["conflict"], ["stored", "stored"], [["stored"]], [None])),
+    ]
+    for cause in (
+        *FINAL,
+        "not-found",
+        "no-campaign",
+        "round-not-open",
+        "wrong-state",
+        "unauthorised",
+        "overloaded",
+        "new",
+    ):
+        body = json.dumps({"type": f"urn:dither:problem:{cause}", "title": "why"})
+        listed += [
+            (409, PROBLEM_TYPE, body),
+            (422, f"{PROBLEM_TYPE.upper()} ; charset=utf-8", body),
+            (409, plain, body),
+        ]
+        listed += [(503, PROBLEM_TYPE, body), (302, PROBLEM_TYPE, body), (200, PROBLEM_TYPE, body)]
+    listed += [
+        (409, PROBLEM_TYPE, json.dumps({"type": kind})) for kind in ("conflict", "about:blank", 5, None, ["conflict"])
+    ]
+    for status, content_type, body in listed:
+        means = verdict(status, content_type, body.encode())
+        yield {"kind": "verdict", "status": status, "content_type": content_type, "body": body, "means": means}
+
+
+def _announce(schema: Schema, plan: Plan | None) -> Json:
+    return {
+        "format": "dither-campaign-1",
+        "campaign": _CAMPAIGN,
+        "name": "",
+        "state": "open" if plan else "collected",
+        "epsilon": 1.0,
+        "participation": "open",
+        "schema": schema.to_json(),
+        "schema_fingerprint": schema.fingerprint,
+        "start": 0.0,
+        "plan": None if plan is None else plan.to_json(),
+    }
+
+
+def _small_plan() -> Plan:
+    a, b = Question(("a",), oue(3, 1.0)), Question(("b",), GRR.for_epsilon(2, 1.0))
+    return Plan(0, (a, b, Question(("a", "b"), oue(6, 1.0))), (0.2, 0.5, 0.3))
+
+
+def _answered() -> Iterator[tuple[Schema, Plan | None]]:
+    yield _SMALL, _small_plan()
+    yield _SMALL, None
+    odd = [Question((name,), LocalHash.for_epsilon(_ODD.cells([name]), 0.2)) for name in _ODD.names]
+    yield _ODD, Plan(65535, tuple(odd), split=True, population=0.5, tally="patterns")
+    yield _SMALL, Plan(1, (Question(("a",), BloomRappor.for_epsilon(3, 1.0, 65, 6)),), (1.0,))
+
+
+def _wrong_frames() -> Iterator[tuple[str, Json]]:
+    yield from (
+        ("spends more than it announces", {"epsilon": 0.5}),
+        ("announces text as epsilon", {"epsilon": "9"}),
+        ("announces true as epsilon", {"epsilon": True}),
+        ("announces no epsilon", {"epsilon": None}),
+        ("another format", {"format": "dither-campaign-0"}),
+        ("no campaign", {"campaign": "00"}),
+        ("a campaign in capitals", {"campaign": _CAMPAIGN.upper()}),
+        ("a number as campaign", {"campaign": 0}),
+        ("an unknown state", {"state": "ajar"}),
+        ("a list as state", {"state": ["open"]}),
+        ("a number as name", {"name": 5}),
+        ("an unknown way to take part", {"participation": "forced"}),
+        ("starts beyond the end", {"start": 1.0}),
+        ("starts before the beginning", {"start": -0.1}),
+        ("starts at a text", {"start": "0"}),
+        ("a plan that is text", {"plan": "plan"}),
+        ("a plan that is a list", {"plan": []}),
+        ("a plan that is false", {"plan": False}),
+    )
+
+
+def _wrong_schemas() -> Iterator[tuple[str, Json]]:
+    """A schema is announced in the one form that has the fingerprint; these have it in no form, or not this one."""
+    other = Schema((Attribute("a", "categorical", ("x", "y", "w")), _SMALL.attributes[1]))
+    written = _SMALL.to_json()
+    a, b = written["attributes"]
+
+    def schema(*attributes: Any, **more: Any) -> Json:
+        return {"schema": written | {"attributes": list(attributes)} | more}
+
+    yield from (
+        ("another schema's fingerprint", {"schema_fingerprint": other.fingerprint}),
+        ("a fingerprint in capitals", {"schema_fingerprint": _SMALL.fingerprint.upper()}),
+        ("no fingerprint", {"schema_fingerprint": None}),
+        ("another schema", {"schema": other.to_json()}),
+        ("no schema", {"schema": None}),
+        ("a schema of another format", schema(a, b, format="dither-schema-0")),
+        ("a schema with more to it", schema(a, b, more=1)),
+        ("a schema without attributes", schema()),
+        ("an attribute that is text", schema("a", b)),
+        ("an attribute with more to it", schema(a | {"more": 1}, b)),
+        ("an attribute that says missing is false", schema(a | {"missing": False}, b)),
+        ("an attribute of another kind", schema(a | {"kind": "secret"}, b)),
+        ("an attribute without a name", schema(a | {"name": ""}, b)),
+        ("an attribute of one value", schema(a | {"values": ["x"]}, b)),
+        ("a value twice", schema(a | {"values": ["x", "y", "x"]}, b)),
+        ("a value that is a list", schema(a | {"values": ["x", "y", []]}, b)),
+        ("values that are text", schema(a | {"values": "xyz"}, b)),
+        ("one name twice", schema(a, b | {"name": "a"})),
+        ("edges that do not rise", schema(a, {"name": "b", "kind": "numeric", "edges": [0.0, 0.0, 1.0]})),
+        ("edges that are text", schema(a, {"name": "b", "kind": "numeric", "edges": ["0", "1", "2"]})),
+        ("bins instead of edges", schema(a, {"name": "b", "kind": "numeric", "min": 0.0, "max": 1.0, "bins": 2})),
+        (
+            "thirty million bins",
+            schema(a, {"name": "b", "kind": "numeric", "min": 0.0, "max": 1.0, "bins": 30_000_000}),
+        ),
+    )
+
+
+def _wrong_plans() -> Iterator[tuple[str, Json]]:
+    plan = _small_plan().to_json()
+    question = {"attributes": ["a"], "mechanism": oue(3, 1.0).to_json()}
+    split = plan | {"shares": [], "split": True}
+
+    def asking(*changed: Json, **more: Any) -> Json:
+        shares = [1.0] + [0.0] * (len(changed) - 1)
+        return {"plan": plan | {"questions": list(changed), "shares": shares} | more}
+
+    def mechanism(**change: Any) -> Json:
+        return asking(question | {"mechanism": question["mechanism"] | change})  # type: ignore[operator]
+
+    yield from (
+        ("asks about what the schema lacks", asking(question | {"attributes": ["c"]})),
+        ("asks about what every object has", asking(question | {"attributes": ["constructor"]})),
+        ("asks about nothing", asking(question | {"attributes": []})),
+        ("asks about a text", asking(question | {"attributes": "a"})),
+        ("asks about a number", asking(question | {"attributes": [0]})),
+        ("asks the same attribute twice in one question", asking(question | {"attributes": ["a", "a"]})),
+        ("has another number of cells than the schema", asking(question | {"attributes": ["b"]})),
+        ("shares that do not add up", {"plan": plan | {"shares": [0.5, 0.5, 0.5]}}),
+        ("a negative share", {"plan": plan | {"shares": [1.5, -0.5, 0.0]}}),
+        ("shares that are text", {"plan": plan | {"shares": ["0.2", "0.5", "0.3"]}}),
+        ("too few shares", {"plan": plan | {"shares": [1.0]}}),
+        ("shares and split", {"plan": plan | {"split": True}}),
+        ("split that is a number", {"plan": split | {"split": 1}}),
+        ("no question", {"plan": plan | {"questions": [], "shares": []}}),
+        ("questions that are no list", {"plan": plan | {"questions": {"length": 3}}}),
+        ("nobody asked", {"plan": plan | {"population": 0.0}}),
+        ("more than everybody asked", {"plan": plan | {"population": 1.5}}),
+        ("a text as population", {"plan": plan | {"population": "1"}}),
+        ("an unknown tally", {"plan": split | {"tally": "secrets"}}),
+        ("bits of several questions in one report that has one", {"plan": plan | {"tally": "gram"}}),
+        *(
+            (f"round {number!r}", {"plan": plan | {"round": number}})
+            for number in (-1, limits.MOST_ROUNDS, 2**32, 0.5, "0", True, None)
+        ),
+        ("no round", {"plan": {key: value for key, value in plan.items() if key != "round"}}),
+        *((f"draws of {bits!r} bits", mechanism(threshold_bits=bits)) for bits in (0, 7, 12, 56, 64, -8, "32", 10**12)),
+        ("cells beyond what a browser counts", mechanism(cells=2**53)),
+        ("negative thresholds", mechanism(other_set=-1)),
+        ("a threshold that is text", mechanism(other_set="1")),
+        ("a threshold that is true", mechanism(other_set=True)),
+        ("a mechanism that is text", asking(question | {"mechanism": "oue"})),
+        ("no mechanism", asking({"attributes": ["a"]})),
+    )
+
+
+def _bombs() -> Iterator[tuple[str, Json]]:
+    """Short announcements that would be much work, or spend more than they seem to."""
+    sizes = {"n": 300, "m": 300, "k": 150}
+    schema = Schema(tuple(Attribute(name, "ordinal", tuple(range(size))) for name, size in sizes.items()))
+    small = Question(("a",), oue(3, 0.1)).to_json()
+    plan = _small_plan().to_json()
+    known = {"schema": schema.to_json(), "schema_fingerprint": schema.fingerprint}
+
+    def bloom(names: list[str], bits: int, hashes: int, count: int = 1) -> Json:
+        usual = BloomRappor(schema.cells(names), 100, 6, 1 << 30).to_json() | {"bits": bits, "hashes": hashes}
+        asked = [{"attributes": names, "mechanism": usual | {"seed": i}} for i in range(count)]
+        shares = [1.0] + [0.0] * (count - 1)
+        return known | {"epsilon": 1e6, "plan": plan | {"questions": asked, "shares": shares}}
+
+    yield (
+        "the same question twice in a split plan",
+        {"plan": plan | {"questions": [small] * 2, "shares": [], "split": True}},
+    )
+    turned = [Question(names, oue(6, 0.1)).to_json() for names in (("a", "b"), ("b", "a"))]
+    yield "the same question turned round", {"plan": plan | {"questions": turned, "shares": [], "split": True}}
+    yield "a filter with all bits but one set", bloom(["n"], 300, 299)
+    yield "more hashes than any filter needs", bloom(["n"], 1000, 65)
+    yield "filters that take many digests", bloom(["n"], 65, 64, 29)
+    yield "filters that take many comparisons", bloom(["n"], 600, 6, 47)
+    yield "filters that take much memory", bloom(["n"], 131_072, 7, 8)
+    whole, pair, other = (
+        Question(names, oue(schema.cells(names), 0.1)) for names in (("n", "m", "k"), ("n", "m"), ("n", "k"))
+    )
+    yield "a report too long to send", known | {"plan": Plan(0, (whole,), (1.0,)).to_json()}
+    yield "split reports too long to send", known | {"plan": Plan(0, (pair, other), split=True).to_json()}
+
+
+def _wrong_texts(good: str) -> Iterator[tuple[str, str]]:
+    yield "no JSON", good[:-1]
+    yield "something after the end", good + "x"
+    yield "nothing", ""
+    yield "null", "null"
+    yield "a list", f"[{good}]"
+    yield "deep lists", "[" * 20_000
+    yield "deep lists in the name", good.replace('"name": ""', f'"name": {"[" * 9_000}{"]" * 9_000}')
+    yield "NaN", good.replace('"start": 0.0', '"start": NaN')
+    yield "Infinity", good.replace('"epsilon": 1.0', '"epsilon": Infinity')
+    yield "a number beyond floats", good.replace('"epsilon": 1.0', '"epsilon": 1e400')
+    yield "an integer of five thousand digits", good.replace('"epsilon": 1.0', f'"epsilon": {"9" * 5000}')
+    yield "a key twice", good.replace('"epsilon": 1.0', '"epsilon": 1.0, "epsilon": 1.0')
+    yield "a key twice, written in two ways", good.replace('"epsilon": 1.0', '"epsilon": 1.0, "\\u0065psilon": 2.0')
+    yield "a key twice in a mechanism", good.replace('"cells": 3', '"cells": 3, "cells": 3', 1)
+    yield "another number in the schema", good.replace('["x", "y", "z"]', '["x", "y", 1]')
