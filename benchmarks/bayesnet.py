@@ -30,9 +30,8 @@ from dither.mechanisms.means import numbers_of, report_bytes
 from dither.mechanisms.several_means import MultiMean
 from dither.models import Model
 from dither.protocols.bayesnet.learn import choose_root
-from dither.protocols.bayesnet.machine import BayesNetwork, Parameters
-from dither.protocols.independent import IndependentProtocol
-from dither.protocols.independent import Parameters as IndependentParameters
+from dither.protocols.bayesnet.machine import BayesNetParameters, BayesNetwork
+from dither.protocols.independent import IndependentParameters, IndependentProtocol
 from dither.protocols.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate
@@ -107,7 +106,7 @@ def record_epsilon(table: Table, f: float) -> float:
 
 def campaign(table: Table, codes: np.ndarray, epsilon: float, seed: int, **parameters: Any) -> BayesNetwork:
     """One campaign over these rows."""
-    machine = BayesNetwork.start(Campaign(table.schema, epsilon, len(codes), SEED), Parameters(**parameters))
+    machine = BayesNetwork.start(Campaign(table.schema, epsilon, len(codes), SEED), BayesNetParameters(**parameters))
     simulate(machine, codes, np.random.default_rng([SEED, seed]))
     return machine
 
@@ -121,7 +120,7 @@ def collect(source: Source, dataset: str, f: float, seed: int) -> BayesNetwork:
 
 def again(machine: BayesNetwork, **parameters: Any) -> BayesNetwork:
     """The same reports, to be learnt with other parameters."""
-    other = BayesNetwork.start(machine.campaign, Parameters(flip=machine.parameters.flip, **parameters))
+    other = BayesNetwork.start(machine.campaign, BayesNetParameters(flip=machine.parameters.flip, **parameters))
     other.close(machine._closed[0])
     return other
 
@@ -130,7 +129,7 @@ def again(machine: BayesNetwork, **parameters: Any) -> BayesNetwork:
 def true_network(source: Source, dataset: str, root: str, degree: int) -> Network:
     """The network that the true table gives: what figure 7 compares with."""
     table = source.table(dataset)
-    sizes, most = table.schema.cardinalities, Parameters().max_cells
+    sizes, most = table.schema.cardinalities, BayesNetParameters().max_cells
 
     def cells(a: int, given: tuple[int, ...]) -> int:
         return math.prod(sizes[p] for p in (a, *given))
@@ -139,7 +138,7 @@ def true_network(source: Source, dataset: str, root: str, degree: int) -> Networ
         return mutual_information(marginal(table.truth, sizes, (*given, a)).reshape(-1, sizes[a]))
 
     exact = [marginal(table.truth, sizes, (i,)) for i in range(len(sizes))]
-    first = choose_root(exact, Parameters(root=root), SEED)  # type: ignore[arg-type]
+    first = choose_root(exact, BayesNetParameters(root=root), SEED)  # type: ignore[arg-type]
     return search_network(
         len(sizes), degree, score, first, cached=root == "entropy", fits=lambda a, given: cells(a, given) <= most
     )

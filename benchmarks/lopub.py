@@ -25,7 +25,7 @@ from benchmarks.tasks import binary_attributes, correlation_identification, spli
 from dither.estimate.joint import estimate_joints
 from dither.evaluation.metrics import attribute_sets, evaluate_model, marginal, tvd
 from dither.protocols.lopub.learn import find_dependences
-from dither.protocols.lopub.machine import LoPub, Parameters
+from dither.protocols.lopub.machine import LoPub, LoPubParameters
 from dither.protocols.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate
@@ -107,7 +107,7 @@ class Source:
 def collect(source: Source, dataset: str, f: float, seed: int, training: bool = False) -> LoPub:
     """One simulated round; the epsilon asked is whatever the flip probability costs."""
     people = source.halves(dataset)[0] if training else source.table(dataset).codes
-    machine = LoPub.start(Campaign(source.table(dataset).schema, 1e6, len(people), SEED), Parameters(flip=f))
+    machine = LoPub.start(Campaign(source.table(dataset).schema, 1e6, len(people), SEED), LoPubParameters(flip=f))
     simulate(machine, people, np.random.default_rng([SEED, round(1000 * f), seed]))
     return machine
 
@@ -172,7 +172,7 @@ def correlations(source: Source, dataset: str, f: float, estimator: str) -> list
     """Pairs judged rightly, added and lost, by the paper's rule and with the noise test on top of it."""
     table, phi = source.table(dataset), FIGURE_PHI[dataset]
     truth, pairs = dependent(source, dataset, phi), math.comb(len(table.schema), 2)
-    parameters = Parameters(threshold="paper", phi=phi, **MODELS[estimator])
+    parameters = LoPubParameters(threshold="paper", phi=phi, **MODELS[estimator])
     pruned, scores, _, _ = find_dependences(table.schema, collect(source, dataset, f, 0).reports, parameters)
     significant = {p for p in pruned.dependent if scores[p] >= parameters.significance}
     return [
@@ -210,7 +210,7 @@ def published_pruning() -> tuple[dict[str, Any], ...]:
 def learn(source: Source, dataset: str, f: float, seed: int, method: str) -> LoPub:
     """A machine that has the reports of the training rows."""
     shared = collect(source, dataset, f, seed, training=True)
-    parameters = Parameters(flip=f, max_clique_cells=source.extent.cells, **MODELS[method])
+    parameters = LoPubParameters(flip=f, max_clique_cells=source.extent.cells, **MODELS[method])
     machine = LoPub.start(shared.campaign, parameters)
     machine.close(shared._closed[0])
     return machine

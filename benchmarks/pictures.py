@@ -65,18 +65,18 @@ def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], lo
 def stopping() -> str:
     """True and estimated risk along one fit, and the residual that keeps falling."""
     from dither.datasets.generated import generate_network
-    from dither.estimate import answered
+    from dither.estimate import answers_of
     from dither.estimate.mixture_fit import FitOptions, _prepared
     from dither.estimate.targets import pair_targets
     from dither.protocols.machine import Campaign
-    from dither.protocols.mixture.machine import MixtureProtocol, Parameters
+    from dither.protocols.mixture.machine import MixtureParameters, MixtureProtocol
     from dither.simulate import simulate
 
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4, 5, 6), strength=3.0, seed=7)
     rng, n = np.random.default_rng(1), 150_000
-    machine = MixtureProtocol.start(Campaign(network.schema, 1.0, n, 0), Parameters(screen="never"))
+    machine = MixtureProtocol.start(Campaign(network.schema, 1.0, n, 0), MixtureParameters(screen="never"))
     simulate(machine, network.sample_codes(n, rng), rng)
-    targets = pair_targets(network.schema, answered(machine._closed))
+    targets = pair_targets(network.schema, answers_of(machine._closed))
     columns, names = targets.columns, network.schema.names
     true = np.zeros_like(targets.pairs)
     for i, a in enumerate(names):

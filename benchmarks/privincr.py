@@ -48,14 +48,14 @@ SWEEPS: dict[str, tuple[float, ...]] = {
 }
 Start = Callable[[Campaign], ProtocolMachine]
 METHODS: dict[str, Start] = {
-    "privincr": lambda c: privincr.PrivIncr.start(c, privincr.Parameters()),
-    "privincr, fit=paper": lambda c: privincr.PrivIncr.start(c, privincr.Parameters(fit="paper")),
-    "privincr, as printed": lambda c: privincr.PrivIncr.start(c, privincr.Parameters(**AS_PRINTED)),  # type: ignore[arg-type]
-    "noincremental": lambda c: noincremental.NoIncremental.start(c, noincremental.Parameters()),
-    "calm": lambda c: calm.Calm.start(c, calm.Parameters()),
-    "fourier": lambda c: fourier.Fourier.start(c, fourier.Parameters()),
-    "bayesnet, plan=sample": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.Parameters(plan="sample")),
-    "independent": lambda c: independent.IndependentProtocol.start(c, independent.Parameters()),
+    "privincr": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters()),
+    "privincr, fit=paper": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(fit="paper")),
+    "privincr, as printed": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(**AS_PRINTED)),  # type: ignore[arg-type]
+    "noincremental": lambda c: noincremental.NoIncremental.start(c, noincremental.NoIncrementalParameters()),
+    "calm": lambda c: calm.Calm.start(c, calm.CalmParameters()),
+    "fourier": lambda c: fourier.Fourier.start(c, fourier.FourierParameters()),
+    "bayesnet, plan=sample": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(plan="sample")),
+    "independent": lambda c: independent.IndependentProtocol.start(c, independent.IndependentParameters()),
 }
 
 
@@ -133,7 +133,7 @@ def measure_sweep(
     table = people_of(dataset, people, data_dir)
     given: dict[str, Any] = {parameter: int(value) if parameter == "rounds" else value}
     _, model, seconds = run_method(
-        lambda c: privincr.PrivIncr.start(c, privincr.Parameters(**given)), table, epsilon, seed
+        lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(**given)), table, epsilon, seed
     )
     return {**errors(model, table, (2, 3), sets), "cpu_s": seconds}
 

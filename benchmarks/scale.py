@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import Bench, Chart, Size, Study
 from dither.datasets.generated import generate_network
-from dither.estimate import answered
+from dither.estimate import answers_of
 from dither.estimate.mixture_fit import FitOptions, fit_mixture
 from dither.estimate.targets import pair_targets
 from dither.protocols import start
@@ -50,7 +50,7 @@ def fit(attributes: int, participants: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
     schema, tally = drawn(attributes, participants, rng)
     begin = time.process_time()
-    targets = pair_targets(schema, answered([tally]))
+    targets = pair_targets(schema, answers_of([tally]))
     pooled = time.process_time()
     options = FitOptions(components=60, iterations=STEPS, pilot_iterations=STEPS)
     fitted = fit_mixture(targets, rng, options)

@@ -17,7 +17,7 @@ from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.mixture import PEOPLE, population, truth
 from dither.datasets.generated import generate_network
-from dither.estimate import answered
+from dither.estimate import answers_of
 from dither.estimate.mixture_fit import fit_mixture
 from dither.estimate.targets import pair_targets, set_targets
 from dither.models.mixture import Mixture
@@ -33,7 +33,7 @@ Truth = list[tuple[list[str], np.ndarray]]
 
 def both_fits(machine: ProtocolMachine, truths: dict[int, Truth], seed: int) -> dict[str, float]:
     """Errors and CPU seconds of both fits to the same reports, and their ratios (below 1: whole tables are better)."""
-    schema, answers = machine.campaign.schema, answered(tallies_of(machine))
+    schema, answers = machine.campaign.schema, answers_of(tallies_of(machine))
     if not any(len(answer.question.attributes) > 2 for answer in answers):
         raise ValueError("this plan asks no sets")
     targets = pair_targets(schema, answers)

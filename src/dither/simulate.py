@@ -6,18 +6,20 @@ grow with participants times cells; `reports` makes every participant's report, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import ParameterError, PrivacyError, TooFewAnswers
+from dither.checks import check_choice
+from dither.errors import PrivacyError, TooFewAnswers
+from dither.estimate.apportion import apportion
 from dither.mechanisms import PackedReports
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.protocols import ProtocolMachine
 from dither.reports import Plan, Question
 from dither.schema import Schema
+from dither.schema.cells import cells_of
 from dither.tally import CountTally, RoundTally, zero
 from dither.types import Codes, Integers, Progress
 
@@ -27,23 +29,9 @@ PATHS: tuple[Path, ...] = ("counts", "reports")
 _BLOCK = 1 << 16
 
 
-def cells_of(schema: Schema, question: Question, codes: Codes) -> Integers:
-    """Each person's cell of a question, last attribute fastest."""
-    cells = np.zeros(len(codes), np.int64)
-    for name in question.attributes:
-        position = schema.index(name)
-        cells *= schema.cardinalities[position]
-        cells += codes[:, position]
-    return cells
-
-
-def apportion(people: int, shares: Sequence[float]) -> Integers:
-    """Whole numbers nearest to the shares that add up to `people` (largest remainders)."""
-    ideal = np.asarray(shares, dtype=np.float64) * people
-    whole = np.floor(ideal).astype(np.int64)
-    short = people - int(whole.sum())
-    whole[np.argsort(-(ideal - whole), kind="stable")[:short]] += 1
-    return whole
+def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers:
+    """Each person's cell of a question."""
+    return cells_of(codes, schema.cardinalities, [schema.index(name) for name in question.attributes])
 
 
 def simulate(
@@ -58,8 +46,7 @@ def simulate(
 
     Guarantee: each row answers at most once, and no plan is put that exceeds the campaign's epsilon.
     """
-    if path not in PATHS:
-        raise ParameterError(f"the path must be one of {', '.join(PATHS)}, not {path!r}", where="path", value=path)
+    check_choice("path", path, PATHS)
     campaign = machine.campaign
     order = rng.permutation(len(codes))
     asked = 0
@@ -104,7 +91,7 @@ def _ask_one_each(
         group = people[start:end]
         start = int(end)
         if len(group):
-            cells = cells_of(schema, question, codes[group])
+            cells = question_cells(schema, question, codes[group])
             if path == "counts":
                 truth = np.bincount(cells, minlength=question.mechanism.cells)
                 tally.add_counts(i, question.mechanism.simulate(truth, rng), len(group))
@@ -128,7 +115,7 @@ def _ask_everything(
 ) -> None:
     if isinstance(tally, CountTally) and path == "counts":
         for i, question in enumerate(plan.questions):
-            truth = np.bincount(cells_of(schema, question, codes[people]), minlength=question.mechanism.cells)
+            truth = np.bincount(question_cells(schema, question, codes[people]), minlength=question.mechanism.cells)
             tally.add_counts(i, question.mechanism.simulate(truth, rng), len(people))
         return
     # Co-occurrences and patterns exist only in whole reports, so both paths make them.
@@ -136,7 +123,7 @@ def _ask_everything(
     parts: list[npt.NDArray[np.uint8]] = []
     for block in range(0, len(people), _BLOCK):
         rows = codes[people[block : block + _BLOCK]]
-        answers = [q.mechanism.randomise_many(cells_of(schema, q, rows), stream).rows for q in plan.questions]
+        answers = [q.mechanism.randomise_many(question_cells(schema, q, rows), stream).rows for q in plan.questions]
         parts.append(np.concatenate(answers, axis=1))
         if progress:
             progress(f"round {plan.round + 1}: reports made", min(block + _BLOCK, len(people)), len(people))

@@ -13,3 +13,4 @@ Integers = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]  # of people or reports, never negative
 Codes = npt.NDArray[np.integer[Any]]  # one row a person, one column an attribute: positions in its list of values
 Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+NativeTable = Any  # a pandas, polars or PyArrow table

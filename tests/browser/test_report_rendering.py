@@ -14,10 +14,10 @@ from devtools import Browser
 from tests.programs import require
 
 import dither
+from dither.estimate import Marginal
 from dither.models.mixture import Mixture
 from dither.notice import Notice
-from dither.protocols.machine import Measured
-from dither.release import Release, truth_from_codes
+from dither.release import Call, Release, truth_from_codes
 from dither.schema import Attribute, Schema
 
 AUDIT = (Path(__file__).parent / "page_audit.js").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     table = pa.table({f"answer {i}": [f"choice {(j * (i + 2)) % 7}" for j in range(120)] for i in range(5)})
     releases = {
         "simulated": adult,
-        "collected": replace(adult, simulated=False, truth=None, source=None, population=None),
+        "collected": replace(adult, call=Call(epsilon=adult.call.epsilon, method=adult.method), truth=None),
         "wide": wide_release(60),
         "tiny": dither.publish(table, epsilon=0.5, method="independent", rows=20, seed=3),
     }
@@ -70,19 +70,17 @@ def wide_release(attributes: int) -> Release:
     )
     tables = tuple(rng.dirichlet(np.full(5, 0.5), size=4) for _ in range(attributes))
     model = Mixture(schema, np.full(4, 0.25), tables)
-    measured = [Measured((n,), model.marginal([n]), np.full(5, 0.01), 3000) for n in schema.names]
+    measured = [Marginal((n,), model.marginal([n]), np.full(5, 0.01), 3000) for n in schema.names]
     return Release(
-        method="mixture",
+        call=Call(epsilon=2.0, method="mixture", simulated=True),
         schema=schema,
         model=model,
         synthetic=None,
         measured=measured,
-        epsilon_asked=2.0,
         epsilon_achieved=2.0,
         participants=3000,
         rounds=1,
         rows=10,
-        simulated=True,
         truth=truth_from_codes(schema, model.sample(3000, rng)),
         warnings=[Notice("first", "a warning"), Notice("second", "another one")],
         notes={"manipulation": {name: {"1%": 0.01, "5%": 0.05} for name in schema.names}},

@@ -7,35 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from dither.estimate import Marginal
 from dither.models import Independent
-from dither.protocols.machine import Campaign, Measured, check_close, pack_state, unpack_state
-from dither.protocols.parameters import build_parameters
+from dither.protocols.machine import ProtocolMachine
 from dither.protocols.registry import Method
 from dither.reports import Plan, question
-from dither.tally import RoundTally
 
 
 @dataclass(frozen=True)
-class Parameters:
+class SyntheticParameters:
     """`rounds`: how many; `split`: everybody answers everything at a share of epsilon, kept as patterns."""
 
     rounds: int = 3
     split: bool = False
 
 
-class Synthetic:
+class Synthetic(ProtocolMachine[SyntheticParameters]):
     """Asks single attributes in several rounds; the second round on depends on what the first one counted."""
 
     method = "synthetic"
-
-    def __init__(self, campaign: Campaign, parameters: Parameters) -> None:
-        self.campaign = campaign
-        self.parameters = parameters
-        self._closed: list[RoundTally] = []
-
-    @classmethod
-    def start(cls, campaign: Campaign, parameters: Parameters) -> Synthetic:
-        return cls(campaign, parameters)
+    parameters_class = SyntheticParameters
 
     def plan(self) -> Plan | None:
         number = len(self._closed)
@@ -52,30 +43,15 @@ class Synthetic:
     def _mechanism(self, number: int) -> str:
         return "grr" if number == 0 or self._closed[-1].participants % 2 else "oue"
 
-    def close(self, tally: RoundTally) -> None:
-        check_close(self.plan(), tally)
-        self._closed.append(tally)
-
     def model(self) -> Independent:
         schema = self.campaign.schema
         return Independent(schema, tuple(np.full(k, 1 / k) for k in schema.cardinalities))
 
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[Marginal]:
         return []
 
     def notes(self) -> dict[str, Any]:
         return {"counted": [t.participants for t in self._closed]}
-
-    def state(self) -> bytes:
-        return pack_state(self.method, self.campaign, self.parameters, self._closed)
-
-    @classmethod
-    def restore(cls, state: bytes) -> Synthetic:
-        campaign, parameters, closed = unpack_state(state, cls.method)
-        machine = cls.start(campaign, build_parameters(Parameters, parameters, cls.method))
-        for tally in closed:
-            machine.close(tally)
-        return machine
 
 
 METHOD = Method("synthetic", __name__, "Synthetic", "for tests", "for tests", "none")

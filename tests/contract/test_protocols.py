@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from dither.errors import InputError, ParameterError, StateError, TooFewAnswers
+from dither.estimate.apportion import apportion
 from dither.models import Model
 from dither.protocols import METHODS, ProtocolMachine, restore, start
 from dither.schema import Attribute, Schema
-from dither.simulate import apportion, cells_of, simulate
+from dither.simulate import question_cells, simulate
 from dither.tally import zero
 
 SCHEMA = Schema(
@@ -78,11 +79,11 @@ def test_the_machine_is_pure_and_can_stop_and_go_on_anywhere(method: str) -> Non
             from dither.mechanisms.kernels.stream import RandomStream
 
             stream = RandomStream.from_generator(rng)
-            rows = [q.mechanism.randomise_many(cells_of(SCHEMA, q, codes), stream).rows for q in plan.questions]
+            rows = [q.mechanism.randomise_many(question_cells(SCHEMA, q, codes), stream).rows for q in plan.questions]
             tally.add(-1, PackedReports(np.concatenate(rows, axis=1)))
         else:
             for i, (q, n) in enumerate(zip(plan.questions, apportion(5_000, plan.shares), strict=True)):
-                counts = np.bincount(cells_of(SCHEMA, q, codes[:n]), minlength=q.mechanism.cells)
+                counts = np.bincount(question_cells(SCHEMA, q, codes[:n]), minlength=q.mechanism.cells)
                 tally.add_counts(i, q.mechanism.simulate(counts, rng), int(n))
         straight.close(tally)
         stopped.close(tally)
@@ -118,7 +119,7 @@ def test_an_attribute_that_nobody_answers_is_one_error_whatever_the_method(metho
         tally, before = zero(plan), machine.state()
         for i, q in enumerate(plan.questions):
             if silent not in q.attributes:
-                counts = np.bincount(cells_of(SCHEMA, q, codes[:3_000]), minlength=q.mechanism.cells)
+                counts = np.bincount(question_cells(SCHEMA, q, codes[:3_000]), minlength=q.mechanism.cells)
                 tally.add_counts(i, q.mechanism.simulate(counts, rng), 3_000)
         try:
             machine.close(tally)

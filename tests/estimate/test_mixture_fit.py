@@ -19,7 +19,7 @@ from dither.estimate.mixture_fit import (
     product_fit,
     start_count,
 )
-from dither.estimate.pool import Answered
+from dither.estimate.pool import AnswerCounts
 from dither.estimate.targets import PairTargets, inverse_variances, pair_targets
 from dither.reports import question
 
@@ -41,10 +41,12 @@ def collected(n: int, epsilon: float, rng: np.random.Generator) -> PairTargets:
     for i, j in combinations(range(len(CARDINALITIES)), 2):
         q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], epsilon)
         truth = rng.multinomial(n, pairs[COLUMNS.of(i), COLUMNS.of(j)].ravel())
-        answers.append(Answered(q, q.mechanism.simulate(truth, rng), n))
+        answers.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), n))
     for i, name in enumerate(SCHEMA.names):
         q = question(SCHEMA, [name], epsilon)
-        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(n // 10, one[COLUMNS.of(i)]), rng), n // 10))
+        answers.append(
+            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(n // 10, one[COLUMNS.of(i)]), rng), n // 10)
+        )
     return pair_targets(SCHEMA, answers)
 
 
@@ -140,7 +142,7 @@ def test_wrong_weights_fit_worse(monkeypatch: pytest.MonkeyPatch) -> None:
             n = 60_000 if number % 2 else 300
             q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], 1.0)
             truth = rng.multinomial(n, pairs[COLUMNS.of(i), COLUMNS.of(j)].ravel())
-            answers.append(Answered(q, q.mechanism.simulate(truth, rng), n))
+            answers.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), n))
         return pair_targets(SCHEMA, answers)
 
     data = [uneven(seed) for seed in range(5)]
@@ -175,7 +177,7 @@ def test_without_pairs_the_fit_is_the_product() -> None:
     for name in SCHEMA.names:
         q = question(SCHEMA, [name], 1.0)
         k = SCHEMA[name].cardinality
-        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(1000, np.ones(k) / k), rng), 1000))
+        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(1000, np.ones(k) / k), rng), 1000))
     targets = pair_targets(SCHEMA, answers)
     assert not targets.has_pairs
     fitted = fit_mixture(targets, rng)
@@ -190,7 +192,7 @@ def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
     for i, j in combinations(range(len(CARDINALITIES)), 2):
         q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], 0.2)
         k = CARDINALITIES[i] * CARDINALITIES[j]
-        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(n, np.ones(k) / k), rng), n))
+        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(n, np.ones(k) / k), rng), n))
     fitted = fit_mixture(pair_targets(SCHEMA, answers), rng)
     assert np.isfinite(fitted.components).all()
     assert (fitted.components >= 0).all()

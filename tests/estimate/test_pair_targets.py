@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dither.errors import TooFewAnswers
-from dither.estimate.pool import Answered, read_marginal
+from dither.estimate.pool import AnswerCounts, read_marginal
 from dither.estimate.project import norm_sub
 from dither.estimate.targets import Columns, inverse_variances, pair_targets
 from dither.mechanisms import GRR, oue
@@ -26,17 +26,17 @@ SCHEMA = Schema(
 SETS = (("a", "b"), ("b", "a"), ("a", "c"), ("c", "d"), ("d", "b", "a"), ("a",), ("c",), ("b", "c", "d"))
 
 
-def answers(epsilon: float = 1.5, n: int = 4000, seed: int = 0) -> list[Answered]:
+def answers(epsilon: float = 1.5, n: int = 4000, seed: int = 0) -> list[AnswerCounts]:
     rng = np.random.default_rng(seed)
     out = []
     for names in SETS:
         q = question(SCHEMA, names, epsilon)
         truth = rng.multinomial(n, rng.dirichlet(np.ones(q.mechanism.cells)))
-        out.append(Answered(q, q.mechanism.simulate(truth, rng), n))
+        out.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), n))
     return out
 
 
-def slow_pool(given: list[Answered], names: tuple[str, ...], alone: bool = False) -> np.ndarray | None:
+def slow_pool(given: list[AnswerCounts], names: tuple[str, ...], alone: bool = False) -> np.ndarray | None:
     """One marginal by one weighted average, question by question."""
     cells, total, weighted = SCHEMA.cells(names), 0.0, 0.0
     for answer in given:
@@ -88,7 +88,7 @@ def test_noise_coefficients_are_those_of_a_simulation(make: object) -> None:
     seen = np.empty((repeats, 3, 3))
     for r in range(repeats):
         support = asked.mechanism.simulate(rng.multinomial(n, joint), rng)
-        targets = pair_targets(schema, [Answered(asked, support, n)])
+        targets = pair_targets(schema, [AnswerCounts(asked, support, n)])
         seen[r] = targets.pairs[:3, 3:6]
     c0, c1, c2 = (c[0, 1] for c in targets.pair_noise)
     predicted = c0 + pair * (c1 - c2 * pair)

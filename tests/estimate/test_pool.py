@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from dither.errors import ParameterError
-from dither.estimate import Answered, make_consistent, normal_interval, pool, with_sampling
+from dither.estimate import AnswerCounts, make_consistent, normal_interval, pool
 from dither.reports import question
 from dither.schema import Attribute, Schema
 
@@ -13,7 +13,7 @@ SCHEMA = Schema(tuple(Attribute(n, "ordinal", tuple(range(k))) for n, k in (("a"
 JOINT = np.random.default_rng(0).dirichlet(np.ones(24)).reshape(3, 4, 2)
 
 
-def answers(rng: np.random.Generator, epsilon: float = 1.0, mechanism: str = "best") -> list[Answered]:
+def answers(rng: np.random.Generator, epsilon: float = 1.0, mechanism: str = "best") -> list[AnswerCounts]:
     """Three overlapping questions to different people whose records are exactly the joint distribution."""
     out = []
     for names, n in ((("a", "b"), 6_000), (("c", "a"), 12_000), (("a",), 3_000)):
@@ -24,7 +24,7 @@ def answers(rng: np.random.Generator, epsilon: float = 1.0, mechanism: str = "be
             table = table.T
         counts = np.floor(table.ravel() * n).astype(np.int64)
         counts[0] += n - counts.sum()
-        out.append(Answered(asked, asked.mechanism.simulate(counts, rng), n))
+        out.append(AnswerCounts(asked, asked.mechanism.simulate(counts, rng), n))
     return out
 
 
@@ -102,4 +102,3 @@ def test_intervals_cover_at_the_stated_rate() -> None:
     assert too_narrow[1][0] == pytest.approx(1.2816, abs=1e-4)
     with pytest.raises(ParameterError, match="level"):
         normal_interval(np.zeros(1), np.ones(1), 1.0)
-    assert with_sampling(np.array([0.5]), np.array([0.0]), 100)[0] == pytest.approx(0.05)

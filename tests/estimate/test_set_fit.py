@@ -10,8 +10,8 @@ from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import set_fit
 from dither.estimate.descent import Descent
-from dither.estimate.mixture_fit import FitOptions, FittedMixture, _prepared, fit_mixture, set_component_count
-from dither.estimate.pool import Answered
+from dither.estimate.mixture_fit import FitOptions, MixtureFit, _prepared, fit_mixture, set_component_count
+from dither.estimate.pool import AnswerCounts
 from dither.estimate.set_fit import SetLockstep, moved_start
 from dither.estimate.targets import SetTargets, pair_targets, predicted, pull_back, set_targets, tables_pay
 from dither.models.mixture import Mixture
@@ -23,20 +23,20 @@ def as_model(weights: np.ndarray, a: np.ndarray) -> Mixture:
     return Mixture(SCHEMA, weights, tuple(np.split(a, COLUMNS.stops[:-1], axis=1)))
 
 
-def answer(names: list[str], n: int, epsilon: float, rng: np.random.Generator, truth: Mixture) -> Answered:
+def answer(names: list[str], n: int, epsilon: float, rng: np.random.Generator, truth: Mixture) -> AnswerCounts:
     q = question(truth.schema, names, epsilon)
     people = rng.multinomial(n, truth.marginal(names).ravel())
-    return Answered(q, q.mechanism.simulate(people, rng), n)
+    return AnswerCounts(q, q.mechanism.simulate(people, rng), n)
 
 
-def collected(n: int, epsilon: float, rng: np.random.Generator, size: int = 3) -> list[Answered]:
+def collected(n: int, epsilon: float, rng: np.random.Generator, size: int = 3) -> list[AnswerCounts]:
     """All sets of three attributes of people who follow the known mixture, and some single attributes."""
     truth = as_model(*known_mixture())
     sets = [list(names) for names in combinations(SCHEMA.names, size)]
     return [answer(names, n, epsilon, rng, truth) for names in [*sets, ["x0"], ["x3"]]]
 
 
-def targets_of(answers: list[Answered]) -> SetTargets:
+def targets_of(answers: list[AnswerCounts]) -> SetTargets:
     return set_targets(SCHEMA, answers, COLUMNS)
 
 
@@ -135,7 +135,7 @@ def test_the_start_pools_what_every_set_says_of_an_attribute() -> None:
     np.testing.assert_allclose(pooled, pair_targets(SCHEMA, answers).one, atol=1e-12)
 
 
-def prepared(answers: list[Answered], seed: int, **options: float) -> SetLockstep:
+def prepared(answers: list[AnswerCounts], seed: int, **options: float) -> SetLockstep:
     settings = FitOptions(total=30, components=10, **options)  # type: ignore[arg-type]
     group = _prepared(pair_targets(SCHEMA, answers), np.random.default_rng(seed), settings, targets_of(answers))
     assert isinstance(group, SetLockstep)
@@ -218,13 +218,13 @@ def test_three_attributes_that_only_together_depend_are_found_by_sets_and_not_by
     for chosen in combinations(range(4), 3):
         q = question(schema, [schema.names[i] for i in chosen], 3.0)
         table = joint.sum(axis=tuple(i for i in range(4) if i not in chosen)).ravel()
-        answers.append(Answered(q, q.mechanism.simulate(rng.multinomial(50_000, table), rng), 50_000))
+        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(50_000, table), rng), 50_000))
     targets = pair_targets(schema, answers)
     assert tables_pay(4, answers)
     assert not tables_pay(41, answers), "of very many attributes pairs alone are fitted"
     sets = set_targets(schema, answers, targets.columns)
 
-    def error(fitted: FittedMixture) -> float:
+    def error(fitted: MixtureFit) -> float:
         tables = np.split(fitted.components, targets.columns.stops[:-1], axis=1)
         got = Mixture(schema, fitted.weights, tuple(tables)).marginal(["b0", "b1", "b2"])
         return float(np.abs(got - joint.sum(axis=3)).sum() / 2)

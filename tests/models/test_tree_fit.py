@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
+from dither.estimate import Marginal
 from dither.models.junction_tree import JunctionTree, Passing, sum_out
-from dither.models.tree_fit import Measurement, fit_tree
+from dither.models.tree_fit import fit_tree
 from dither.schema import Attribute, Schema
 from dither.structure import triangulate
 
@@ -22,12 +23,17 @@ def _truth(seed=0, cardinalities=(4, 3, 5, 3, 4)):
     return schema, JunctionTree(schema, tree, Passing(tree, cardinalities).calibrate(potentials).marginals)
 
 
+def _measured(names, frequencies, variance):
+    return Marginal(names, frequencies, np.full(frequencies.shape, np.sqrt(variance)))
+
+
 def _pairs(model, rng=None, sd=0.0):
     out = []
     for i, j in combinations(range(len(model.schema)), 2):
-        exact = model.marginal([model.schema.names[i], model.schema.names[j]])
+        names = model.schema.names[i], model.schema.names[j]
+        exact = model.marginal(names)
         noise = 0 if rng is None else rng.normal(0, sd, exact.shape)
-        out.append(Measurement((i, j), exact + noise, max(sd, 1e-3) ** 2))
+        out.append(_measured(names, exact + noise, max(sd, 1e-3) ** 2))
     return out
 
 
@@ -47,7 +53,7 @@ def test_exact_marginals_are_reached():
 def test_weights_decide_between_contradicting_measurements():
     schema, truth = _truth()
     low, high = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.4, 0.3, 0.2, 0.1])
-    given = [Measurement((0,), low, 1e-4), Measurement((0,), high, 3e-4)]
+    given = [_measured(("a0",), low, 1e-4), _measured(("a0",), high, 3e-4)]
     fit = fit_tree(schema, truth.tree, given, discrepancy=0, iterations=500)
     np.testing.assert_allclose(fit.model.marginal(["a0"]), 0.75 * low + 0.25 * high, atol=1e-4)
 
@@ -64,8 +70,7 @@ def test_joint_fit_beats_noisy_cliques_and_stops_at_the_noise():
     alone = []
     for m in measured:
         kept = np.maximum(m.frequencies, 0)
-        names = [schema.names[a] for a in m.attributes]
-        alone.append(np.abs(kept / kept.sum() - truth.marginal(names)).sum() / 2)
+        alone.append(np.abs(kept / kept.sum() - truth.marginal(m.attributes)).sum() / 2)
     assert _error(fit.model, truth) < 0.7 * np.mean(alone)
 
 
@@ -84,18 +89,20 @@ def test_residual_never_ends_above_a_plain_mirror_descent():
     measured = _pairs(truth, np.random.default_rng(1), 0.02)
     passing = Passing(truth.tree, schema.cardinalities)
     theta = [np.zeros(s) for s in passing.shapes]
-    placed = [m for m in measured if any(set(m.attributes) <= set(c) for c in truth.tree.cliques)]
+    sets = {m.attributes: tuple(schema.index(name) for name in m.attributes) for m in measured}
+    placed = [m for m in measured if any(set(sets[m.attributes]) <= set(c) for c in truth.tree.cliques)]
     for _ in range(400):
         state = passing.calibrate(theta)
         gradient = [np.zeros(s) for s in passing.shapes]
         loss = 0.0
         for m in placed:
-            c = next(i for i, clique in enumerate(truth.tree.cliques) if set(m.attributes) <= set(clique))
+            members, weights = sets[m.attributes], 1 / m.variances
+            c = next(i for i, clique in enumerate(truth.tree.cliques) if set(members) <= set(clique))
             clique = truth.tree.cliques[c]
-            off = sum_out(state.marginals[c], clique, m.attributes) - m.frequencies
-            loss += (m.weights * off**2).sum()
-            shape = [schema.cardinalities[a] if a in m.attributes else 1 for a in clique]
-            gradient[c] += (m.weights * off).reshape(shape)
+            off = sum_out(state.marginals[c], clique, members) - m.frequencies
+            loss += (weights * off**2).sum()
+            shape = [schema.cardinalities[a] if a in members else 1 for a in clique]
+            gradient[c] += (weights * off).reshape(shape)
         theta = [t - 2e-4 * g for t, g in zip(theta, gradient, strict=True)]
     cells = sum(m.frequencies.size for m in placed)
     fit = fit_tree(schema, truth.tree, measured, discrepancy=0, iterations=400)
@@ -113,6 +120,6 @@ def test_nothing_measured_gives_the_start():
 def test_impossible_measurements_are_refused():
     schema, truth = _truth()
     with pytest.raises(ParameterError, match="variances"):
-        fit_tree(schema, truth.tree, [Measurement((0,), np.full(4, np.nan), 1.0)])
+        fit_tree(schema, truth.tree, [_measured(("a0",), np.full(4, np.nan), 1.0)])
     with pytest.raises(ParameterError, match="shape"):
-        fit_tree(schema, truth.tree, [Measurement((0,), np.full(3, 0.3), 1.0)])
+        fit_tree(schema, truth.tree, [_measured(("a0",), np.full(3, 0.3), 1.0)])

@@ -8,7 +8,7 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, StateError
 from dither.models.bayes_net import BayesNet
-from dither.protocols.bayesnet.machine import BayesNetwork, Parameters
+from dither.protocols.bayesnet.machine import BayesNetParameters, BayesNetwork
 from dither.protocols.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate
@@ -21,7 +21,7 @@ TRUE_EDGES = {tuple(sorted((p, a))) for a, given in enumerate(NETWORK.parents) f
 
 
 def run(n=N, epsilon=40.0, seed=0, **parameters):
-    machine = BayesNetwork.start(Campaign(SCHEMA, epsilon, n, seed), Parameters(**parameters))
+    machine = BayesNetwork.start(Campaign(SCHEMA, epsilon, n, seed), BayesNetParameters(**parameters))
     plans = simulate(machine, NETWORK.sample_codes(n, np.random.default_rng(seed)), np.random.default_rng(seed + 1))
     return machine, plans
 
@@ -73,10 +73,10 @@ def test_epsilon_is_the_whole_records_and_flip_is_checked():
     assert plans[0].epsilon <= 1.0
     flip = 0.5
     whole = 5 * 2 * math.log((2 - flip) / flip)
-    exact = BayesNetwork.start(Campaign(SCHEMA, whole + 1e-6, 500), Parameters(flip=flip)).plan()
+    exact = BayesNetwork.start(Campaign(SCHEMA, whole + 1e-6, 500), BayesNetParameters(flip=flip)).plan()
     assert exact.epsilon == pytest.approx(whole, abs=1e-5)
     with pytest.raises(PrivacyError, match="flip"):
-        BayesNetwork.start(Campaign(SCHEMA, whole / 5, 500), Parameters(flip=flip))
+        BayesNetwork.start(Campaign(SCHEMA, whole / 5, 500), BayesNetParameters(flip=flip))
     assert np.isfinite(machine.model().marginal(["x0", "x2"])).all()
 
 
@@ -105,7 +105,7 @@ def test_wide_joints_give_way_and_one_attribute_is_enough():
         assert math.prod(SCHEMA.cardinalities[p] for p in (a, *given)) <= 8 or not given
     schema = Schema(SCHEMA.attributes[:1])
     for plan in ("split", "sample"):
-        one = BayesNetwork.start(Campaign(schema, 2.0, 2_000), Parameters(plan=plan))
+        one = BayesNetwork.start(Campaign(schema, 2.0, 2_000), BayesNetParameters(plan=plan))
         simulate(one, NETWORK.sample_codes(2_000, np.random.default_rng(0))[:, :1], np.random.default_rng(0))
         assert one.model().marginal(["x0"]).sum() == pytest.approx(1)
 
@@ -124,11 +124,11 @@ def test_wide_joints_give_way_and_one_attribute_is_enough():
 )
 def test_bad_parameters_are_named(given, match):
     with pytest.raises(ParameterError, match=match):
-        Parameters(**given)
+        BayesNetParameters(**given)
 
 
 def test_the_model_waits_for_the_round():
-    machine = BayesNetwork.start(Campaign(SCHEMA, 4.0, N), Parameters())
+    machine = BayesNetwork.start(Campaign(SCHEMA, 4.0, N), BayesNetParameters())
     with pytest.raises(StateError, match="still open"):
         machine.model()
     with pytest.raises(StateError, match="no whole reports"):

@@ -7,7 +7,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, StateError
-from dither.protocols.calm import Calm, Parameters, choose_cover
+from dither.protocols.calm import Calm, CalmParameters, choose_cover
 from dither.protocols.consistent import reconstruct
 from dither.protocols.machine import Campaign
 from dither.simulate import simulate
@@ -18,7 +18,7 @@ N = 60_000
 
 
 def run(epsilon=4.0, **parameters):
-    machine = Calm.start(Campaign(SCHEMA, epsilon, N), Parameters(**parameters))
+    machine = Calm.start(Campaign(SCHEMA, epsilon, N), CalmParameters(**parameters))
     simulate(machine, NETWORK.sample_codes(N, np.random.default_rng(0)), np.random.default_rng(1))
     return machine
 
@@ -64,10 +64,10 @@ def test_reconstruction_is_the_distribution_of_largest_entropy():
 
 
 def test_sets_grow_where_noise_allows():
-    small = choose_cover(SCHEMA, 0.5, Parameters())
-    large = choose_cover(SCHEMA, 8.0, Parameters())
+    small = choose_cover(SCHEMA, 0.5, CalmParameters())
+    large = choose_cover(SCHEMA, 8.0, CalmParameters())
     assert max(map(len, large)) >= max(map(len, small))
-    assert max(map(len, choose_cover(SCHEMA, 8.0, Parameters(size=2)))) == 2
+    assert max(map(len, choose_cover(SCHEMA, 8.0, CalmParameters(size=2)))) == 2
 
 
 def test_saved_and_restored_it_is_the_same():
@@ -78,15 +78,15 @@ def test_saved_and_restored_it_is_the_same():
 
 def test_bad_input_is_named():
     with pytest.raises(ParameterError, match="marginal_cells"):
-        Parameters(marginal_cells=1)
+        CalmParameters(marginal_cells=1)
     with pytest.raises(ParameterError, match="max_clique_cells"):
-        Calm.start(Campaign(SCHEMA, 1.0, N), Parameters(max_clique_cells=3))
+        Calm.start(Campaign(SCHEMA, 1.0, N), CalmParameters(max_clique_cells=3))
     with pytest.raises(StateError, match="still open"):
-        Calm.start(Campaign(SCHEMA, 1.0, N), Parameters()).model()
+        Calm.start(Campaign(SCHEMA, 1.0, N), CalmParameters()).model()
 
 
 def test_noise_alone_falls_back_to_independence():
-    machine = Calm.start(Campaign(SCHEMA, 0.05, 500), Parameters(significance=6.0))
+    machine = Calm.start(Campaign(SCHEMA, 0.05, 500), CalmParameters(significance=6.0))
     simulate(machine, NETWORK.sample_codes(500, np.random.default_rng(0)), np.random.default_rng(2))
     assert "independent" in machine.notes()["fallback"]
     assert np.isfinite(machine.model().marginal(["x0", "x1"])).all()

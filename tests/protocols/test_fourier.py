@@ -13,7 +13,7 @@ from dither.mechanisms import choose
 from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.mechanism import Mechanism, PackedReports
-from dither.protocols.fourier import Fourier, Parameters
+from dither.protocols.fourier import Fourier, FourierParameters
 from dither.protocols.machine import Campaign
 from dither.simulate import simulate
 
@@ -105,7 +105,7 @@ def test_bad_mechanisms_and_reports_are_refused():
 
 
 def test_the_method_learns_dependence_and_can_be_restored():
-    machine = Fourier.start(Campaign(SCHEMA, 4.0, N), Parameters())
+    machine = Fourier.start(Campaign(SCHEMA, 4.0, N), FourierParameters())
     simulate(machine, NETWORK.sample_codes(N, np.random.default_rng(0)), np.random.default_rng(1))
     for names in (["x0", "x1"], ["x1", "x2"], ["x0", "x1", "x2"]):
         exact = NETWORK.marginal(names)
@@ -122,8 +122,8 @@ def test_the_method_learns_dependence_and_can_be_restored():
 
 
 def test_order_and_parameters_are_checked():
-    machine = Fourier.start(Campaign(SCHEMA, 1.0, N), Parameters())
+    machine = Fourier.start(Campaign(SCHEMA, 1.0, N), FourierParameters())
     with pytest.raises(StateError, match="still open"):
         machine.model()
     with pytest.raises(ParameterError, match="max_clique_cells"):
-        Fourier.start(Campaign(SCHEMA, 1.0, N), Parameters(max_clique_cells=3))
+        Fourier.start(Campaign(SCHEMA, 1.0, N), FourierParameters(max_clique_cells=3))

@@ -8,7 +8,7 @@ import pytest
 from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
 from dither.models import Model
 from dither.protocols.lopub.learn import noise_aware
-from dither.protocols.lopub.machine import LoPub, Parameters
+from dither.protocols.lopub.machine import LoPub, LoPubParameters
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.parameters import build_parameters
 from dither.schema import Attribute, Schema
@@ -39,7 +39,7 @@ def people(n=N, seed=0):
 
 
 def run(n=N, seed=0, epsilon=1_000.0, **parameters):
-    machine = LoPub.start(Campaign(SCHEMA, epsilon, n), Parameters(**parameters))
+    machine = LoPub.start(Campaign(SCHEMA, epsilon, n), LoPubParameters(**parameters))
     simulate(machine, people(n, seed), np.random.default_rng(seed + 1))
     return machine
 
@@ -74,7 +74,7 @@ def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
 
 
 def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it():
-    machine = LoPub.start(Campaign(SCHEMA, 100.0, N), Parameters(flip=0.5))
+    machine = LoPub.start(Campaign(SCHEMA, 100.0, N), LoPubParameters(flip=0.5))
     notes = machine.notes()
     assert notes["epsilon_per_attribute_as_in_the_paper"] == pytest.approx(2 * math.log(3), abs=1e-6)
     assert notes["epsilon_record"] == pytest.approx(5 * 2 * math.log(3), abs=1e-6)
@@ -85,18 +85,18 @@ def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it(
 @pytest.mark.parametrize("parameters", [{}, {"encoding": "bloom"}, {"encoding": "bloom", "bits": 16, "hashes": 2}])
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, 60.0])
 def test_flip_follows_from_the_records_epsilon(parameters, epsilon):
-    plan = LoPub.start(Campaign(SCHEMA, epsilon, N), Parameters(**parameters)).plan()
+    plan = LoPub.start(Campaign(SCHEMA, epsilon, N), LoPubParameters(**parameters)).plan()
     assert epsilon * (1 - 1e-6) < plan.epsilon <= epsilon
     flips = {round(float(2 * q.mechanism.q), 7) for q in plan.questions}
     assert len(flips) == 1
 
 
 def test_bits_and_hashes_from_a_rate_or_given():
-    assert Parameters(encoding="bloom", false_positive=0.05).filter_size(10) == (63, 4)
-    assert Parameters(encoding="bloom").filter_size(10) == (63, 4)
-    assert Parameters(encoding="bloom", bits=128, hashes=4).filter_size(10) == (128, 4)
-    assert Parameters(encoding="bloom", bits=32).filter_size(16) == (32, 1)
-    assert Parameters(encoding="bloom", hashes=2).filter_size(10) == (29, 2)
+    assert LoPubParameters(encoding="bloom", false_positive=0.05).filter_size(10) == (63, 4)
+    assert LoPubParameters(encoding="bloom").filter_size(10) == (63, 4)
+    assert LoPubParameters(encoding="bloom", bits=128, hashes=4).filter_size(10) == (128, 4)
+    assert LoPubParameters(encoding="bloom", bits=32).filter_size(16) == (32, 1)
+    assert LoPubParameters(encoding="bloom", hashes=2).filter_size(10) == (29, 2)
 
 
 @pytest.mark.parametrize(
@@ -117,25 +117,27 @@ def test_bits_and_hashes_from_a_rate_or_given():
 )
 def test_bad_parameters_are_refused_by_name(parameters, word):
     with pytest.raises(ParameterError, match=word):
-        Parameters(**parameters)
+        LoPubParameters(**parameters)
 
 
 def test_text_settings_are_read():
-    built = build_parameters(Parameters, {"flip": "0.5", "estimator": "hybrid", "phi": "none", "bits": "auto"}, "lopub")
-    assert built == Parameters(flip=0.5, estimator="hybrid")
+    built = build_parameters(
+        LoPubParameters, {"flip": "0.5", "estimator": "hybrid", "phi": "none", "bits": "auto"}, "lopub"
+    )
+    assert built == LoPubParameters(flip=0.5, estimator="hybrid")
     with pytest.raises(ParameterError, match="estimator"):
-        build_parameters(Parameters, {"estimator": "guess"}, "lopub")
+        build_parameters(LoPubParameters, {"estimator": "guess"}, "lopub")
 
 
 def test_a_flip_that_breaks_the_guarantee_is_refused():
     with pytest.raises(PrivacyError, match=r"flip=0\.1 gives a whole record epsilon"):
-        LoPub.start(Campaign(SCHEMA, 5.0, N), Parameters(flip=0.1))
+        LoPub.start(Campaign(SCHEMA, 5.0, N), LoPubParameters(flip=0.1))
 
 
 @pytest.mark.parametrize("encoding", ["unary", "bloom"])
 def test_an_epsilon_that_leaves_nothing_is_refused(encoding):
     with pytest.raises(PrivacyError, match="so small that the flip probability rounds to 1"):
-        LoPub.start(Campaign(SCHEMA, 1e-10, N), Parameters(encoding=encoding))
+        LoPub.start(Campaign(SCHEMA, 1e-10, N), LoPubParameters(encoding=encoding))
 
 
 def test_an_attribute_with_one_value_is_refused():
@@ -145,7 +147,7 @@ def test_an_attribute_with_one_value_is_refused():
 
 def test_a_cap_below_an_attribute_is_refused_before_anyone_is_asked():
     with pytest.raises(ParameterError, match="max_clique_cells=3"):
-        LoPub.start(Campaign(SCHEMA, 9.0, N), Parameters(max_clique_cells=3))
+        LoPub.start(Campaign(SCHEMA, 9.0, N), LoPubParameters(max_clique_cells=3))
 
 
 def test_the_cap_drops_edges_and_says_so():
@@ -174,7 +176,7 @@ def test_the_papers_rule_keeps_strong_pairs_only():
 
 
 def test_noise_alone_gives_no_edges():
-    machine = LoPub.start(Campaign(SCHEMA, 1_000.0, N), Parameters(flip=0.8))
+    machine = LoPub.start(Campaign(SCHEMA, 1_000.0, N), LoPubParameters(flip=0.8))
     codes = people()
     shuffled = np.column_stack([np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)])
     simulate(machine, shuffled, np.random.default_rng(2))
@@ -192,7 +194,7 @@ def test_scores_of_independent_attributes_are_standard(encoding, flip):
         codes = np.column_stack(
             [rng.choice(6, 2_000, p=[0.9] + [0.02] * 5), rng.choice(8, 2_000, p=[0.65] + [0.05] * 7)]
         )
-        machine = LoPub.start(Campaign(schema, 1e5, 2_000), Parameters(flip=flip, encoding=encoding))
+        machine = LoPub.start(Campaign(schema, 1e5, 2_000), LoPubParameters(flip=flip, encoding=encoding))
         simulate(machine, codes, np.random.default_rng(trial))
         scores.append(noise_aware(machine.reports, 0, 1).score)
     assert abs(np.mean(scores)) < 4 / np.sqrt(60)
@@ -216,18 +218,18 @@ def test_state_restores_to_the_same_bytes():
     assert again.plan() is None
     assert again.model().to_bytes() == machine.model().to_bytes()
     assert again.notes() == machine.notes()
-    fresh = LoPub.start(Campaign(SCHEMA, 50.0, 10), Parameters(encoding="bloom", bits=20, hashes=2))
+    fresh = LoPub.start(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", bits=20, hashes=2))
     assert LoPub.restore(fresh.state()).plan().to_json() == fresh.plan().to_json()
 
 
 def test_calls_out_of_order_are_refused():
-    machine = LoPub.start(Campaign(SCHEMA, 9.0, N), Parameters())
+    machine = LoPub.start(Campaign(SCHEMA, 9.0, N), LoPubParameters())
     with pytest.raises(StateError, match="open"):
         machine.model()
     with pytest.raises(TooFewAnswers, match="without a single report"):
         machine.close(zero(machine.plan()))
     assert machine.measured() == []
-    other = LoPub.start(Campaign(SCHEMA, 8.0, N), Parameters())
+    other = LoPub.start(Campaign(SCHEMA, 8.0, N), LoPubParameters())
     with pytest.raises(StateError, match="another plan"):
         machine.close(zero(other.plan()))
     done = run(n=500, flip=0.4)
@@ -236,7 +238,7 @@ def test_calls_out_of_order_are_refused():
 
 
 def test_progress_is_told():
-    machine = LoPub.start(Campaign(SCHEMA, 1_000.0, 2_000), Parameters(flip=0.3, threshold="paper", phi=0.1))
+    machine = LoPub.start(Campaign(SCHEMA, 1_000.0, 2_000), LoPubParameters(flip=0.3, threshold="paper", phi=0.1))
     seen = []
     machine.progress = lambda what, done, total: seen.append((what, done, total))
     simulate(machine, people(2_000), np.random.default_rng(0))
@@ -247,6 +249,6 @@ def test_progress_is_told():
 
 def test_one_attribute_alone_works():
     schema = Schema((Attribute("a", "categorical", ("x", "y", "z")),))
-    machine = LoPub.start(Campaign(schema, 4.0, 5_000), Parameters())
+    machine = LoPub.start(Campaign(schema, 4.0, 5_000), LoPubParameters())
     simulate(machine, people(5_000)[:, :1], np.random.default_rng(0))
     assert machine.model().marginal(["a"]) == pytest.approx([0.5, 0.3, 0.2], abs=0.06)

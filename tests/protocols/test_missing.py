@@ -27,13 +27,13 @@ SCHEMA = Schema(
 N = 60_000
 MISSING = {"x": 0.1, "y": 0.5}
 METHODS = {
-    "privincr": lambda c: privincr.PrivIncr.start(c, privincr.Parameters()),
-    "privincr-paper": lambda c: privincr.PrivIncr.start(c, privincr.Parameters(fit="paper")),
-    "noincremental": lambda c: noincremental.NoIncremental.start(c, noincremental.Parameters()),
-    "calm": lambda c: calm.Calm.start(c, calm.Parameters()),
-    "fourier": lambda c: fourier.Fourier.start(c, fourier.Parameters()),
-    "bayesnet-sample": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.Parameters(plan="sample")),
-    "bayesnet-split": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.Parameters(degree=1)),
+    "privincr": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters()),
+    "privincr-paper": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(fit="paper")),
+    "noincremental": lambda c: noincremental.NoIncremental.start(c, noincremental.NoIncrementalParameters()),
+    "calm": lambda c: calm.Calm.start(c, calm.CalmParameters()),
+    "fourier": lambda c: fourier.Fourier.start(c, fourier.FourierParameters()),
+    "bayesnet-sample": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(plan="sample")),
+    "bayesnet-split": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(degree=1)),
 }
 
 

@@ -9,13 +9,12 @@ import pytest
 
 from dither.datasets.generated import Network, generate_network
 from dither.errors import DitherError, ParameterError
-from dither.estimate import answered
+from dither.estimate import answers_of
 from dither.estimate.targets import pair_targets
 from dither.protocols import restore
-from dither.protocols.independent import IndependentProtocol
-from dither.protocols.independent import Parameters as IndependentParameters
+from dither.protocols.independent import IndependentParameters, IndependentProtocol
 from dither.protocols.machine import Campaign
-from dither.protocols.mixture.machine import MixtureProtocol, Parameters
+from dither.protocols.mixture.machine import MixtureParameters, MixtureProtocol
 from dither.protocols.mixture.plan import (
     attribute_sets,
     marginal_variance,
@@ -48,7 +47,7 @@ ADULT = (16, 7, 16, 16, 16, 7, 14, 6, 5, 2, 16, 16, 16, 41, 2)
 
 def finished(network: Network, n: int, epsilon: float, seed: int = 0, **settings: object) -> MixtureProtocol:
     rng = np.random.default_rng(seed)
-    machine = MixtureProtocol.start(Campaign(network.schema, epsilon, n, seed), Parameters(**settings))  # type: ignore[arg-type]
+    machine = MixtureProtocol.start(Campaign(network.schema, epsilon, n, seed), MixtureParameters(**settings))  # type: ignore[arg-type]
     simulate(machine, network.sample_codes(n, rng), rng)
     return machine
 
@@ -73,8 +72,8 @@ def test_shares_add_up_and_follow_from_public_facts(cardinalities: tuple[int, ..
     asked = {pair for members, _ in plan for pair in ((a, b) for a in members for b in members if a < b)}
     assert len(asked) == len(cardinalities) * (len(cardinalities) - 1) // 2, "every pair is asked"
     campaign = Campaign(schema_of(cardinalities), epsilon, 1_000_000, seed=1)
-    first = MixtureProtocol.start(campaign, Parameters()).plan()
-    other = MixtureProtocol.start(Campaign(campaign.schema, epsilon, 1_000_000, seed=2), Parameters()).plan()
+    first = MixtureProtocol.start(campaign, MixtureParameters()).plan()
+    other = MixtureProtocol.start(Campaign(campaign.schema, epsilon, 1_000_000, seed=2), MixtureParameters()).plan()
     assert first is not None
     assert other is not None
     assert first.to_json() == other.to_json(), "nor does the first round depend on the seed"
@@ -95,7 +94,7 @@ def test_sets_replace_pairs_only_where_a_report_then_tells_more() -> None:
 
 def test_where_nothing_can_be_learnt_the_questions_are_those_of_independent() -> None:
     schema = schema_of(ADULT)
-    ours = MixtureProtocol.start(Campaign(schema, 0.1, 10_000), Parameters()).plan()
+    ours = MixtureProtocol.start(Campaign(schema, 0.1, 10_000), MixtureParameters()).plan()
     theirs = IndependentProtocol.start(Campaign(schema, 0.1, 10_000), IndependentParameters()).plan()
     assert isinstance(ours, Plan)
     assert theirs is not None
@@ -157,7 +156,7 @@ def screened(network: Network, n: int, epsilon: float, rng: np.random.Generator)
     for i, q in enumerate(questions):
         truth = rng.multinomial(each, network.marginal(q.attributes).ravel())
         tally.add_counts(i, q.mechanism.simulate(truth, rng), each)
-    return evidence(pair_targets(network.schema, answered([tally]))).p_value
+    return evidence(pair_targets(network.schema, answers_of([tally]))).p_value
 
 
 @pytest.mark.parametrize(("epsilon", "n"), [(0.5, 20_000), (2.0, 5_000), (6.0, 20_000)])
@@ -234,9 +233,9 @@ def test_the_screen_can_be_forced_or_forbidden() -> None:
     always = finished(network, 5_000, 6.0, screen="always")
     assert len(always._closed) == 2
     with pytest.raises(ParameterError, match="components"):
-        Parameters(components=0)
+        MixtureParameters(components=0)
     with pytest.raises(ParameterError, match="singles"):
-        Parameters(singles=1.0)
+        MixtureParameters(singles=1.0)
 
 
 @pytest.mark.parametrize("cardinalities", [(4,), (2, 3)])
@@ -295,5 +294,5 @@ def evidence_of(network: Network, n: int, epsilon: float):  # type: ignore[no-un
         tally = zero(Plan(0, (q,), (1.0,)))
         assert isinstance(tally, CountTally)
         tally.add_counts(0, q.mechanism.simulate(rng.multinomial(n, network.marginal(pair).ravel()), rng), n)
-        answers += answered([tally])
+        answers += answers_of([tally])
     return evidence(pair_targets(schema, answers))

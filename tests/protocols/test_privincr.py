@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError, StateError, TooFewAnswers
-from dither.estimate import answered, pool
+from dither.estimate import answers_of, pool
 from dither.protocols.evidence import Evidence
 from dither.protocols.machine import Campaign
 from dither.protocols.privincr.learn import factor_cells, relaxed_threshold
-from dither.protocols.privincr.machine import Parameters, PrivIncr
+from dither.protocols.privincr.machine import PrivIncr, PrivIncrParameters
 from dither.protocols.privincr.noincremental import NoIncremental
-from dither.protocols.privincr.noincremental import Parameters as OneRound
+from dither.protocols.privincr.noincremental import NoIncrementalParameters as OneRound
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero
@@ -41,7 +41,7 @@ def people(n=N, seed=0):
 
 
 def begin(n=N, epsilon=2.0, **parameters):
-    return PrivIncr.start(Campaign(SCHEMA, epsilon, n, 0), Parameters(**parameters))
+    return PrivIncr.start(Campaign(SCHEMA, epsilon, n, 0), PrivIncrParameters(**parameters))
 
 
 def run(n=N, epsilon=2.0, seed=0, **parameters):
@@ -166,7 +166,7 @@ def test_nothing_learnable_falls_back_to_singles():
 
 def test_a_schema_of_one_attribute_needs_no_pairs():
     schema = Schema((Attribute("a", "categorical", ("x", "y", "z")),))
-    machine = PrivIncr.start(Campaign(schema, 1.0, 3_000), Parameters())
+    machine = PrivIncr.start(Campaign(schema, 1.0, 3_000), PrivIncrParameters())
     simulate(machine, people(3_000)[:, :1], np.random.default_rng(0))
     assert machine.model().marginal(["a"]).sum() == pytest.approx(1)
 
@@ -230,7 +230,7 @@ def test_noincremental_is_one_round_of_pairs():
 )
 def test_bad_parameters_are_named(given, match):
     with pytest.raises(ParameterError, match=match):
-        Parameters(**given)
+        PrivIncrParameters(**given)
 
 
 def test_more_rounds_than_the_participants_allow_are_refused_and_the_default_adapts():
@@ -271,7 +271,7 @@ def test_a_pair_that_nobody_answered_is_left_out_not_nan():
         if q.attributes != ("a", "c"):
             tally.add_counts(i, q.mechanism.simulate(np.full(q.mechanism.cells, 50), rng), 50 * q.mechanism.cells)
     machine.close(tally)
-    evidence = Evidence(SCHEMA, answered([tally]))
+    evidence = Evidence(SCHEMA, answers_of([tally]))
     assert evidence.pair(0, 2) is None
     assert np.isfinite(evidence.information()).all()
     assert machine.plan() is not None

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dither.estimate import Marginal
 from dither.models import Independent
-from dither.protocols.machine import Measured
-from dither.release import Release, asked_in, truth_from_codes
+from dither.release import Call, Release, asked_in, truth_from_codes
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
 
@@ -59,7 +59,7 @@ def make_release(schema: Schema) -> Callable[..., Release]:
         marginals = (np.array([0.2, 0.5, 0.3]), np.array([0.4, 0.6]), np.array([0.1, 0.6, 0.2, 0.1]))
         model = Independent(schema, marginals)
         measured = [
-            Measured((name,), marginal + 0.001, np.full(marginal.shape, 0.01 * (i + 1)), 12345)
+            Marginal((name,), marginal + 0.001, np.full(marginal.shape, 0.01 * (i + 1)), 12345)
             for i, (name, marginal) in enumerate(zip(schema.names, marginals, strict=True))
         ]
         plan = Plan(0, tuple(question(schema, [n], 2.0, "oue") for n in schema.names), (0.5, 0.25, 0.25))
@@ -84,7 +84,11 @@ def make_release(schema: Schema) -> Callable[..., Release]:
             "description": "Asks one attribute.",
             "reference": "Somebody 2020",
         }
-        return Release(**{**values, **changes})
+        values |= changes
+        names = {"method", "epsilon_asked", "source", "schema_file", "population", "seed", "parameters", "simulated"}
+        call = {name: values.pop(name) for name in names & values.keys()}
+        renamed = {"epsilon_asked": "epsilon", "source": "table", "schema_file": "schema"}
+        return Release(call=Call(**{renamed.get(name, name): value for name, value in call.items()}), **values)
 
     return make
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dither.estimate import Marginal
 from dither.models import Independent
 from dither.models.bayes_net import BayesNet
 from dither.models.mixture import Mixture
-from dither.protocols.machine import Measured
 from dither.release import Release, pairs, truth_from_codes
 from dither.release.charts import (
     AMBER,
@@ -44,7 +44,7 @@ def wide_release(make_release: Callable[..., Release], attributes: int) -> Relea
     tables = tuple(rng.dirichlet(np.full(12, 0.7), size=components) for _ in range(attributes))
     model = Mixture(schema, np.full(components, 1 / components), tables)
     codes = model.sample(2000, rng)
-    measured = [Measured((n,), model.marginal([n]), np.full(12, 0.004), 2000) for n in schema.names]
+    measured = [Marginal((n,), model.marginal([n]), np.full(12, 0.004), 2000) for n in schema.names]
     return make_release(
         schema=schema,
         model=model,

@@ -142,7 +142,7 @@ def test_damaged_folders_are_named(make_release: Callable[..., Release], tmp_pat
     with pytest.raises(InputError, match=r"model\.bin"):
         load_release(target)
     (target / "release.json").write_text('{"format": "dither-release-1"}')
-    with pytest.raises(InputError, match="method"):
+    with pytest.raises(InputError, match="call"):
         load_release(target)
     (target / "release.json").write_text('{"format": "other"}')
     with pytest.raises(InputError, match="dither-release-1"):

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import dither
+from dither.estimate import Marginal
 from dither.mechanisms import Mechanism, mechanism
 from dither.models import Independent
-from dither.protocols.machine import Measured
 from dither.release import Release, figures, pairs
-from dither.release.marginal import pair_errors, split_errors
+from dither.release.standard_errors import pair_errors, split_errors
 from dither.schema import Attribute, Schema
 
 
@@ -30,7 +30,7 @@ def people(rows: int = 4000) -> pa.Table:
 def collected(method: str, holdout: float = 0.0, seed: int = 1) -> Release:
     """As the collector makes it: no truth."""
     release = dither.publish(people(), epsilon=4.0, method=method, rows=50, seed=seed, holdout=holdout)
-    return replace(release, simulated=False, truth=None)
+    return replace(release, call=replace(release.call, simulated=False), truth=None)
 
 
 @pytest.mark.parametrize("method", ["mixture", "privincr", "calm", "lopub", "bayesnet"])
@@ -68,7 +68,7 @@ def test_held_out_answers_are_not_counted() -> None:
 def test_a_measured_pair_wins_and_unknown_ones_say_so(make_release: Callable[..., Release], simulated: Release) -> None:
     names = simulated.schema.names[:2]
     joint = simulated.model.marginal(names)
-    held = Measured(tuple(names), joint, np.full(joint.shape, 0.02), 12345)
+    held = Marginal(tuple(names), joint, np.full(joint.shape, 0.02), 12345)
     release = make_release(model=simulated.model, measured=[held])
     errors = pair_errors(release)
     assert errors(names) == pytest.approx(np.full(joint.shape, 0.02))
@@ -77,15 +77,15 @@ def test_a_measured_pair_wins_and_unknown_ones_say_so(make_release: Callable[...
 
 def test_pooled_errors_are_those_of_repeated_collections() -> None:
     """The raw estimates of the pair scatter over seeds as the standard errors say, within what 30 runs can tell."""
-    from dither.estimate import answered
+    from dither.estimate import answers_of
     from dither.estimate.pool import pool
-    from dither.release.marginal import _tallies
+    from dither.protocols.holdout import fitted_tallies
 
     runs = [collected("calm", seed=seed) for seed in range(30)]
     pair = ("a", "b")
     raw = []
     for run in runs:
-        raw.append(pool(run.schema, answered(_tallies(run)), pair).frequencies)
+        raw.append(pool(run.schema, answers_of(fitted_tallies(run.state)), pair).frequencies)
     stated = [np.median(found) for run in runs if (found := pair_errors(run)(pair)) is not None]
     scatter = np.sqrt(np.var(raw, axis=0, ddof=1).mean())
     # 16 cells of 30 runs: the standard deviation's own relative error is about 1/sqrt(2 * 16 * 29), 3.3 %

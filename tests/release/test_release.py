@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from dither.errors import InputError, ParameterError, PrivacyError, ReportError
+from dither.estimate import Marginal
 from dither.mechanisms import mechanism
 from dither.models import Independent, model_from_bytes
 from dither.notice import Notice
-from dither.protocols.machine import Measured
 from dither.release import Release, truth_from_codes
-from dither.release.marginal import measured_errors
+from dither.release.standard_errors import measured_errors
 from dither.release.words import certainty, find_warnings, guarantee_sentence, likelihood_factor
 from dither.schema import Attribute, Schema
 from dither.tally.archive import pack
@@ -52,8 +52,8 @@ def test_a_marginal_has_labels_frequencies_and_measured_errors(make_release: Cal
 
 def test_a_pair_measured_in_another_order_gives_its_errors(make_release: Callable[..., Release]) -> None:
     errors = np.arange(12.0).reshape(4, 3)
-    small = Measured(("colour", "age"), np.full((3, 4), 1 / 12), np.zeros((3, 4)), 12344)
-    large = Measured(("age", "colour"), np.full((4, 3), 1 / 12), errors, 12345)
+    small = Marginal(("colour", "age"), np.full((3, 4), 1 / 12), np.zeros((3, 4)), 12344)
+    large = Marginal(("age", "colour"), np.full((4, 3), 1 / 12), errors, 12345)
     release = make_release(measured=[small, large])
     found = release.marginal(["colour", "age"]).standard_errors
     assert found is not None
@@ -146,13 +146,13 @@ def test_a_truth_counts_any_marginal(schema: Schema) -> None:
 def test_warnings_tell_of_little_data_cuts_and_fallbacks(make_release: Callable[..., Release]) -> None:
     assert find_warnings(make_release()) == ()
     inferred = Notice("inferred-domain", "inferred")
-    wide = [Measured(("colour",), np.array([0.8, 0.5, -0.3]), np.full(3, 0.4), 10)]
+    wide = [Marginal(("colour",), np.array([0.8, 0.5, -0.3]), np.full(3, 0.4), 10)]
     found = find_warnings(make_release(measured=wide, notes={"fallbacks": ["no pair kept"]}, warnings=[inferred]))
     assert found[:2] == (inferred, Notice("fallback", "Fallback used: no pair kept."))
     assert [notice.code for notice in found[2:]] == ["too-little-data", "cut-at-zero"]
     assert found[2].message.startswith("Too little data")
     assert found[3].message.startswith("Estimates were cut at zero for colour")
-    mixed = [*make_release().measured, Measured(("age",), np.full(4, 0.25), np.full(4, 0.2), 10)]
+    mixed = [*make_release().measured, Marginal(("age",), np.full(4, 0.25), np.full(4, 0.2), 10)]
     assert find_warnings(make_release(measured=mixed))[0].message.startswith("Little data for age")
 
 
@@ -183,7 +183,7 @@ def test_intervals_cover_all_participants_when_few_were_asked() -> None:
     for _ in range(400):
         ones = rng.hypergeometric(int(people * f), people - int(people * f), asked)
         estimate = device.estimate(device.simulate(np.array([asked - ones, ones]), rng), asked)
-        measured = Measured(("x",), estimate.frequencies, estimate.standard_errors, asked)
+        measured = Marginal(("x",), estimate.frequencies, estimate.standard_errors, asked)
         errors = measured_errors([measured], ["x"], people)
         assert errors is not None
         covered += abs(estimate.frequencies[1] - f) <= 1.96 * errors[1]

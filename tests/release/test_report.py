@@ -10,8 +10,8 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
+from dither.estimate import Marginal
 from dither.models import Independent
-from dither.protocols.machine import Measured
 from dither.release import Release, figures, pairs, pictures, truth_from_codes
 from dither.release.rerun import rerun_command, rerun_python
 from dither.schema import Attribute, Schema
@@ -60,7 +60,7 @@ def test_a_simulated_report_says_what_matters(page: Page, simulated: Release) ->
         assert words in page.text
     assert "Dependency graph" in page.text
     assert "What it does not promise" in page.text
-    assert "dither publish people.csv --epsilon 2 --method independent --rows 2 --seed 7" in page.text
+    assert "dither publish people.csv --epsilon 2 --method independent --seed 7" in page.text
     headings = [tag for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
     assert headings.count("h1") == 1
     assert all(int(b[1]) - int(a[1]) <= 1 for a, b in pairwise(headings))
@@ -116,7 +116,7 @@ def test_without_a_truth_pairs_stand_beside_their_intervals(
 ) -> None:
     model = simulated.model
     both = combinations(simulated.schema.names, 2)
-    measured = [Measured(p, model.marginal(p), np.full(model.marginal(p).shape, 0.02), 12345) for p in both]
+    measured = [Marginal(p, model.marginal(p), np.full(model.marginal(p).shape, 0.02), 12345) for p in both]
     release = make_release(model=model, measured=measured)
     pair = pairs.strong_pairs(release)[0]
     heat = figures.heat_map(release, pair)
@@ -174,7 +174,7 @@ def big_release(make_release: Callable[..., Release]) -> Release:
     )
     rng = np.random.default_rng(1)
     marginals = tuple(rng.dirichlet(np.ones(k)) for k in schema.cardinalities)
-    measured = [Measured((a.name,), m, np.full(m.shape, 0.001), 12345) for a, m in zip(schema, marginals, strict=True)]
+    measured = [Marginal((a.name,), m, np.full(m.shape, 0.001), 12345) for a, m in zip(schema, marginals, strict=True)]
     codes = np.stack([rng.integers(0, k, 500) for k in schema.cardinalities], axis=1)
     return make_release(
         schema=schema,
@@ -233,7 +233,7 @@ def test_the_command_to_rerun_is_quoted_and_python_compiles(make_release: Callab
     assert "--population 50" in command
     assert command.endswith("--set deep=true -o out")
     compile(rerun_python(release), "rerun", "exec")
-    assert "parameters={'deep': True, 'k': None}" in rerun_python(release)
+    assert "parameters={'deep': True}" in rerun_python(release)
 
 
 def test_a_collected_release_says_how_to_ask_again(make_release: Callable[..., Release]) -> None:

@@ -146,7 +146,7 @@ def test_only_what_is_asked_is_looked_at() -> None:
 
 
 def test_a_value_outside_is_answered_as_missing_or_as_any_code() -> None:
-    def answered(record: dict[str, object], drawn: int) -> int:
+    def answers_of(record: dict[str, object], drawn: int) -> int:
         """The true cell that went into the mechanism: zeros draw the truth; `drawn` is what the first draw gives."""
         device, collector, draws = Device(":memory:"), Collector(announce(PAIR)), iter([drawn])
         source = lambda count: next(draws, 0).to_bytes(count, "little")  # noqa: E731
@@ -154,8 +154,8 @@ def test_a_value_outside_is_answered_as_missing_or_as_any_code() -> None:
         device.close()
         return decode(collector.bodies[0]).reports[0].payload[0]
 
-    assert {answered({"colour": "pink", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {0, 1, 2}
-    assert {answered({"colour": "blue", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {2}
+    assert {answers_of({"colour": "pink", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {0, 1, 2}
+    assert {answers_of({"colour": "blue", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {2}
     missing = encode_answers(SCHEMA, ["member"], {"member": "who knows"}, lambda count: pytest.fail("nothing to draw"))
     assert (missing.codes[1], missing.outside) == (2, ("member",))
     absent = encode_answers(SCHEMA, ["member"], {}, bytes)

@@ -143,7 +143,7 @@ def test_a_file_of_an_older_version_is_carried_forward(tmp_path: Path) -> None:
     old.close()
     clock = Clock()
     device = Device(path, cap_total=1.0, period=100.0, clock=clock)
-    assert (device.spent(campaign), device.cap(campaign), device.answered(campaign, 7)) == (0.9, 4.0, "digest")
+    assert (device.spent(campaign), device.cap(campaign), device.answers_of(campaign, 7)) == (0.9, 4.0, "digest")
     assert [w.state for w in device.outbox()] == ["waiting"]
     with pytest.raises(PrivacyError, match="cap_total"):
         spend(device, 2, 0.9)

@@ -13,10 +13,10 @@ from dither.collector.finalise import make_release
 from dither.collector.spec import CampaignSpec
 from dither.datasets.generated import Network, generate_network
 from dither.errors import ParameterError
-from dither.estimate import Answered
+from dither.estimate import AnswerCounts
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.models import Independent
-from dither.protocols import start
+from dither.protocols import restore, start
 from dither.protocols.holdout import HoldOut
 from dither.reports import Question, question
 from dither.schema import Attribute, Schema
@@ -42,9 +42,9 @@ def _product(network: Network) -> Independent:
     return Independent(network.schema, tuple(network.marginal([name]) for name in network.schema.names))
 
 
-def _draw(network: Network, asked: Question, n: int, rng: np.random.Generator) -> Answered:
+def _draw(network: Network, asked: Question, n: int, rng: np.random.Generator) -> AnswerCounts:
     truth = rng.multinomial(n, network.marginal(asked.attributes).ravel())
-    return Answered(asked, asked.mechanism.simulate(truth, rng), n)
+    return AnswerCounts(asked, asked.mechanism.simulate(truth, rng), n)
 
 
 def _true_error(network: Network, model: Independent, names: tuple[str, ...]) -> float:
@@ -175,14 +175,15 @@ def test_a_machine_that_holds_out_meets_the_seam(network: Network) -> None:
     assert found.n <= held
     truth = np.mean([((network.marginal(pair) - outer.model().marginal(pair)) ** 2).sum() for pair in found.by_set])
     assert abs(found.squared - truth) < 4 * found.standard_error
-    again = HoldOut.restore(outer.state())
+    again = restore(outer.state())
+    assert isinstance(again, HoldOut)
     assert again.plan() is None
     assert heldout_error(again.model(), again.answers()) == found
 
 
 def test_splitting_is_checked(network: Network) -> None:
     machine = start("independent", network.schema, 1.0, 100, {}, 0)
-    with pytest.raises(ParameterError, match="held out"):
+    with pytest.raises(ParameterError, match="holdout"):
         HoldOut(machine, 0.0)
     outer = HoldOut(machine, 0.2)
     plan = outer.plan()

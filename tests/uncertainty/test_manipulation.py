@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.estimate import Answered, pool
+from dither.estimate import AnswerCounts, pool
 from dither.mechanisms import Mechanism, PackedReports, mechanism
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.hadamard import Hadamard
@@ -142,19 +142,19 @@ def test_exposure_is_the_shift_of_the_pooled_estimate() -> None:
         expected = np.full(asked.mechanism.cells, honest * q)
         expected[away] = honest * p
         np.add(counts, np.rint(expected).astype(np.int64), out=counts)
-    answers = [Answered(alone, one, n), Answered(pair, both, n)]
+    answers = [AnswerCounts(alone, one, n), AnswerCounts(pair, both, n)]
     moved = pool(schema, answers, ["a"]).frequencies[0]
     found = exposure(schema, answers, ["a"], np.zeros(3), shares=(float(share),))
     assert found is not None
     assert found.raised[0.05][0] == pytest.approx(min(moved, 1.0), rel=0.01)
-    assert exposure(schema, [Answered(alone, one, n)], ["b"], np.zeros(4)) is None
+    assert exposure(schema, [AnswerCounts(alone, one, n)], ["b"], np.zeros(4)) is None
     assert (found.lowered[0.05] == 0).all()  # nothing below zero to lose
 
 
 def test_published_figures_stay_between_zero_and_one() -> None:
     schema = Schema((Attribute("a", "ordinal", tuple(range(60))),))
     asked = question(schema, ["a"], 0.3, "grr")
-    answers = [Answered(asked, np.full(60, 100, np.int64), 6000)]
+    answers = [AnswerCounts(asked, np.full(60, 100, np.int64), 6000)]
     figures = np.full(60, 1 / 60)
     found = exposure(schema, answers, ["a"], figures)
     assert found is not None

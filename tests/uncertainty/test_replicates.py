@@ -8,7 +8,7 @@ import pytest
 from dither._publish import publish
 from dither.datasets.generated import Network, generate_network
 from dither.errors import ParameterError
-from dither.estimate import answered
+from dither.estimate import answers_of
 from dither.estimate import targets as set_targets
 from dither.models import Independent
 from dither.protocols import ProtocolMachine, start
@@ -21,7 +21,6 @@ from dither.uncertainty.replicates import (
     prepare_bootstrap,
     redraw,
     student_quantile,
-    tallies_of,
     whole_shares,
 )
 
@@ -64,7 +63,7 @@ def test_intervals_of_any_marginal(network: Network, name: str) -> None:
 def test_one_way_errors_match_the_mechanism(network: Network) -> None:
     """For single questions the scatter is known: the bootstrap must find it."""
     machine = _finished(network, "independent", 40_000, 2.0)
-    tally = tallies_of(machine)[0]
+    tally = machine.counted[0]
     (interval,) = bootstrap(machine, [["x1"]], replicates=200)
     position = [q.attributes for q in tally.plan.questions].index(("x1",))
     n, mechanism = int(tally.n[position]), tally.plan.questions[position].mechanism
@@ -90,29 +89,14 @@ def test_a_release_has_intervals_too() -> None:
     assert interval.frequencies == pytest.approx(release.marginal("sex").frequencies)
 
 
-def test_missing_dependence_shows_in_the_misfit(network: Network) -> None:
+def test_missing_dependence_shows_in_the_misfit(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that leaves dependence out fits its own redrawn data well and the real data badly."""
-
-    class Flattened:
-        """The machine with its model replaced by the product of its one-way marginals."""
-
-        def __init__(self, inner: ProtocolMachine) -> None:
-            self.inner, self.method, self.campaign = inner, inner.method, inner.campaign
-            self.parameters = inner.parameters  # type: ignore[attr-defined]
-
-        def model(self) -> Independent:
-            schema = self.campaign.schema
-            return Independent(schema, tuple(self.inner.model().marginal([n]) for n in schema.names))
-
-        def notes(self) -> dict[str, object]:
-            return {}
-
-        def state(self) -> bytes:
-            return self.inner.state()
 
     machine = _finished(network, "mixture", 200_000)
     honest = prepare_bootstrap(machine, replicates=6)
-    flat = prepare_bootstrap(Flattened(machine), replicates=6)  # type: ignore[arg-type]
+    product = Independent(network.schema, tuple(machine.model().marginal([n]) for n in network.schema.names))
+    monkeypatch.setattr(machine, "model", lambda: product)
+    flat = prepare_bootstrap(machine, replicates=6)
     assert honest.misfit < 5
     assert flat.misfit > 20
 
@@ -132,7 +116,7 @@ def test_interactions_are_allowed_for_only_where_attributes_depend(network: Netw
 
 def test_triples_that_were_asked_together_need_no_allowance(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = _finished(network, "mixture", 200_000, 6.0)
-    sizes = {len(a.question.attributes) for a in answered(tallies_of(machine))}
+    sizes = {len(a.question.attributes) for a in answers_of(machine.counted)}
     assert max(sizes) > 2, "this plan asks larger sets"
     asked = prepare_bootstrap(machine, replicates=5).asked
     assert asked is not None
@@ -182,7 +166,7 @@ def test_redraw_refuses_tallies_of_whole_reports(network: Network) -> None:
     with pytest.raises(ParameterError, match="whole reports"):
         draw_tally(Plan(0, questions, split=True, tally="gram"), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
     counted = draw_tally(Plan(0, questions, split=True), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
-    assert [a.n for a in answered([counted])] == [10] * len(questions)
+    assert [a.n for a in answers_of([counted])] == [10] * len(questions)
 
 
 @pytest.mark.parametrize("people", [1, 7, 1000])

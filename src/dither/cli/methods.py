@@ -34,7 +34,7 @@ def methods(
         print(f"  gives       {m.summary}")
         print(f"  parameters  {', '.join(f'{k}={_shown(v)}' for k, v in m.defaults().items()) or 'none'}")
         print(f"  reference   {m.reference}\n")
-    print(f"{jtree_nonprivate.METHOD}  (needs {jtree_nonprivate.SWITCH})")
+    print(f"{jtree_nonprivate.METHOD}  (needs --no-privacy)")
     print(f"  gives       {jtree_nonprivate.SUMMARY}")
     print(f"  reference   {jtree_nonprivate.REFERENCE}")
 

@@ -196,7 +196,7 @@ class Device:
         self._connection.execute("UPDATE device SET latest = max(latest, ?)", (now,))
         return float(self._connection.execute("SELECT latest FROM device").fetchone()[0])
 
-    def answered(self, campaign: str, number: int) -> str | None:
+    def answers_of(self, campaign: str, number: int) -> str | None:
         """The digest of the plan answered in a round, None if it was not."""
         found = self._connection.execute(
             "SELECT plan FROM answers WHERE campaign = ? AND round = ?", (campaign, number)

@@ -93,7 +93,7 @@ class Participant:
         if announcement.plan is None:
             return self._send_waiting() or self._taken("not-open", announcement.state)
         outside: tuple[str, ...] = ()
-        answered = self.device.answered(self.campaign, announcement.plan.round)
+        answered = self.device.answers_of(self.campaign, announcement.plan.round)
         if answered is None:
             if not is_asked(token, announcement.campaign, announcement.start, announcement.plan.population):
                 return self._send_waiting() or self._taken("not-asked", "another round asks this participant")
@@ -157,7 +157,7 @@ class Participant:
                 value=sorted(private),
             )
         with self.device.transaction():
-            if self.device.answered(self.campaign, plan.round) is not None:
+            if self.device.answers_of(self.campaign, plan.round) is not None:
                 return ()  # another process of this device was faster; its answer is the one that is sent
             earlier = [self.device.recall(self.campaign, q) for q in questions]
             epsilon = 0.0 if all(e is not None for e in earlier) else plan.epsilon

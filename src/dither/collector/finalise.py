@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,15 +17,10 @@ import pyarrow.parquet as pq
 from dither.collector.spec import CampaignSpec
 from dither.collector.store import Store
 from dither.errors import ParameterError
-from dither.protocols import ProtocolMachine, method
-from dither.protocols.registry import parameters_of
-from dither.release import Release
-from dither.release.asked import asked_in
+from dither.protocols import ProtocolMachine
+from dither.release import Call, Release
 from dither.reports import Plan
-from dither.schema.table import decode, plain_layout
 from dither.tally import RoundTally
-from dither.uncertainty.heldout import heldout_notes
-from dither.uncertainty.manipulation import manipulation_notes
 
 MOST_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
@@ -40,33 +34,9 @@ def make_release(
     size = min(participants, DEFAULT_ROWS) if rows is None else rows
     if not 1 <= size <= MOST_ROWS:
         raise ParameterError(f"rows must lie in 1..{MOST_ROWS:,}, not {size}", where="rows", value=size)
-    begun = time.perf_counter()
-    model = machine.model()
-    fitted = time.perf_counter()
-    drawn, values = (np.random.default_rng([machine.campaign.seed, i]) for i in (2, 3))
-    synthetic = decode(model.sample(size, drawn), spec.schema, plain_layout(spec.schema), values)
-    known = method(machine.method)
-    return Release(
-        method=machine.method,
-        parameters=parameters_of(machine),
-        schema=spec.schema,
-        model=model,
-        synthetic=synthetic,
-        measured=tuple(machine.measured()),
-        epsilon_asked=spec.epsilon,
-        epsilon_achieved=max(plan.epsilon for plan in plans),
-        participants=participants,
-        rounds=len(plans),
-        asked=asked_in(plans),
-        seed=spec.seed,
-        rows=size,
-        seconds={"fit": round(fitted - begun, 4), "sample": round(time.perf_counter() - fitted, 4)},
-        simulated=False,
-        notes={**machine.notes(), **heldout_notes(machine, model), **manipulation_notes(machine)},
-        state=machine.state(),
-        description=known.summary,
-        reference=known.reference,
-    )
+    call = Call(method=machine.method, epsilon=spec.epsilon, rows=size, seed=spec.seed, holdout=spec.holdout)
+    draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
+    return Release.from_machine(machine, call, participants, draw)
 
 
 def zip_release(release: Release) -> bytes:

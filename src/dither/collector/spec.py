@@ -11,7 +11,6 @@ from dither.client.announcement import read_announcement
 from dither.collector.store import Batch, Outcome, Row
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.protocols import DEFAULT, ProtocolMachine, start
-from dither.protocols.registry import parameters_of
 from dither.randomness import public_seed
 from dither.reports import Envelope, Plan, limits
 from dither.reports.assignment import check_payload, is_asked, pick, report_id, token_hash
@@ -165,7 +164,7 @@ def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
     check_plan(plan, spec, 0, 0.0)
-    return replace(spec, parameters=parameters_of(machine)), machine, plan
+    return replace(spec, parameters=machine.plain_parameters()), machine, plan
 
 
 def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dither.errors import ParameterError
 from dither.schema import Attribute, Schema
+from dither.schema.cells import cells_of
 from dither.types import Codes, Floats
 
 _CYCLE = ("categorical", "ordinal", "numeric", "boolean")
@@ -32,9 +33,7 @@ class Network:
         """Independent rows of codes by ancestral sampling, one column an attribute."""
         codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")
         for i, (parents, table) in enumerate(zip(self.parents, self.conditionals, strict=True)):
-            given = np.zeros(rows, dtype=np.int64)
-            for parent in parents:
-                given = given * self.schema.cardinalities[parent] + codes[:, parent]
+            given = cells_of(codes, self.schema.cardinalities, parents)
             cumulative = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
             uniform = rng.random(rows)
             drawn = np.zeros(rows, dtype=np.int32)

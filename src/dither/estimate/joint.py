@@ -28,6 +28,7 @@ from dither.estimate.lasso import (
     simplex_lasso,
     view_weight,
 )
+from dither.estimate.marginal import Marginal
 from dither.mechanisms import BloomRappor, Mechanism
 from dither.reports import Plan
 from dither.tally import PatternTally, report_bits
@@ -121,6 +122,18 @@ class SplitReports:
             shift -= width
             out.append((seen[:, None] >> (shift + np.arange(width)) & 1).astype(np.uint8))
         return out, weights[seen]
+
+    def one_ways(self) -> list[Marginal]:
+        """Every attribute's raw frequencies."""
+        return [
+            Marginal((name,), self.singles[i], np.sqrt(self.single_variance(i)), self.n)
+            for i, name in enumerate(self.names)
+        ]
+
+    def pair_marginal(self, i: int, j: int) -> Marginal:
+        """The raw frequencies of two attributes taken together."""
+        raw, variance = self.pair(i, j)
+        return Marginal((self.names[i], self.names[j]), raw, np.sqrt(variance), self.n)
 
     @cached_property
     def gram(self) -> Integers:

@@ -49,7 +49,7 @@ class FitOptions:
 
 
 @dataclass(frozen=True)
-class FittedMixture:
+class MixtureFit:
     """Weights (C,) and components (C, D) side by side, with what the fit says of itself."""
 
     weights: Floats
@@ -210,9 +210,9 @@ class _Lockstep:
         return models, chi2, df
 
 
-def product_fit(targets: PairTargets) -> FittedMixture:
+def product_fit(targets: PairTargets) -> MixtureFit:
     """The product of the pooled one-way marginals: one component, no dependence."""
-    return FittedMixture(np.ones(1), targets.one[None, :].copy(), {"iterations": 0.0, "components": 1.0})
+    return MixtureFit(np.ones(1), targets.one[None, :].copy(), {"iterations": 0.0, "components": 1.0})
 
 
 def _prepared(
@@ -251,7 +251,7 @@ def fit_mixture(
     rng: np.random.Generator,
     options: FitOptions | None = None,
     sets: SetTargets | None = None,
-) -> FittedMixture:
+) -> MixtureFit:
     """Fit to all pairs, or to all sets if given; without any pair the fit is the product of the one-way marginals."""
     # Matrices of a few hundred columns are too small to share: on a busy machine two threads take three times as long as one.
     few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
@@ -259,7 +259,7 @@ def fit_mixture(
         return _fit(targets, rng, options or FitOptions(), sets)
 
 
-def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets | None) -> FittedMixture:
+def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets | None) -> MixtureFit:
     if not targets.has_pairs:
         return product_fit(targets)
     group = _prepared(targets, rng, options, sets)
@@ -301,4 +301,4 @@ def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions, se
         "starts": float(count),
         "dependence_kept": keep,
     }
-    return FittedMixture(weights / weights.sum(), stacked, diagnostics)
+    return MixtureFit(weights / weights.sum(), stacked, diagnostics)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dither.errors import ParameterError, TooFewAnswers
+from dither.estimate.marginal import Marginal
 from dither.reports import Question
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -19,7 +20,7 @@ from dither.types import Floats, Integers
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnswerCounts:
     """A question with its tally: support counts of n reports."""
 
     question: Question
@@ -27,27 +28,17 @@ class Answered:
     n: int
 
 
-@dataclass(frozen=True)
-class Pooled:
-    """A marginal: raw unbiased frequencies, one axis an attribute, with standard errors; n reports went into it."""
-
-    attributes: tuple[str, ...]
-    frequencies: Floats
-    standard_errors: Floats
-    n: int
-
-
-def answered(tallies: Sequence[CountTally]) -> list[Answered]:
+def answers_of(tallies: Sequence[CountTally]) -> list[AnswerCounts]:
     """All questions of some rounds that anybody answered."""
     return [
-        Answered(question, tally.counts[i], int(tally.n[i]))
+        AnswerCounts(question, tally.counts[i], int(tally.n[i]))
         for tally in tallies
         for i, question in enumerate(tally.plan.questions)
         if tally.n[i] > 0
     ]
 
 
-def read_marginal(schema: Schema, answer: Answered, attributes: Sequence[str]) -> tuple[Floats, int]:
+def read_marginal(schema: Schema, answer: AnswerCounts, attributes: Sequence[str]) -> tuple[Floats, int]:
     """The marginal of some of a question's attributes, and how many cells were summed into each of its cells."""
     question = answer.question
     raw = question.mechanism.estimate(answer.support, answer.n).frequencies
@@ -59,7 +50,7 @@ def read_marginal(schema: Schema, answer: Answered, attributes: Sequence[str]) -
     return np.transpose(marginal, [kept.index(a) for a in axes]), raw.size // marginal.size
 
 
-def check_asked(schema: Schema, answers: Sequence[Answered]) -> None:
+def check_asked(schema: Schema, answers: Sequence[AnswerCounts]) -> None:
     """An error names the attributes that nobody answered about."""
     heard = {name for answer in answers for name in answer.question.attributes}
     silent = [name for name in schema.names if name not in heard]
@@ -67,7 +58,7 @@ def check_asked(schema: Schema, answers: Sequence[Answered]) -> None:
         raise TooFewAnswers(f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent)
 
 
-def pool(schema: Schema, answers: Sequence[Answered], attributes: Sequence[str]) -> Pooled:
+def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]) -> Marginal:
     """The pooled marginal of some attributes over every question that contains them all."""
     wanted = set(attributes)
     holding = [a for a in answers if wanted <= set(a.question.attributes)]
@@ -78,7 +69,7 @@ def pool(schema: Schema, answers: Sequence[Answered], attributes: Sequence[str])
     cells = schema.cells(attributes)
     weighted = np.zeros([schema[a].cardinality for a in attributes])
     total = 0.0
-    parts: list[tuple[Answered, int, float]] = []
+    parts: list[tuple[AnswerCounts, int, float]] = []
     for answer in holding:
         marginal, group = read_marginal(schema, answer, attributes)
         weight = 1.0 / answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n)
@@ -90,10 +81,10 @@ def pool(schema: Schema, answers: Sequence[Answered], attributes: Sequence[str])
     inside = np.clip(frequencies, 0.0, 1.0)
     for answer, group, weight in parts:
         variances += (weight / total) ** 2 * _group_variances(answer, group, inside)
-    return Pooled(tuple(attributes), frequencies, np.sqrt(variances), sum(a.n for a in holding))
+    return Marginal(tuple(attributes), frequencies, np.sqrt(variances), sum(a.n for a in holding))
 
 
-def _group_variances(answer: Answered, group: int, frequencies: Floats) -> Floats:
+def _group_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> Floats:
     """The variance at each frequency; it is linear in the frequency for every mechanism."""
     mechanism = answer.question.mechanism
     low = mechanism.group_variance(group, 0.0, answer.n)

@@ -57,12 +57,6 @@ def norm_cut(raw: Floats) -> Floats:
     return out.reshape(np.shape(raw))
 
 
-def base_cut(raw: Floats, standard_errors: Floats, level: float = 0.05) -> Floats:
-    """Zero unless a cell stands out from noise at the level, corrected for the number of cells (Bonferroni)."""
-    threshold = NormalDist().inv_cdf(1 - level / np.size(raw)) * np.asarray(standard_errors)
-    return np.where(raw > threshold, raw, 0.0)
-
-
 PROJECTIONS: dict[str, Callable[[Floats], Floats]] = {
     "norm-sub": norm_sub,
     "norm-mul": norm_mul,
@@ -145,9 +139,3 @@ def normal_interval(frequencies: Floats, standard_errors: Floats, level: float =
         raise ParameterError(f"an interval's level must lie between 0 and 1, not {level!r}", where="level", value=level)
     reach = NormalDist().inv_cdf((1 + level) / 2) * np.asarray(standard_errors)
     return frequencies - reach, frequencies + reach
-
-
-def with_sampling(frequencies: Floats, standard_errors: Floats, n: int) -> Floats:
-    """Standard errors for a population from which the n participants are a random sample: adds f(1-f)/n to the variance."""
-    f = np.clip(frequencies, 0.0, 1.0)
-    return np.sqrt(np.asarray(standard_errors) ** 2 + f * (1 - f) / n)

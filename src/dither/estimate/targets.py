@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dither.estimate.pool import Answered, check_asked
+from dither.estimate.pool import AnswerCounts, check_asked
 from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism
 from dither.schema import Schema
@@ -68,7 +68,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class PairTargets:
-    """Pooled pair and single estimates; noise coefficients are zero where nothing was asked.
+    """Marginal pair and single estimates; noise coefficients are zero where nothing was asked.
 
     `singles` pools questions about one attribute alone (those about pairs are in `pairs` already); `one` pools everything
     that was asked about an attribute and is projected to a distribution, `one_variance` is its variance.
@@ -116,7 +116,7 @@ class NoiseBook:
     def __init__(self) -> None:
         self._known: dict[tuple[Mechanism, int], Floats] = {}
 
-    def of(self, answer: Answered, group: int, cells: int) -> tuple[float, Floats]:
+    def of(self, answer: AnswerCounts, group: int, cells: int) -> tuple[float, Floats]:
         """The precision at frequency 1/cells, and the coefficients of a cell that sums `group` cells of the question."""
         mechanism = answer.question.mechanism
         c = self._known.get((mechanism, group))
@@ -127,7 +127,7 @@ class NoiseBook:
         return answer.n / float(c[0] + c[1] * f - c[2] * f * f), c / answer.n
 
 
-def pair_targets(schema: Schema, answers: Sequence[Answered]) -> PairTargets:
+def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets:
     """Pool all answers into pair and single targets; every attribute must have been asked about."""
     check_asked(schema, answers)
     columns, d = Columns(schema.cardinalities, [a.answers if a.ordered else 0 for a in schema]), len(schema)
@@ -202,7 +202,7 @@ _BLOCK_ROWS = 512  # rows of the thin matrices that go through together: what a 
 
 @dataclass(frozen=True)
 class SetBlock:
-    """Answered sets of one shape: their tables as (set, 1, row, column), rows the first `cut` members, columns the others.
+    """AnswerCounts sets of one shape: their tables as (set, 1, row, column), rows the first `cut` members, columns the others.
 
     `noise` are the coefficients c0, c1, c2 of a cell's variance c0 + c1 f - c2 f^2; `shares` say how much of a member's pooled
     one-way marginal comes from each set; `where` are the members' columns in the matrix of all domains side by side.
@@ -255,7 +255,7 @@ class SetTargets:
     cells: int
 
 
-def tables_pay(attributes: int, answers: Sequence[Answered]) -> bool:
+def tables_pay(attributes: int, answers: Sequence[AnswerCounts]) -> bool:
     """Whether to fit whole tables: somebody was asked about three attributes or more together, of not too many."""
     return attributes <= MOST_ATTRIBUTES and any(len(answer.question.attributes) > 2 for answer in answers)
 
@@ -276,7 +276,7 @@ class _Asked:
         self.one_way += other.one_way
 
 
-def set_targets(schema: Schema, answers: Sequence[Answered], columns: Columns) -> SetTargets:
+def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Columns) -> SetTargets:
     """Each set's table once, several answers about a set averaged with weights inverse to their variance."""
     k, place, book = schema.cardinalities, {name: i for i, name in enumerate(schema.names)}, NoiseBook()
     asked: dict[tuple[int, ...], _Asked] = {}

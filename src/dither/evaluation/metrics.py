@@ -12,7 +12,8 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.models import Model
 from dither.schema import Schema
-from dither.types import Codes, Floats, Integers
+from dither.schema.cells import count_cells
+from dither.types import Codes, Floats
 
 DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB a table
 _CODE_LIMIT = 1 << 62
@@ -43,9 +44,7 @@ class WaySummary:
 
 def marginal(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> Floats:
     """The relative frequencies of the product domain of some columns, one axis a column in the order given."""
-    shape = tuple(cardinalities[i] for i in positions)
-    cells = np.bincount(_cells(codes, cardinalities, positions), minlength=math.prod(shape))
-    return np.asarray(cells / max(len(codes), 1), dtype=np.float64).reshape(shape)
+    return np.asarray(count_cells(codes, cardinalities, positions) / max(len(codes), 1), dtype=np.float64)
 
 
 def tvd(first: Floats, second: Floats) -> float:
@@ -197,14 +196,6 @@ def _summaries(
             possible_sets=math.comb(len(schema), k),
         )
     return out
-
-
-def _cells(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> Integers:
-    cell = np.zeros(len(codes), dtype=np.int64)
-    for i in positions:
-        cell *= cardinalities[i]
-        cell += codes[:, i]
-    return cell
 
 
 def _check_codes(codes: Codes, schema: Schema, which: str) -> None:

@@ -22,26 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError
+from dither.estimate.marginal import Marginal
 from dither.models.junction_tree import Calibrated, JunctionTree, Passing, expand, sum_out
 from dither.schema import Schema
 from dither.structure.triangulate import Triangulation
 from dither.types import Floats
 
 _LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps could not bring it back
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Raw, unbiased frequencies of some attributes (positions in the schema, one axis each) and their variances."""
-
-    attributes: tuple[int, ...]
-    frequencies: Floats
-    variances: Floats | float
-
-    @property
-    def weights(self) -> Floats:
-        """Inverse variances, one a cell."""
-        return 1.0 / np.broadcast_to(np.asarray(self.variances, np.float64), self.frequencies.shape)
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class _Placed:
 def fit_tree(
     schema: Schema,
     tree: Triangulation,
-    measurements: Sequence[Measurement],
+    measurements: Sequence[Marginal],
     *,
     start: Sequence[npt.NDArray[Any]] | None = None,
     discrepancy: float = 1.0,
@@ -184,23 +171,24 @@ def _read(p: _Placed, marginals: Sequence[Floats], passing: Passing) -> Floats:
     return sum_out(marginals[p.clique], passing.tree.cliques[p.clique], p.attributes)
 
 
-def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Measurement]) -> tuple[list[_Placed], int]:
+def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]) -> tuple[list[_Placed], int]:
     """Each measurement in the smallest clique that holds it."""
     sizes = tree.cells(schema.cardinalities)
     order = sorted(range(len(sizes)), key=lambda c: (sizes[c], c))
     placed, unused = [], 0
     for m in measurements:
-        shape = tuple(schema.cardinalities[a] for a in m.attributes)
-        weights = m.weights
+        members = tuple(schema.index(name) for name in m.attributes)
+        shape = tuple(schema.cardinalities[a] for a in members)
+        weights = 1.0 / m.variances
         if m.frequencies.shape != shape or not np.isfinite(m.frequencies).all() or not np.isfinite(weights).all():
             raise ParameterError(
                 f"measurement of {m.attributes}: frequencies of shape {shape} with variances above 0 are needed"
             )
-        holding = [c for c in order if set(m.attributes) <= set(tree.cliques[c])]
+        holding = [c for c in order if set(members) <= set(tree.cliques[c])]
         if not holding:
             unused += 1
             continue
-        placed.append(_Placed(holding[0], m.attributes, np.asarray(m.frequencies, np.float64), weights))
+        placed.append(_Placed(holding[0], members, np.asarray(m.frequencies, np.float64), weights))
     return placed, unused
 
 

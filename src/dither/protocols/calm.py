@@ -16,19 +16,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dither.errors import ParameterError, StateError
-from dither.estimate import answered
+from dither.checks import check_whole, check_whole_or_none
 from dither.mechanisms import mechanism, total_variance
-from dither.models.junction_tree import JunctionTree
-from dither.models.tree_fit import TreeFit
 from dither.protocols.consistent import consistent_marginals, reconstruct
-from dither.protocols.evidence import Evidence
-from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
-from dither.protocols.privincr.learn import fit_jointly, without_dependence
+from dither.protocols.machine import Campaign
+from dither.protocols.tree import OneRoundTree, named
 from dither.reports import Plan, question
 from dither.schema import Schema
-from dither.structure import Triangulation, triangulate_capped
-from dither.tally import CountTally, RoundTally
 from dither.types import Floats
 
 Set = tuple[int, ...]
@@ -41,8 +35,8 @@ def cover_pairs(cardinalities: Sequence[int], most_cells: int, most_attributes: 
     narrower, then the lower number) while it fits and covers any.
     """
     d = len(cardinalities)
-    if most_cells < 2 or (most_attributes is not None and most_attributes < 2):
-        raise ParameterError("a covering set needs at least two cells and two attributes", where="marginal_cells")
+    check_whole("marginal_cells", most_cells, 2)
+    check_whole_or_none("size", most_attributes, 2)
     if d == 1:
         return [(0,)]
     open_pairs = set(combinations(range(d), 2))
@@ -95,7 +89,7 @@ SIZES = (0, 64, 256, 1_024, 4_096)  # candidate caps on a set's cells; 0 asks pa
 
 
 @dataclass(frozen=True)
-class Parameters:
+class CalmParameters:
     """`marginal_cells`: the largest set's cells (by default what predicts the least noise); `size`: its attributes.
 
     `significance` and `max_clique_cells` are of the tree that the synthetic table is drawn from.
@@ -108,13 +102,11 @@ class Parameters:
     max_clique_cells: int = 8_000
 
     def __post_init__(self) -> None:
-        for name, least in (("marginal_cells", 2), ("size", 2), ("max_clique_cells", 2)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ParameterError(f"{name} must be at least {least}, not {value!r}", where=name, value=value)
+        for name in ("marginal_cells", "size", "max_clique_cells"):
+            check_whole_or_none(name, getattr(self, name), 2)
 
 
-def choose_cover(schema: Schema, epsilon: float, parameters: Parameters) -> list[tuple[int, ...]]:
+def choose_cover(schema: Schema, epsilon: float, parameters: CalmParameters) -> list[tuple[int, ...]]:
     """The cover asked for, or the one of the sizes tried whose pairs are predicted to be least noisy."""
     sizes = schema.cardinalities
 
@@ -140,54 +132,21 @@ def _shares(schema: Schema, cover: Sequence[Sequence[int]]) -> tuple[float, ...]
     return tuple(float(w) for w in weights / weights.sum())
 
 
-class Calm:
+class Calm(OneRoundTree[CalmParameters]):
     """One round of questions about covering sets."""
 
     method = "calm"
+    parameters_class = CalmParameters
 
-    def __init__(self, campaign: Campaign, parameters: Parameters) -> None:
-        self.campaign = campaign
-        self.parameters = parameters
+    def __init__(self, campaign: Campaign, parameters: CalmParameters) -> None:
+        super().__init__(campaign, parameters)
         self.cover = choose_cover(campaign.schema, campaign.epsilon, parameters)
-        self._closed: list[RoundTally] = []
-
-    @classmethod
-    def start(cls, campaign: Campaign, parameters: Parameters) -> Calm:
-        """A campaign before its round."""
-        widest = max(campaign.schema.cardinalities)
-        if widest > parameters.max_clique_cells:
-            raise ParameterError(
-                f"an attribute has {widest:,} values, more than max_clique_cells={parameters.max_clique_cells:,}; "
-                "raise it",
-                where="max_clique_cells",
-                value=parameters.max_clique_cells,
-            )
-        return cls(campaign, parameters)
 
     @cached_property
     def _round(self) -> Plan:
-        schema = self.campaign.schema
-        questions = [
-            question(schema, [schema.names[a] for a in s], self.campaign.epsilon, self.parameters.mechanism)
-            for s in self.cover
-        ]
+        schema, asked = self.campaign.schema, named(self.campaign.schema, self.cover)
+        questions = [question(schema, names, self.campaign.epsilon, self.parameters.mechanism) for names in asked]
         return Plan(0, tuple(questions), _shares(schema, self.cover))
-
-    def plan(self) -> Plan | None:
-        return None if self._closed else self._round
-
-    def close(self, tally: RoundTally) -> None:
-        check_close(self.plan(), tally)
-        assert isinstance(tally, CountTally)
-        Evidence(self.campaign.schema, answered([tally])).singles  # noqa: B018  refuses unanswered attributes first
-        self._closed.append(tally)
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        """The answers, read as singles and pairs."""
-        if not self._closed:
-            raise StateError("the round is still open: close it before asking for the model")
-        return Evidence(self.campaign.schema, answered([t for t in self._closed if isinstance(t, CountTally)]))
 
     @cached_property
     def marginals(self) -> list[tuple[tuple[str, ...], Floats]]:
@@ -198,39 +157,6 @@ class Calm:
         """Any k-way marginal by maximum entropy given the covering marginals (CALM section 4.4)."""
         return reconstruct(self.campaign.schema, self.marginals, attributes)
 
-    @cached_property
-    def _tree(self) -> Triangulation:
-        found = self.evidence.pairs()
-        strengths = {p: e.distance for p, e in found.items() if e.test.score >= self.parameters.significance}
-        return triangulate_capped(self.campaign.schema.cardinalities, strengths, self.parameters.max_clique_cells)
-
-    @cached_property
-    def _fitted(self) -> TreeFit | None:
-        return fit_jointly(self.evidence, self._tree) if self._tree.kept else None
-
-    def model(self) -> JunctionTree:
-        evidence = self.evidence
-        return self._fitted.model if self._fitted is not None else without_dependence(evidence)
-
-    def measured(self) -> list[Measured]:
-        return self.evidence.measured(self._tree.kept) if self._closed else []
-
     def notes(self) -> dict[str, Any]:
-        schema = self.campaign.schema
-        out: dict[str, Any] = {
-            "sets": [[schema.names[a] for a in s] for s in self.cover],
-            "largest_set_cells": max(schema.cells([schema.names[a] for a in s]) for s in self.cover),
-        }
-        if self._closed:
-            out["edges"] = [[schema.names[i], schema.names[j]] for i, j in self._tree.kept]
-            out["cliques"] = [[schema.names[a] for a in clique] for clique in self._tree.cliques]
-            if self._fitted is None:
-                out["fallback"] = "no pair stands out from noise: attributes are taken as independent"
-        return out
-
-    def state(self) -> bytes:
-        return pack_state(self.method, self.campaign, self.parameters, self._closed)
-
-    @classmethod
-    def restore(cls, state: bytes) -> Calm:
-        return replay(cls, Parameters, state)
+        schema, sets = self.campaign.schema, named(self.campaign.schema, self.cover)
+        return {"sets": sets, "largest_set_cells": max(map(schema.cells, sets)), **super().notes()}

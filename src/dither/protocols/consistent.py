@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dither.errors import ParameterError
-from dither.estimate import Answered, make_consistent, norm_sub
+from dither.estimate import AnswerCounts, make_consistent, norm_sub
 from dither.models.model import check_marginal
 from dither.schema import Schema
 from dither.types import Floats
@@ -21,7 +21,7 @@ Table = tuple[tuple[str, ...], Floats]
 MOST_CELLS = 4_000_000
 
 
-def consistent_marginals(schema: Schema, answers: Sequence[Answered], rounds: int = 5) -> list[Table]:
+def consistent_marginals(schema: Schema, answers: Sequence[AnswerCounts], rounds: int = 5) -> list[Table]:
     """The answered sets' distributions: consistency and projection take turns, projection last.
 
     Tables are weighted by the inverse variance of a cell. Projection disturbs consistency a little and the other way

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
-from dither.estimate import Answered, Pooled, check_asked, norm_sub, pool
-from dither.models.tree_fit import Measurement
-from dither.protocols.machine import Measured
+from dither.estimate import AnswerCounts, Marginal, check_asked, norm_sub, pool
 from dither.schema import Schema
 from dither.structure import Dependence, dependence, mutual_information
 from dither.types import Floats
@@ -29,7 +27,7 @@ _LEAST_VARIANCE = 1e-12
 class PairEvidence:
     """A pooled pair with its noise-aware test and the product of the pooled one-way frequencies beside it."""
 
-    pooled: Pooled
+    pooled: Marginal
     variances: Floats
     test: Dependence
     product: Floats
@@ -67,11 +65,11 @@ class Evidence:
     """The answers of all closed rounds, read as singles and pairs; a pair nobody answered has no evidence."""
 
     schema: Schema
-    answers: Sequence[Answered]
+    answers: Sequence[AnswerCounts]
     _pairs: dict[Pair, PairEvidence | None] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
-    def singles(self) -> tuple[Pooled, ...]:
+    def singles(self) -> tuple[Marginal, ...]:
         """Every one-way marginal, pooled over all questions that hold the attribute."""
         check_asked(self.schema, self.answers)
         return tuple(pool(self.schema, self.answers, [name]) for name in self.schema.names)
@@ -120,26 +118,24 @@ class Evidence:
             out[i, j] = out[j, i] = evidence.information
         return out
 
-    def measurements(self, larger: Sequence[tuple[int, ...]] = ()) -> list[Measurement]:
-        """Raw singles, pairs and the `larger` sets that were asked, with variances, for a fit to all of them at once."""
-        out = [
-            Measurement((i,), p.frequencies, v)
-            for i, (p, v) in enumerate(zip(self.singles, self.single_variances, strict=True))
-        ]
-        out += [Measurement(p, e.pooled.frequencies, e.variances) for p, e in self.pairs().items()]
-        for positions in larger:
-            pooled = pool(self.schema, self.answers, [self.schema.names[a] for a in positions])
-            out.append(Measurement(tuple(positions), pooled.frequencies, total_variances(pooled)))
-        return out
+    def measurements(self, larger: Sequence[tuple[int, ...]] = ()) -> list[Marginal]:
+        """Raw singles, pairs and the `larger` sets that were asked, with the variances of noise and sampling, for a fit to all
+        of them at once."""
+        sets = [pool(self.schema, self.answers, [self.schema.names[a] for a in positions]) for positions in larger]
+        pairs = [evidence.pooled for evidence in self.pairs().values()]
+        return [with_sampling(marginal) for marginal in (*self.singles, *pairs, *sets)]
 
-    def measured(self, kept: Sequence[Pair]) -> list[Measured]:
+    def measured(self, kept: Sequence[Pair]) -> list[Marginal]:
         """What a release states as measured: all singles, and the pairs that were kept."""
-        chosen = list(self.singles)
-        chosen += [e.pooled for e in (self.pair(*p) for p in kept) if e is not None]
-        return [Measured(p.attributes, p.frequencies, p.standard_errors, p.n) for p in chosen]
+        return [*self.singles, *(e.pooled for e in (self.pair(*p) for p in kept) if e is not None)]
 
 
-def total_variances(pooled: Pooled) -> Floats:
+def total_variances(marginal: Marginal) -> Floats:
     """The mechanism's variance plus f(1-f)/n, since the people who were asked are a sample of all participants."""
-    f = np.clip(pooled.frequencies, 0.0, 1.0)
-    return np.maximum(pooled.standard_errors**2 + f * (1 - f) / pooled.n, _LEAST_VARIANCE)
+    f = np.clip(marginal.frequencies, 0.0, 1.0)
+    return np.maximum(marginal.variances + f * (1 - f) / marginal.n, _LEAST_VARIANCE)
+
+
+def with_sampling(marginal: Marginal) -> Marginal:
+    """The same marginal with standard errors that hold the choice of who was asked too."""
+    return replace(marginal, standard_errors=np.sqrt(total_variances(marginal)))

@@ -1,7 +1,7 @@
 """Reports that the fit never sees: each question has a copy for a small share of its participants.
 
 Reports are divided before they are tallied, which needs nothing of the driver, costs no privacy (a participant still answers one
-question) and is exact for every mechanism. `evaluate.heldout` makes an unbiased error estimate of them.
+question) and is exact for every mechanism. `uncertainty.heldout` makes an unbiased error estimate of them.
 """
 
 from __future__ import annotations
@@ -9,43 +9,52 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from dither.errors import ParameterError
-from dither.estimate import Answered, answered
+from dither.checks import check_between
+from dither.estimate import AnswerCounts, Marginal, answers_of
 from dither.models import Model
-from dither.protocols.machine import Campaign, Measured, ProtocolMachine, check_close
+from dither.protocols.machine import ProtocolMachine, tallies_in
 from dither.reports import Plan
-from dither.tally import CountTally, RoundTally, tally_from_bytes
-from dither.tally.archive import pack, unpack
+from dither.tally import CountTally, RoundTally
+from dither.tally.archive import unpack
+from dither.types import Progress
 
 
-class HoldOut:
+class HoldOut(ProtocolMachine[Any]):
     """A machine whose questions each have a copy for a share of their participants, kept from the fit.
 
-    Meets the same seam as the machine inside, so the simulator and a server drive it alike. Rounds in which every participant
-    answers everything have no copies and pass through; there is then nothing held out.
+    Drivers cannot tell it from the machine inside. Rounds in which every participant answers everything have no copies and pass
+    through; there is then nothing held out. `closed` has what the fit sees, `held` the rest.
     """
 
-    def __init__(self, machine: ProtocolMachine, share: float = 0.05) -> None:
-        if not 0 < share < 1:
-            raise ParameterError(
-                f"the share held out must lie between 0 and 1, not {share!r}", where="holdout", value=share
-            )
+    def __init__(self, machine: ProtocolMachine[Any], share: float = 0.05) -> None:
+        check_between("holdout", share, 0, 1, ends="()")
         self.machine, self.share = machine, share
-        self.held: list[CountTally] = []
+        super().__init__(machine.campaign, machine.parameters)
 
     @property
-    def method(self) -> str:
+    def method(self) -> str:  # type: ignore[override]
         return self.machine.method
 
     @property
-    def campaign(self) -> Campaign:
-        return self.machine.campaign
+    def progress(self) -> Progress | None:
+        return self.machine.progress
+
+    @progress.setter
+    def progress(self, progress: Progress | None) -> None:
+        self.machine.progress = progress
 
     @property
-    def parameters(self) -> Any:
-        return getattr(self.machine, "parameters", None)
+    def closed(self) -> tuple[RoundTally, ...]:
+        return self.machine.closed
+
+    @property
+    def held(self) -> list[CountTally]:
+        """The tallies of the copies."""
+        return [_half(tally, 1) for tally in self._closed if isinstance(tally, CountTally) and not tally.plan.split]
+
+    def answers(self) -> list[AnswerCounts]:
+        """The held-out questions that anybody answered."""
+        return answers_of(self.held)
 
     def plan(self) -> Plan | None:
         plan = self.machine.plan()
@@ -55,46 +64,38 @@ class HoldOut:
         copies = tuple(s * self.share for s in plan.shares)
         return Plan(plan.round, plan.questions * 2, kept + copies, population=plan.population)
 
-    def close(self, tally: RoundTally) -> None:
-        inner = self.machine.plan()
-        check_close(self.plan(), tally)
-        assert inner is not None
-        if inner.split:
-            self.machine.close(tally)
-            return
-        assert isinstance(tally, CountTally)
-        count = len(inner.questions)
-        self.machine.close(CountTally(inner, tally.n[:count].copy(), tally.counts[:count]))
-        self.held.append(CountTally(inner, tally.n[count:].copy(), tally.counts[count:]))
-
-    def answers(self) -> list[Answered]:
-        """The held-out questions that anybody answered."""
-        return answered(self.held)
+    def _check_answers(self, tally: RoundTally) -> None:
+        self.machine.close(_kept(tally, self.machine.plan()))  # which refuses before it takes anything in
 
     def model(self) -> Model:
         return self.machine.model()
 
-    def measured(self) -> Sequence[Measured]:
+    def measured(self) -> Sequence[Marginal]:
         return self.machine.measured()
 
     def notes(self) -> dict[str, Any]:
         return self.machine.notes()
 
-    def state(self) -> bytes:
-        arrays = {str(i): np.frombuffer(tally.to_bytes(), np.uint8) for i, tally in enumerate(self.held)}
-        inner = np.frombuffer(self.machine.state(), np.uint8)
-        return pack(
-            {"method": self.method, "holdout": self.share, "rounds": len(self.held)}, {"machine": inner, **arrays}
-        )
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "holdout": self.share}
 
-    @classmethod
-    def restore(cls, state: bytes) -> HoldOut:
-        from dither.protocols.registry import restore  # which restores what is inside, and knows of this class
 
-        meta, arrays = unpack(state)
-        out = cls(restore(arrays["machine"].tobytes()), float(meta["holdout"]))
-        for i in range(int(meta["rounds"])):
-            tally = tally_from_bytes(arrays[str(i)].tobytes())
-            assert isinstance(tally, CountTally)
-            out.held.append(tally)
-        return out
+def fitted_tallies(state: bytes) -> list[RoundTally]:
+    """The tallies that the fit of a saved machine saw, without starting the machine anew."""
+    tallies = tallies_in(state)
+    return [_kept(tally, None) for tally in tallies] if "holdout" in unpack(state)[0] else tallies
+
+
+def _kept(tally: RoundTally, plan: Plan | None) -> RoundTally:
+    """What is left for the fit of a round's tally; `plan` is the round's own, without the copies."""
+    return tally if tally.plan.split or not isinstance(tally, CountTally) else _half(tally, 0, plan)
+
+
+def _half(tally: CountTally, which: int, plan: Plan | None = None) -> CountTally:
+    whole, count = tally.plan, len(tally.plan.questions) // 2
+    part = slice(which * count, (which + 1) * count)
+    total = sum(whole.shares[part])
+    own = plan or Plan(
+        whole.round, whole.questions[:count], tuple(s / total for s in whole.shares[part]), population=whole.population
+    )
+    return CountTally(own, tally.n[part].copy(), tally.counts[part])

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
-from dither.errors import StateError
-from dither.estimate import Pooled, answered, check_asked, pool, projection
+from dither.estimate import Marginal, answers_of, check_asked, pool, projection
 from dither.mechanisms import total_variance
 from dither.models import Independent
-from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
+from dither.protocols.machine import ProtocolMachine
 from dither.reports import Plan, Question, question
 from dither.tally import CountTally, RoundTally
 
 
 @dataclass(frozen=True)
-class Parameters:
+class IndependentParameters:
     """`shares`: who is asked what, see `question_shares`; `projection`: how raw estimates become distributions."""
 
     mechanism: Literal["best", "grr", "sue", "oue", "olh", "subset"] = "best"
@@ -41,20 +40,11 @@ def question_shares(questions: list[Question], rule: str) -> tuple[float, ...]:
     return tuple(w / total for w in weights)
 
 
-class IndependentProtocol:
+class IndependentProtocol(ProtocolMachine[IndependentParameters]):
     """One round of single-attribute questions."""
 
     method = "independent"
-
-    def __init__(self, campaign: Campaign, parameters: Parameters) -> None:
-        self.campaign = campaign
-        self.parameters = parameters
-        self._closed: list[RoundTally] = []
-
-    @classmethod
-    def start(cls, campaign: Campaign, parameters: Parameters) -> IndependentProtocol:
-        """A campaign before its first round."""
-        return cls(campaign, parameters)
+    parameters_class = IndependentParameters
 
     @cached_property
     def _round(self) -> Plan:
@@ -65,35 +55,19 @@ class IndependentProtocol:
     def plan(self) -> Plan | None:
         return None if self._closed else self._round
 
-    def close(self, tally: RoundTally) -> None:
-        check_close(self.plan(), tally)
+    def _check_answers(self, tally: RoundTally) -> None:
         assert isinstance(tally, CountTally)
-        check_asked(self.campaign.schema, answered([tally]))
-        self._closed.append(tally)
+        check_asked(self.campaign.schema, answers_of([tally]))
 
     @cached_property
-    def _pooled(self) -> list[Pooled]:
-        counted = [t for t in self._closed if isinstance(t, CountTally)]
-        answers = answered(counted)
+    def _pooled(self) -> list[Marginal]:
+        answers = answers_of(self.counted)
         return [pool(self.campaign.schema, answers, [n]) for n in self.campaign.schema.names]
 
     def model(self) -> Independent:
-        if not self._closed:
-            raise StateError("the round is still open: close it before asking for the model")
+        self._finished()
         make = projection(self.parameters.projection)
         return Independent(self.campaign.schema, tuple(make(p.frequencies) for p in self._pooled))
 
-    def measured(self) -> list[Measured]:
-        if not self._closed:
-            return []
-        return [Measured(p.attributes, p.frequencies, p.standard_errors, p.n) for p in self._pooled]
-
-    def notes(self) -> dict[str, Any]:
-        return {}
-
-    def state(self) -> bytes:
-        return pack_state(self.method, self.campaign, self.parameters, self._closed)
-
-    @classmethod
-    def restore(cls, state: bytes) -> IndependentProtocol:
-        return replay(cls, Parameters, state)
+    def measured(self) -> list[Marginal]:
+        return self._pooled if self._closed else []

@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from dither.checks import check_between, check_whole
 from dither.errors import ParameterError, PrivacyError
 from dither.models.junction_tree import JunctionTree
+from dither.protocols.tree import tree_notes
 from dither.schema import Schema
+from dither.schema.cells import count_cells
 from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
 from dither.types import Codes, Floats
 
 METHOD = "jtree-nonprivate"
-SWITCH = "--no-privacy"
 EPSILON = math.inf
 SUMMARY = "NOT private: a junction tree of the true records, to tell a model's own error from that of the noise."
 REFERENCE = "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1 (NoPrivJTree); Chen, Xiao, Zhang, Xu, KDD 2015"
@@ -30,41 +32,39 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Parameters:
+class TrueTreeParameters:
     """`phi` as in the papers: a pair whose mutual information is below min(k-1) phi^2 / 2 counts as independent."""
 
     phi: float = 0.3
     max_clique_cells: int = 20_000
 
     def __post_init__(self) -> None:
-        if not 0 <= self.phi <= 1:
-            raise ParameterError(f"phi must lie between 0 and 1, not {self.phi!r}", where="phi", value=self.phi)
-        if self.max_clique_cells < 2:
-            raise ParameterError("max_clique_cells must be at least 2", where="max_clique_cells")
+        check_between("phi", self.phi, 0, 1)
+        check_whole("max_clique_cells", self.max_clique_cells, 2)
 
 
 def require_switch(no_privacy: bool) -> None:
     """Refuse to run unless the caller has said in so many words that there is to be no privacy."""
     if not no_privacy:
         raise PrivacyError(
-            f"method {METHOD!r} reads the true records and protects nobody; add {SWITCH} to run it all the same",
-            where=SWITCH,
+            f"method {METHOD!r} reads the true records and protects nobody; it has to be asked for with no_privacy",
+            where="no_privacy",
         )
 
 
 def publish_nonprivate(
-    codes: Codes, schema: Schema, parameters: Parameters | None = None, *, no_privacy: bool = False
+    codes: Codes, schema: Schema, parameters: TrueTreeParameters | None = None, *, no_privacy: bool = False
 ) -> JunctionTree:
     """The junction tree whose cliques have the table's own distributions. NOT private: epsilon is infinite."""
     require_switch(no_privacy)
     if not len(codes):
         raise ParameterError("a junction tree needs at least one row", where="table")
-    chosen = parameters or Parameters()
+    chosen = parameters or TrueTreeParameters()
     tree = true_tree(codes, schema, chosen)
     return JunctionTree(schema, tree, tuple(_frequencies(codes, schema, clique) for clique in tree.cliques))
 
 
-def true_tree(codes: Codes, schema: Schema, parameters: Parameters) -> Triangulation:
+def true_tree(codes: Codes, schema: Schema, parameters: TrueTreeParameters) -> Triangulation:
     """The tree of the pairs at or above the threshold; the weakest go where a clique would exceed the cap."""
     strengths: dict[Pair, float] = {}
     for i, j in combinations(range(len(schema)), 2):
@@ -78,18 +78,12 @@ def true_tree(codes: Codes, schema: Schema, parameters: Parameters) -> Triangula
 
 def release_notes(model: JunctionTree) -> dict[str, Any]:
     """What a release of it must state."""
-    names = model.schema.names
     return {
         "private": False,
         "warning": "made from the true records without any privacy; for comparison only, not to be published",
-        "edges": [[names[i], names[j]] for i, j in model.tree.kept],
-        "edges_dropped_for_the_cap": [[names[i], names[j]] for i, j in model.tree.dropped],
-        "cliques": [[names[a] for a in clique] for clique in model.tree.cliques],
+        **tree_notes(model.schema, model.tree),
     }
 
 
 def _frequencies(codes: Codes, schema: Schema, positions: Sequence[int]) -> Floats:
-    shape = [schema.cardinalities[a] for a in positions]
-    cells = np.ravel_multi_index(tuple(np.asarray(codes[:, a], np.int64) for a in positions), shape)
-    counts = np.bincount(cells, minlength=math.prod(shape)) / len(codes)
-    return np.asarray(counts.reshape(shape), np.float64)
+    return np.asarray(count_cells(codes, schema.cardinalities, positions) / len(codes), np.float64)

@@ -1,25 +1,31 @@
 """The seam that every method meets: a pure state machine over rounds. No I/O, no clock, no participant noise.
 
 From the schema, epsilon and the tallies so far a machine gives the next round's plan or a finished model. A simulator over a
-table, the collection server and a cluster job drive the same object.
+table, the collection server and a cluster job drive the same object. A machine is deterministic given what it started from and
+the tallies it has closed, so these are its whole state: restoring starts it anew and closes the same tallies, and no method can
+forget a part of its state (decision 0004).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from dither.errors import ReportError, StateError, TooFewAnswers
+from dither.errors import ParameterError, ReportError, StateError, TooFewAnswers
+from dither.estimate import Marginal
 from dither.models import Model
-from dither.protocols.parameters import build_parameters, plain
+from dither.protocols.parameters import build_parameters
 from dither.reports import Plan
 from dither.schema import Schema, schema_from_json
-from dither.tally import RoundTally, tally_from_bytes
+from dither.tally import CountTally, RoundTally, tally_from_bytes
 from dither.tally.archive import pack, unpack
-from dither.types import Floats
+from dither.types import Progress
+
+P = TypeVar("P")  # the dataclass of a method's parameters
 
 
 @dataclass(frozen=True)
@@ -32,90 +38,125 @@ class Campaign:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A marginal as it was measured: raw, unbiased frequencies with standard errors, one axis an attribute."""
+class ProtocolMachine(ABC, Generic[P]):
+    """A method in the middle of a campaign. A method defines `plan`, `model` and `measured`, and may add to the rest.
 
-    attributes: tuple[str, ...]
-    frequencies: Floats
-    standard_errors: Floats
-    n: int
+    `method` is the name under which the registry knows it, `parameters_class` the dataclass of its parameters. A driver that
+    shows progress sets `progress`; a fit that takes long calls it.
+    """
 
+    method: ClassVar[str]
+    parameters_class: ClassVar[type]
+    progress: Progress | None
 
-@runtime_checkable
-class ProtocolMachine(Protocol):
-    """A method in the middle of a campaign."""
+    def __init__(self, campaign: Campaign, parameters: P) -> None:
+        self.campaign = campaign
+        self.parameters = parameters
+        self.progress = None
+        self._closed: list[RoundTally] = []
+
+    @classmethod
+    def start(cls, campaign: Campaign, parameters: P) -> Self:
+        """A campaign before its first round."""
+        return cls(campaign, parameters)
 
     @property
-    def method(self) -> str:
-        """The name under which the registry knows it."""
+    def closed(self) -> tuple[RoundTally, ...]:
+        """The tallies of the rounds that are over."""
+        return tuple(self._closed)
 
     @property
-    def campaign(self) -> Campaign: ...
+    def plans(self) -> tuple[Plan, ...]:
+        """What participants were asked in those rounds."""
+        return tuple(tally.plan for tally in self._closed)
 
+    @property
+    def counted(self) -> tuple[CountTally, ...]:
+        """Those of them that count supports, question by question."""
+        return tuple(tally for tally in self.closed if isinstance(tally, CountTally))
+
+    @abstractmethod
     def plan(self) -> Plan | None:
         """The open round, the same at each call; None when finished."""
 
-    def close(self, tally: RoundTally) -> None:
-        """Take in the open round's tally and go on to the next round; an error when none is open or the plan differs."""
-
+    @abstractmethod
     def model(self) -> Model:
         """The finished model; an error while a round is open."""
 
-    def measured(self) -> Sequence[Measured]:
+    @abstractmethod
+    def measured(self) -> Sequence[Marginal]:
         """What has been measured so far, pooled: at least every one-way marginal that was."""
 
     def notes(self) -> dict[str, Any]:
         """Facts about the run that a release states: fallbacks used, pairs kept, components chosen."""
+        return {}
+
+    def close(self, tally: RoundTally) -> None:
+        """Take in the open round's tally and go on to the next round.
+
+        An error when none is open, when the tally is of another plan, or when its answers do not suffice; then nothing has been
+        taken in and the round stays open.
+        """
+        check_close(self.plan(), tally)
+        self._check_answers(tally)
+        self._closed.append(tally)
+        self._go_on(tally)
+
+    def _check_answers(self, tally: RoundTally) -> None:
+        """Raise `TooFewAnswers` if the method could not use this tally."""
+
+    def _go_on(self, tally: RoundTally) -> None:
+        """Prepare the next round, now that this tally has been taken in."""
+
+    def _finished(self) -> None:
+        """An error while a round is open."""
+        plan = self.plan()
+        if plan is not None:
+            raise StateError(f"round {plan.round} is still open: close it before asking for the model")
 
     def state(self) -> bytes:
         """Everything needed to go on elsewhere with identical results."""
+        tallies = {str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self._closed)}
+        return pack({**self._facts(), "rounds": len(self._closed)}, tallies)
+
+    def _facts(self) -> dict[str, Any]:
+        """What the machine started from."""
+        campaign = self.campaign
+        return {
+            "method": self.method,
+            "schema": campaign.schema.to_json(),
+            "epsilon": campaign.epsilon,
+            "participants": campaign.participants,
+            "seed": campaign.seed,
+            "parameters": self.plain_parameters(),
+        }
 
     @classmethod
-    def restore(cls, state: bytes) -> Self: ...
+    def restore(cls, state: bytes) -> Self:
+        """The machine whose `state` this is: started anew, with the same tallies closed."""
+        machine = cls.start_again(state)
+        for tally in tallies_in(state):
+            machine.close(tally)
+        return machine
+
+    @classmethod
+    def start_again(cls, state: bytes) -> Self:
+        """The machine whose `state` this is, as it was before its first round."""
+        meta, _ = unpack(state)
+        if meta.get("method") != cls.method:
+            raise ReportError(f"a state of method {meta.get('method')!r} cannot be restored as {cls.method!r}")
+        campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
+        return cls.start(campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method))
+
+    def plain_parameters(self) -> dict[str, Any]:
+        """The parameters as plain values, for a manifest."""
+        return asdict(self.parameters)  # type: ignore[call-overload]
 
 
-# --------------------
-# The state of a machine between rounds: what it started from and the tallies it has closed.
-#
-# A machine is deterministic given these, so restoring starts it anew and closes the same tallies: identical results, and no
-# method can forget a part of its state.
-
-M = TypeVar("M")
-
-
-def pack_state(method: str, campaign: Campaign, parameters: Any, closed: Sequence[RoundTally]) -> bytes:
-    """Everything a machine needs to go on elsewhere."""
-    meta = {
-        "method": method,
-        "schema": campaign.schema.to_json(),
-        "epsilon": campaign.epsilon,
-        "participants": campaign.participants,
-        "seed": campaign.seed,
-        "parameters": plain(parameters),
-        "rounds": len(closed),
-    }
-    return pack(meta, {str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(closed)})
-
-
-def unpack_state(state: bytes, method: str) -> tuple[Campaign, dict[str, Any], list[RoundTally]]:
-    """The campaign, the parameters and the closed tallies of a saved state of this method."""
+def tallies_in(state: bytes) -> list[RoundTally]:
+    """The tallies of the rounds that a saved machine had closed."""
     meta, arrays = unpack(state)
-    if meta.get("method") != method:
-        raise ReportError(f"a state of method {meta.get('method')!r} cannot be restored as {method!r}")
-    campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
-    return campaign, meta["parameters"], [tally_from_bytes(arrays[str(i)].tobytes()) for i in range(meta["rounds"])]
-
-
-def replay(machine: type[M], parameters: type[Any], state: bytes) -> M:
-    """A machine as it was when its state was saved: started anew, with the same tallies closed."""
-    method: str = machine.method  # type: ignore[attr-defined]
-    campaign, given, closed = unpack_state(state, method)
-    again = machine.start(campaign, build_parameters(parameters, given, method))  # type: ignore[attr-defined]
-    for tally in closed:
-        again.close(tally)
-    restored: M = again
-    return restored
+    return [tally_from_bytes(arrays[str(i)].tobytes()) for i in range(meta["rounds"])]
 
 
 def check_close(open_plan: Plan | None, tally: RoundTally) -> None:
@@ -127,4 +168,15 @@ def check_close(open_plan: Plan | None, tally: RoundTally) -> None:
     if tally.participants == 0:
         raise TooFewAnswers(
             f"round {open_plan.round} was closed without a single report; leave it open until reports arrive"
+        )
+
+
+def check_clique_cells(schema: Schema, most: int) -> None:
+    """Every attribute has to fit into a clique of the tree by itself."""
+    widest = max(schema.cardinalities)
+    if widest > most:
+        raise ParameterError(
+            f"an attribute has {widest:,} values, more than max_clique_cells={most:,}; raise it",
+            where="max_clique_cells",
+            value=most,
         )

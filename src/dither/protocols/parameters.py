@@ -1,10 +1,10 @@
-"""Method parameters: frozen dataclasses with typed fields, filled from `--set KEY=VALUE` or from Python."""
+"""Method parameters: frozen dataclasses with typed fields, filled from text or from Python values."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dither.errors import ParameterError
@@ -35,11 +35,6 @@ def describe_parameters(cls: type[Any]) -> dict[str, Any]:
     for f in fields(cls):
         out[f.name] = f.default_factory() if f.default_factory is not MISSING else f.default
     return out
-
-
-def plain(parameters: Any) -> dict[str, Any]:
-    """The parameters as plain values, for a manifest."""
-    return asdict(parameters)
 
 
 def _read(key: str, value: Any, hint: Any) -> Any:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from dither.checks import check_whole
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms.probability import check_epsilon
 from dither.protocols.holdout import HoldOut
-from dither.protocols.machine import Campaign, ProtocolMachine
-from dither.protocols.parameters import build_parameters, describe_parameters, plain
+from dither.protocols.machine import Campaign, ProtocolMachine, tallies_in
+from dither.protocols.parameters import build_parameters, describe_parameters
 from dither.schema import Schema
 from dither.tally.archive import unpack
 
@@ -27,14 +28,14 @@ class Method:
     summary: str
     reference: str
 
-    def load(self) -> Any:
+    def load(self) -> type[ProtocolMachine[Any]]:
         """The machine's class."""
-        return getattr(import_module(self.module), self.machine)
-
-    def parameters(self) -> type[Any]:
-        """The dataclass of the method's parameters."""
-        loaded: type[Any] = import_module(self.module).Parameters
+        loaded: type[ProtocolMachine[Any]] = getattr(import_module(self.module), self.machine)
         return loaded
+
+    def parameters(self) -> type:
+        """The dataclass of the method's parameters."""
+        return self.load().parameters_class
 
     def defaults(self) -> dict[str, Any]:
         """Parameter names with their defaults."""
@@ -132,17 +133,16 @@ def start(
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
     holdout: float = 0.0,
-) -> ProtocolMachine:
+) -> ProtocolMachine[Any]:
     """A method at the beginning of a campaign; its plan is checked against epsilon before anyone is asked.
 
     With `holdout`, that share of each question's participants answers for the error estimate only (`protocols.holdout`).
     """
     chosen = method(name)
     check_epsilon(epsilon)
-    if participants < 1:
-        raise ParameterError("a campaign needs at least one participant", where="participants", value=participants)
-    built = build_parameters(chosen.parameters(), parameters or {}, name)
-    machine: ProtocolMachine = chosen.load().start(Campaign(schema, float(epsilon), participants, seed), built)
+    check_whole("participants", participants, 1)
+    built: object = build_parameters(chosen.parameters(), parameters or {}, name)
+    machine = chosen.load().start(Campaign(schema, float(epsilon), participants, seed), built)
     if holdout:
         machine = HoldOut(machine, holdout)
     plan = machine.plan()
@@ -151,15 +151,12 @@ def start(
     return machine
 
 
-def restore(state: bytes) -> ProtocolMachine:
+def restore(state: bytes) -> ProtocolMachine[Any]:
     """Go on with a saved machine."""
     meta, _ = unpack(state)
+    machine: ProtocolMachine[Any] = method(str(meta.get("method"))).load().start_again(state)
     if "holdout" in meta:
-        return HoldOut.restore(state)
-    machine: ProtocolMachine = method(str(meta.get("method"))).load().restore(state)
+        machine = HoldOut(machine, float(meta["holdout"]))
+    for tally in tallies_in(state):
+        machine.close(tally)
     return machine
-
-
-def parameters_of(machine: Any) -> dict[str, Any]:
-    """A machine's parameters as plain values."""
-    return plain(machine.parameters)

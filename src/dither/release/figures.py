@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dither.estimate.project import normal_interval
-from dither.release.marginal import Errors, pair_errors
 from dither.release.pairs import Pair, compared_pairs
 from dither.release.release import Release
+from dither.release.standard_errors import Errors, pair_errors
 from dither.schema import Attribute
 from dither.types import Floats
 

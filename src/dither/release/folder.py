@@ -12,11 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dither.errors import InputError, ReportError
+from dither.estimate import Marginal
 from dither.models import model_from_bytes
 from dither.notice import notice_from_json
-from dither.protocols.machine import Measured
 from dither.release.asked import asked_from_json
+from dither.release.call import call_from_json
 from dither.release.release import FORMAT, Release
 from dither.release.words import find_warnings
 from dither.schema import load_schema
@@ -63,7 +66,7 @@ def load_release(directory: str | Path) -> Release:
     try:
         schema = load_schema(folder / "schema.json")
         release = Release(
-            method=manifest["method"],
+            call=call_from_json(manifest["call"]),
             schema=schema,
             model=model_from_bytes((folder / "model.bin").read_bytes()),
             synthetic=read_table(folder / "synthetic.parquet"),
@@ -72,9 +75,7 @@ def load_release(directory: str | Path) -> Release:
             state=_optional(folder / "state.bin"),
             **{name: manifest[name] for name in _PLAIN_FIELDS},
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
-            epsilon_asked=_epsilon(manifest["epsilon_asked"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
-            no_privacy=manifest["epsilon_achieved"] is None,
         )
         return replace(release, warnings=find_warnings(release))  # what a seed calls for stands whatever was written
     except OSError as error:
@@ -98,14 +99,8 @@ _PLAIN_FIELDS = (
     "participants",
     "rounds",
     "rows",
-    "parameters",
-    "seed",
     "seconds",
-    "simulated",
     "notes",
-    "source",
-    "population",
-    "schema_file",
     "description",
     "reference",
     "dither_version",
@@ -165,18 +160,18 @@ def _swap(fresh: Path, target: Path) -> None:
     shutil.rmtree(aside)
 
 
-def _pack_measured(measured: Sequence[Measured]) -> bytes:
+def _pack_measured(measured: Sequence[Marginal]) -> bytes:
     arrays = {}
     for i, entry in enumerate(measured):
         arrays[f"{i}.frequencies"] = entry.frequencies
-        arrays[f"{i}.standard_errors"] = entry.standard_errors
+        arrays[f"{i}.standard_errors"] = np.sqrt(entry.variances)
     meta = [{"attributes": list(entry.attributes), "n": int(entry.n)} for entry in measured]
     return pack({"measured": meta}, arrays)
 
 
-def _unpack_measured(data: bytes) -> tuple[Measured, ...]:
+def _unpack_measured(data: bytes) -> tuple[Marginal, ...]:
     meta, arrays = unpack(data)
     return tuple(
-        Measured(tuple(entry["attributes"]), arrays[f"{i}.frequencies"], arrays[f"{i}.standard_errors"], entry["n"])
+        Marginal(tuple(entry["attributes"]), arrays[f"{i}.frequencies"], arrays[f"{i}.standard_errors"], entry["n"])
         for i, entry in enumerate(meta["measured"])
     )

@@ -9,10 +9,10 @@ import numpy as np
 
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import AttributeFigure, Bar, HeatMap, attribute_figure, heat_map
-from dither.release.marginal import pair_errors
 from dither.release.markup import folded, paragraph, percent, table, text
 from dither.release.pairs import MOST_SEARCHED, Pair, graph_edges, telling_attributes
 from dither.release.release import Release
+from dither.release.standard_errors import pair_errors
 
 MOST_CHARTS = 24
 MOST_HEAT_MAPS = 6

@@ -12,14 +12,21 @@ from typing import Any
 import numpy as np
 
 from dither.errors import ParameterError, PrivacyError
+from dither.estimate import Marginal
 from dither.models import Model
 from dither.notice import Notice
-from dither.protocols.machine import Measured
-from dither.release.asked import AskedRound
-from dither.release.marginal import Marginal, measured_errors
+from dither.protocols import ProtocolMachine, method
+from dither.release.asked import AskedRound, asked_in
+from dither.release.call import Call
+from dither.release.standard_errors import measured_errors
 from dither.release.truth import Truth
-from dither.release.words import NO_GUARANTEE, guarantee_sentence, noise_sentence, shown_epsilon
+from dither.release.words import NO_GUARANTEE, find_warnings, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.schema import Schema
+from dither.schema.native import Layout
+from dither.schema.table import decode, plain_layout
+from dither.types import NativeTable
+from dither.uncertainty.heldout import heldout_notes
+from dither.uncertainty.manipulation import manipulation_notes
 
 FORMAT = "dither-release-1"
 
@@ -39,37 +46,99 @@ class Release:
     values were counted as "other" in each attribute where that happened: a true count, written nowhere at all. A release with
     `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is
     the finished protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed
-    later. `seed` is what the caller of a simulation gave, if anything; of a collection it is the seed of the fit, which
-    nobody's noise uses.
+    later.
+    `call` is the record of what was asked for.
     """
 
-    method: str
+    call: Call
     schema: Schema
     model: Model
-    synthetic: Any
-    epsilon_asked: float
+    synthetic: NativeTable
     epsilon_achieved: float
     participants: int
     rounds: int
     rows: int
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    measured: Sequence[Measured] = ()
+    measured: Sequence[Marginal] = ()
     asked: Sequence[AskedRound] = ()
-    seed: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
-    simulated: bool = False
-    no_privacy: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[Notice] = ()
     truth: Truth | None = field(default=None, repr=False, compare=False)
     clipped: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     state: bytes | None = field(default=None, repr=False)
-    source: str | None = None
-    population: int | None = None
-    schema_file: str | None = None
     description: str = ""
     reference: str = ""
     dither_version: str = field(default_factory=_version)
+
+    @classmethod
+    def from_machine(
+        cls,
+        machine: ProtocolMachine[Any],
+        call: Call,
+        participants: int,
+        draw: tuple[np.random.Generator, np.random.Generator],
+        layout: Layout | None = None,
+        *,
+        seconds: Mapping[str, float] | None = None,
+        **known: Any,
+    ) -> Release:
+        """The release of a finished protocol, whoever drove it.
+
+        `call` is what was asked for (its parameters are filled in from the machine), `draw` the generators of the synthetic codes
+        and of values inside their bins, `layout` the columns' types where the driver knows them. `known` has what only a
+        simulation knows: the truth, how many values were clipped, warnings of its input.
+        """
+        begun = time.perf_counter()
+        model = machine.model()
+        fitted = time.perf_counter()
+        chosen = method(machine.method)
+        return cls.from_model(
+            model,
+            replace(call, parameters=machine.plain_parameters()),
+            participants,
+            draw,
+            layout,
+            seconds={**(seconds or {}), "fit": round(fitted - begun, 4)},
+            measured=tuple(machine.measured()),
+            epsilon_achieved=max(plan.epsilon for plan in machine.plans),
+            rounds=len(machine.plans),
+            asked=asked_in(machine.plans),
+            notes={**machine.notes(), **heldout_notes(machine, model), **manipulation_notes(machine)},
+            state=machine.state(),
+            description=chosen.summary,
+            reference=chosen.reference,
+            **known,
+        )
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Model,
+        call: Call,
+        participants: int,
+        draw: tuple[np.random.Generator, np.random.Generator],
+        layout: Layout | None = None,
+        *,
+        seconds: Mapping[str, float],
+        **facts: Any,
+    ) -> Release:
+        """The release of a model, with a synthetic table drawn from it and every warning it calls for."""
+        begun = time.perf_counter()
+        schema, rows = model.schema, participants if call.rows is None else call.rows
+        codes = model.sample(rows, draw[0])
+        synthetic = decode(codes, schema, plain_layout(schema) if layout is None else layout, draw[1])
+        spent = {**seconds, "sample": round(time.perf_counter() - begun, 4)}
+        release = cls(
+            call=call,
+            schema=schema,
+            model=model,
+            synthetic=synthetic,
+            participants=participants,
+            rows=rows,
+            seconds=spent,
+            **facts,
+        )
+        return replace(release, warnings=find_warnings(release))
 
     def __post_init__(self) -> None:
         if not self.no_privacy:
@@ -94,6 +163,36 @@ class Release:
                 where="epsilon_achieved",
                 value=self.epsilon_achieved,
             )
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return self.call.method
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The method's parameters, defaults filled in."""
+        return self.call.parameters
+
+    @property
+    def epsilon_asked(self) -> float:
+        """The guarantee that was asked for; infinite without privacy."""
+        return math.inf if self.call.no_privacy else self.call.epsilon
+
+    @property
+    def seed(self) -> int | None:
+        """See `Call`."""
+        return self.call.seed
+
+    @property
+    def simulated(self) -> bool:
+        """Whether rows of a table played the participants."""
+        return self.call.simulated
+
+    @property
+    def no_privacy(self) -> bool:
+        """Whether it was made from true records, for comparison."""
+        return self.call.no_privacy
 
     @property
     def schema_fingerprint(self) -> str:
@@ -129,7 +228,7 @@ class Release:
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         frequencies = self.model.marginal(names)
         labels = tuple(self.schema[name].labels for name in names)
-        return Marginal(names, labels, frequencies, measured_errors(self.measured, names, self.participants))
+        return Marginal(names, frequencies, measured_errors(self.measured, names, self.participants), labels=labels)
 
     def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
         """Write the release's folder in one step and give its path.
@@ -171,9 +270,7 @@ class Release:
             "noise": self.noise,
             "seconds": {stage: float(value) for stage, value in self.seconds.items()},
             "simulated": bool(self.simulated),
-            "source": self.source,
-            "population": None if self.population is None else int(self.population),
-            "schema_file": self.schema_file,
+            "call": plain(self.call.to_json()),
             "schema_fingerprint": self.schema_fingerprint,
             "model": self.model.kind,
             "description": self.description,

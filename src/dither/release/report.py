@@ -39,7 +39,7 @@ def render_report(release: Release) -> str:
         ("again", "Cite and rerun", lambda: _again(release)),
     ]
     page = Template(files("dither.release").joinpath("report_template.html").read_text(encoding="utf-8"))
-    source = "" if release.source is None else f" · {release.source}"
+    source = "" if release.call.table is None else f" · {release.call.table}"
     return page.substitute(
         version=text(release.dither_version),
         title=text(f"Dither release: {release.method}, epsilon {shown_epsilon(release.epsilon_achieved, 4)}{source}"),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.schema import Schema
-from dither.types import Floats
+from dither.schema.cells import count_cells
+from dither.types import Codes, Floats
 
 
 @dataclass(frozen=True)
@@ -21,17 +19,11 @@ class Truth:
     marginal: Callable[[Sequence[str]], Floats]
 
 
-def truth_from_codes(schema: Schema, codes: npt.NDArray[np.integer[Any]]) -> Truth:
+def truth_from_codes(schema: Schema, codes: Codes) -> Truth:
     """The truth of a table of codes; marginals are counted when they are asked for."""
 
     def marginal(attributes: Sequence[str]) -> Floats:
-        positions = [schema.index(name) for name in attributes]
-        shape = tuple(schema.cardinalities[i] for i in positions)
-        cell = np.zeros(len(codes), dtype=np.int64)
-        for i, cardinality in zip(positions, shape, strict=True):
-            cell *= cardinality
-            cell += codes[:, i]
-        counts = np.bincount(cell, minlength=math.prod(shape))
-        return np.asarray(counts / max(len(codes), 1), dtype=np.float64).reshape(shape)
+        counts = count_cells(codes, schema.cardinalities, [schema.index(name) for name in attributes])
+        return np.asarray(counts / max(len(codes), 1), dtype=np.float64)
 
     return Truth(marginal)

@@ -101,7 +101,7 @@ def find_warnings(release: Release) -> tuple[Notice, ...]:
 def _unprotected(release: Release) -> list[Notice]:
     told = {
         REPLAYABLE: release.replayable,
-        RESAMPLED: release.population is not None and not release.no_privacy,
+        RESAMPLED: release.call.population is not None and not release.no_privacy,
         SHOWS_TRUTH: release.truth is not None,
     }
     return [notice for notice, holds in told.items() if holds]
@@ -128,7 +128,7 @@ def _too_little_data(release: Release) -> list[Notice]:
         if len(entry.attributes) != 1:
             continue
         scale = np.maximum(entry.frequencies, 1 / entry.frequencies.size)
-        ratio = entry.standard_errors / scale
+        ratio = np.sqrt(entry.variances) / scale
         ratios.append(ratio)
         if np.median(ratio) > LARGE_ERROR:
             weak.append(entry.attributes[0])

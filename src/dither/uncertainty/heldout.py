@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dither.errors import ParameterError
-from dither.estimate import Answered
+from dither.estimate import AnswerCounts
 from dither.estimate.pool import read_marginal
 from dither.models import Model
 from dither.protocols import ProtocolMachine
@@ -33,7 +33,7 @@ TOO_NOISY = "too noisy to mean anything"
 INFORMATIVE = "informative"
 
 
-def thin(answer: Answered, share: float, rng: np.random.Generator) -> tuple[Answered, Answered]:
+def thin(answer: AnswerCounts, share: float, rng: np.random.Generator) -> tuple[AnswerCounts, AnswerCounts]:
     """Divide the counts of a question at random into those to fit to and those held out.
 
     Exact where every report supports one cell: the counts of a random part of the reports are multivariate hypergeometric.
@@ -51,8 +51,8 @@ def thin(answer: Answered, share: float, rng: np.random.Generator) -> tuple[Answ
         raise ParameterError(f"the share held out must lie between 0 and 1, not {share!r}", where="share", value=share)
     n = round(share * answer.n)
     part = rng.multivariate_hypergeometric(answer.support, n, method="marginals")
-    rest = Answered(answer.question, answer.support - part, answer.n - n)
-    return rest, Answered(answer.question, part, n)
+    rest = AnswerCounts(answer.question, answer.support - part, answer.n - n)
+    return rest, AnswerCounts(answer.question, part, n)
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class HeldOutError:
         }
 
 
-def unbiased_variances(answer: Answered, group: int, frequencies: Floats) -> Floats:
+def unbiased_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> Floats:
     """An unbiased estimate of the variance of each cell of a marginal read off an answer, sampling of people included."""
     mechanism, n = answer.question.mechanism, answer.n
     low, high = mechanism.group_variance(group, 0.0, n), mechanism.group_variance(group, 1.0, n)
@@ -120,7 +120,7 @@ def unbiased_variances(answer: Answered, group: int, frequencies: Floats) -> Flo
     return np.asarray((linear + frequencies * (1 - frequencies) / n) / (1 - 1 / n))
 
 
-def heldout_error(model: Model, answers: Sequence[Answered], ways: int = 2) -> HeldOutError:
+def heldout_error(model: Model, answers: Sequence[AnswerCounts], ways: int = 2) -> HeldOutError:
     """The squared error of a model's marginals of `ways` attributes, from answers that it was not fitted to.
 
     Guarantee: unbiased for the mean over the attribute sets that were asked, for people who are a sample of a larger population,
@@ -162,7 +162,7 @@ class _Part:
     weight: float
 
 
-def heldout_gain(model: Model, baseline: Model, answers: Sequence[Answered], ways: int = 2) -> tuple[float, float]:
+def heldout_gain(model: Model, baseline: Model, answers: Sequence[AnswerCounts], ways: int = 2) -> tuple[float, float]:
     """By how much a model's mean squared error is below a baseline's, with the standard error; positive if it is better.
 
     |y - b|^2 - |y - m|^2 is linear in y, so the large common noise cancels and far fewer reports tell which one is better.
@@ -183,34 +183,34 @@ def heldout_gain(model: Model, baseline: Model, answers: Sequence[Answered], way
     return float(np.mean(means)), spread / len(means)
 
 
-def _contrast_variance(answer: Answered, group: int, fitted: Floats, contrast: Floats) -> float:
+def _contrast_variance(answer: AnswerCounts, group: int, fitted: Floats, contrast: Floats) -> float:
     """The variance of a linear combination of a marginal's cells, with covariances as in `_squared_error`."""
     variances = np.maximum(unbiased_variances(answer, group, fitted), 0.0)
     shared = _shared_covariance(answer, variances)
     return float((contrast**2 * variances).sum() + shared * (contrast.sum() ** 2 - (contrast**2).sum()))
 
 
-def _shared_covariance(answer: Answered, variances: Floats) -> float:
+def _shared_covariance(answer: AnswerCounts, variances: Floats) -> float:
     """The covariance of two cells, if equal for all, that gives the sum of all cells its known variance."""
     mechanism, cells = answer.question.mechanism, variances.size
     total = mechanism.group_variance(mechanism.cells, 1.0, answer.n)
     return (total - float(variances.sum())) / (cells * (cells - 1))
 
 
-def _usable(answers: Sequence[Answered], ways: int) -> list[Answered]:
+def _usable(answers: Sequence[AnswerCounts], ways: int) -> list[AnswerCounts]:
     return [
         a for a in answers if len(a.question.attributes) >= ways and a.n > 1 and a.question.mechanism.name != "bloom"
     ]
 
 
-def _demand_usable(answers: Sequence[Answered], ways: int) -> list[Answered]:
+def _demand_usable(answers: Sequence[AnswerCounts], ways: int) -> list[AnswerCounts]:
     usable = _usable(answers, ways)
     if not usable:
         raise ParameterError(f"no held-out report is about {ways} attributes together", where="ways", value=ways)
     return usable
 
 
-def _by_question(model: Model, answers: Sequence[Answered], ways: int) -> list[_Part]:
+def _by_question(model: Model, answers: Sequence[AnswerCounts], ways: int) -> list[_Part]:
     """For each answer and each set of attributes in it the squared error with its standard error."""
     schema = model.schema
     found = []
@@ -223,7 +223,7 @@ def _by_question(model: Model, answers: Sequence[Answered], ways: int) -> list[_
     return found
 
 
-def _squared_error(answer: Answered, group: int, raw: Floats, fitted: Floats) -> tuple[float, float]:
+def _squared_error(answer: AnswerCounts, group: int, raw: Floats, fitted: Floats) -> tuple[float, float]:
     """Sum over cells of (y - m)^2 - var(y), and its standard error.
 
     Its variance is 2 sum of squared covariances of y + 4 d' cov d with d = t - m. Off the diagonal the covariances are taken as

@@ -30,15 +30,12 @@ from typing import Any, Literal
 import numpy as np
 
 from dither.errors import ParameterError
-from dither.estimate.pool import Answered, answered
+from dither.estimate.pool import AnswerCounts, answers_of
 from dither.mechanisms import Mechanism
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.subset import SubsetSelection
 from dither.protocols import ProtocolMachine
-from dither.protocols.holdout import HoldOut
-from dither.protocols.machine import unpack_state
 from dither.schema import Schema
-from dither.tally import CountTally
 from dither.types import Floats
 
 Direction = Literal["raise", "lower"]
@@ -111,7 +108,7 @@ class Exposure:
 
 def exposure(
     schema: Schema,
-    answers: Sequence[Answered],
+    answers: Sequence[AnswerCounts],
     attributes: Sequence[str],
     frequencies: Floats,
     shares: Sequence[float] = SHARES,
@@ -173,11 +170,9 @@ def _check(
 
 def manipulation_notes(machine: ProtocolMachine) -> dict[str, Any]:
     """For each attribute how far 1 % and 5 % of dishonest participants could move its most exposed figure, up or down."""
-    inside = machine.machine if isinstance(machine, HoldOut) else machine
-    tallies = [t for t in unpack_state(inside.state(), inside.method)[2] if isinstance(t, CountTally)]
-    if not tallies:
+    if not machine.counted:
         return {}
-    answers, schema = answered(tallies), machine.campaign.schema
+    answers, schema = answers_of(machine.counted), machine.campaign.schema
     found: dict[str, dict[str, float]] = {}
     for measured in machine.measured():
         if len(measured.attributes) == 1:

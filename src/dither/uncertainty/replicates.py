@@ -27,13 +27,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dither.errors import ParameterError, PrivacyError
-from dither.estimate import answered
+from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
 from dither.models import Model
 from dither.protocols import ProtocolMachine, method, restore, start
 from dither.protocols.holdout import HoldOut
-from dither.protocols.machine import unpack_state
-from dither.protocols.registry import parameters_of
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -274,23 +272,17 @@ def _facts(source: Release | ProtocolMachine) -> tuple[str, Model, Schema, float
         given = dict(source.parameters)
         return source.method, source.model, source.schema, source.epsilon_asked, source.participants, given
     campaign = source.campaign
-    given = parameters_of(source)
+    given = source.plain_parameters()
     return source.method, source.model(), campaign.schema, campaign.epsilon, campaign.participants, given
 
 
-def tallies_of(machine: ProtocolMachine) -> list[CountTally]:
-    """The count tallies that a machine has closed, read from its state."""
-    _, _, closed = unpack_state(machine.state(), machine.method)
-    return [tally for tally in closed if isinstance(tally, CountTally)]
-
-
 def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
-    return pair_targets(machine.campaign.schema, answered(tallies_of(machine)))
+    return pair_targets(machine.campaign.schema, answers_of(machine.counted))
 
 
 def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
-    answers = answered(tallies_of(machine))
+    answers = answers_of(machine.counted)
     pairs_alone = machine.method == "mixture" and not tables_pay(len(machine.campaign.schema), answers)
     sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)
     return frozenset(frozenset(some) for names in sets for size in sizes for some in combinations(names, size))
@@ -333,7 +325,7 @@ class _Residuals:
 
 
 def _residuals_of(machine: ProtocolMachine, model: Model) -> _Residuals | None:
-    return _Residuals(_pair_targets_of(machine), model) if tallies_of(machine) else None
+    return _Residuals(_pair_targets_of(machine), model) if machine.counted else None
 
 
 def _learns_dependence(source: Release | ProtocolMachine) -> bool:

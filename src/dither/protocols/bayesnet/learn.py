@@ -13,13 +13,15 @@ from typing import Literal
 
 import numpy as np
 
+from dither.checks import check_between, check_finite, check_whole, check_whole_or_none
 from dither.errors import ParameterError
+from dither.estimate import Marginal
 from dither.estimate.joint import SplitReports, estimate_joints
 from dither.models.bayes_net import BayesNet, chain_joint
-from dither.models.tree_fit import Measurement, fit_tree
+from dither.models.tree_fit import fit_tree
 from dither.protocols.consistent import reconstruct
 from dither.protocols.evidence import Evidence
-from dither.protocols.privincr.learn import DISCREPANCY, factor_cells
+from dither.protocols.tree import DISCREPANCY, factor_cells
 from dither.schema import Schema
 from dither.structure import Triangulation, entropy, mutual_information
 from dither.structure.bayes_search import Network, search_network
@@ -29,7 +31,7 @@ Candidate = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Parameters:
+class BayesNetParameters:
     """`plan=split` is the paper's: every participant reports every attribute, epsilon split over them, joints by EM.
     `plan=sample` learns the same network from one full-epsilon question a participant, in two rounds.
 
@@ -53,30 +55,21 @@ class Parameters:
     factor_cells: int | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.degree <= 4:
-            raise ParameterError(f"degree must be from 1 to 4, not {self.degree!r}", where="degree", value=self.degree)
-        if not 0 < self.omega < 1:
-            raise ParameterError(
-                f"omega must lie strictly between 0 and 1, not {self.omega!r}", where="omega", value=self.omega
-            )
-        if self.flip is not None and (self.plan == "sample" or not 0 < self.flip < 1):
-            raise ParameterError(
-                f"flip must lie strictly between 0 and 1 and belongs to plan=split, not {self.flip!r}",
-                where="flip",
-                value=self.flip,
-            )
+        check_whole("degree", self.degree, 1, 4)
+        check_between("omega", self.omega, 0, 1, ends="()")
+        check_between("singles", self.singles, 0, 1, ends="[)")
+        check_between("tolerance", self.tolerance, 0, math.inf, ends="()")
+        check_finite("significance", self.significance)
         for name, least in (("max_cells", 4), ("steps", 1), ("factor_cells", 2)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ParameterError(f"{name} must be at least {least}, not {value!r}", where=name, value=value)
-        if not 0 <= self.singles < 1 or not self.tolerance > 0 or not math.isfinite(self.significance):
-            raise ParameterError(
-                "singles must lie in [0, 1), tolerance above 0, significance be finite", where="singles"
-            )
+            check_whole_or_none(name, getattr(self, name), least)
+        if self.flip is not None:
+            check_between("flip", self.flip, 0, 1, ends="()")
+            if self.plan == "sample":
+                raise ParameterError("flip belongs to plan=split; leave it out", where="flip", value=self.flip)
 
 
 @dataclass(frozen=True)
-class Learnt:
+class NetworkFit:
     """The network, its model, and how many different joints were estimated on the way."""
 
     network: Network
@@ -84,7 +77,7 @@ class Learnt:
     joints: int
 
 
-def choose_root(marginals: Sequence[Floats], parameters: Parameters, seed: int) -> int:
+def choose_root(marginals: Sequence[Floats], parameters: BayesNetParameters, seed: int) -> int:
     """The attribute of largest entropy (algorithm 4), or one drawn with the campaign's seed (algorithm 3)."""
     if parameters.root == "random":
         return int(np.random.default_rng([seed, 0xB0]).integers(len(marginals)))
@@ -92,7 +85,7 @@ def choose_root(marginals: Sequence[Floats], parameters: Parameters, seed: int) 
     return int(np.argmax(entropies))
 
 
-def learn_split(schema: Schema, reports: SplitReports, parameters: Parameters, seed: int) -> Learnt:
+def learn_split(schema: Schema, reports: SplitReports, parameters: BayesNetParameters, seed: int) -> NetworkFit:
     """Algorithms 2 to 4: joints by EM as candidates come up, each one once, then the network's own."""
     joints: dict[tuple[int, ...], Floats] = {}
 
@@ -120,10 +113,10 @@ def learn_split(schema: Schema, reports: SplitReports, parameters: Parameters, s
         chain_joint(joints[_scope(a, given)], _scope(a, given), given, a) if given else reports.distributions[a]
         for a, given in enumerate(network.parents)
     ]
-    return Learnt(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
+    return NetworkFit(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
 
 
-def structure_from_pairs(evidence: Evidence, parameters: Parameters, seed: int) -> Network:
+def structure_from_pairs(evidence: Evidence, parameters: BayesNetParameters, seed: int) -> Network:
     """The same search on pairs alone: a larger joint is the one of largest entropy that its pairs, noise taken out,
     allow.
 
@@ -181,7 +174,7 @@ def _pairwise_information(
 
 
 def question_sets(
-    schema: Schema, network: Network, epsilon: float, people: float, parameters: Parameters
+    schema: Schema, network: Network, epsilon: float, people: float, parameters: BayesNetParameters
 ) -> tuple[tuple[int, ...], ...]:
     """What the second round asks: each attribute with its parents, or pair by pair where that would be too noisy."""
     families = [(a, given) for a, given in enumerate(network.parents) if given]
@@ -208,9 +201,10 @@ def joints_from_answers(evidence: Evidence, network: Network, asked: Sequence[tu
 
 
 def _fit_family(
-    schema: Schema, scope: tuple[int, ...], measurements: Sequence[Measurement], start: Sequence[Floats]
+    schema: Schema, scope: tuple[int, ...], measurements: Sequence[Marginal], start: Sequence[Floats]
 ) -> Floats:
-    inside = [m for m in measurements if set(m.attributes) <= set(scope)]
+    names = {schema.names[a] for a in scope}
+    inside = [m for m in measurements if names.issuperset(m.attributes)]
     alone = Triangulation((scope,), (-1,), (), ())
     return fit_tree(schema, alone, inside, start=start, discrepancy=DISCREPANCY).model.marginals[0]
 

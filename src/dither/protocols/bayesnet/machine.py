@@ -8,18 +8,17 @@ full epsilon: pairs first, then each attribute with its parents.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from dither.errors import StateError
-from dither.estimate import answered
+from dither.estimate import Marginal, answers_of, check_asked
 from dither.estimate.joint import SplitReports
 from dither.models.bayes_net import BayesNet
 from dither.protocols.bayesnet.learn import (
-    Learnt,
-    Parameters,
+    BayesNetParameters,
+    NetworkFit,
     joints_from_answers,
     learn_split,
     question_sets,
@@ -27,57 +26,51 @@ from dither.protocols.bayesnet.learn import (
 )
 from dither.protocols.evidence import Evidence
 from dither.protocols.lopub import plan as lopub_plan
-from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
+from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.privincr import plan as privincr_plan
+from dither.protocols.tree import FALLBACK
 from dither.reports import Plan
 from dither.structure.bayes_search import Network, candidates_computed
 from dither.tally import CountTally, PatternTally, RoundTally
 
 
-class BayesNetwork:
+class BayesNetwork(ProtocolMachine[BayesNetParameters]):
     """One split round, or two rounds of single questions; then the network and its conditionals."""
 
     method = "bayesnet"
+    parameters_class = BayesNetParameters
 
-    def __init__(self, campaign: Campaign, parameters: Parameters) -> None:
-        self.campaign = campaign
-        self.parameters = parameters
+    def __init__(self, campaign: Campaign, parameters: BayesNetParameters) -> None:
+        super().__init__(campaign, parameters)
         self.evidence = Evidence(campaign.schema, ())
-        self._closed: list[RoundTally] = []
         self._network: Network | None = None
         self._asked: tuple[tuple[int, ...], ...] = ()
-        self._asking = privincr_plan.Parameters(
+        self._asking = privincr_plan.PrivIncrParameters(
             mechanism=parameters.mechanism, singles=parameters.singles, significance=parameters.significance
         )
         self._learnable = privincr_plan.learnable_pairs(campaign, self._asking) if parameters.plan == "sample" else []
         self._open: Plan | None = self._first_plan()
 
-    @classmethod
-    def start(cls, campaign: Campaign, parameters: Parameters) -> BayesNetwork:
-        """A campaign before its first round."""
-        return cls(campaign, parameters)
-
     def _first_plan(self) -> Plan:
         if self.parameters.plan == "split":
-            unary = lopub_plan.Parameters(encoding="unary", flip=self.parameters.flip)
+            unary = lopub_plan.LoPubParameters(encoding="unary", flip=self.parameters.flip)
             return lopub_plan.lopub_plan(self.campaign.schema, self.campaign.epsilon, unary)
         population = self.parameters.omega if self._learnable else 1.0
         return self._questions(0, population, self._learnable, len(self._learnable))
 
-    def _questions(self, number: int, population: float, sets: Any, left: int) -> Plan:
+    def _questions(self, number: int, population: float, sets: Sequence[tuple[int, ...]], left: int) -> Plan:
         share = privincr_plan.singles_share(self.campaign.schema, len(self._learnable), left, self._asking)
         return privincr_plan.round_plan(self.campaign, self._asking, number, population, sets, share)
 
     def plan(self) -> Plan | None:
         return self._open
 
-    def close(self, tally: RoundTally) -> None:
-        check_close(self._open, tally)
+    def _check_answers(self, tally: RoundTally) -> None:
         if isinstance(tally, CountTally):
-            evidence = Evidence(self.campaign.schema, (*self.evidence.answers, *answered([tally])))
-            evidence.singles  # noqa: B018  an attribute without a single answer is refused before anything is taken in
-            self.evidence = evidence
-        self._closed.append(tally)
+            check_asked(self.campaign.schema, (*self.evidence.answers, *answers_of([tally])))
+
+    def _go_on(self, tally: RoundTally) -> None:
+        self.evidence = Evidence(self.campaign.schema, answers_of(self.counted))
         self._open = self._second_plan() if self.parameters.plan == "sample" and len(self._closed) == 1 else None
 
     def _second_plan(self) -> Plan | None:
@@ -98,31 +91,26 @@ class BayesNetwork:
         return SplitReports.from_tally(tally)
 
     @cached_property
-    def learnt(self) -> Learnt:
+    def learnt(self) -> NetworkFit:
         """The network and its model."""
-        if self._open is not None:
-            raise StateError(f"round {self._open.round} is still open: close it before asking for the model")
+        self._finished()
         schema, parameters = self.campaign.schema, self.parameters
         if parameters.plan == "split":
             return learn_split(schema, self.reports, parameters, self.campaign.seed)
         network = self._network or structure_from_pairs(self.evidence, parameters, self.campaign.seed)
         answered_sets = {frozenset(a.question.attributes) for a in self.evidence.answers}
         asked = [s for s in self._asked if frozenset(schema.names[a] for a in s) in answered_sets]
-        return Learnt(network, joints_from_answers(self.evidence, network, asked), len(asked))
+        return NetworkFit(network, joints_from_answers(self.evidence, network, asked), len(asked))
 
     def model(self) -> BayesNet:
         return self.learnt.model
 
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[Marginal]:
         if not self._closed:
             return []
         if self.parameters.plan == "sample":
             return self.evidence.measured(sorted(self._network.edges()) if self._network else [])
-        reports = self.reports
-        return [
-            Measured((name,), reports.singles[i], np.sqrt(reports.single_variance(i)), reports.n)
-            for i, name in enumerate(self.campaign.schema.names)
-        ]
+        return self.reports.one_ways()
 
     def notes(self) -> dict[str, Any]:
         parameters, names = self.parameters, self.campaign.schema.names
@@ -139,12 +127,5 @@ class BayesNetwork:
             ]
             out["joints_estimated"] = self.learnt.joints
             if not network.edges():
-                out["fallback"] = "no pair stands out from noise: attributes are taken as independent"
+                out["fallback"] = FALLBACK
         return out
-
-    def state(self) -> bytes:
-        return pack_state(self.method, self.campaign, self.parameters, self._closed)
-
-    @classmethod
-    def restore(cls, state: bytes) -> BayesNetwork:
-        return replay(cls, Parameters, state)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
 
 from dither.estimate.joint import JointEstimate, SplitReports, estimate_joints
 from dither.models.junction_tree import JunctionTree
-from dither.models.tree_fit import Measurement, TreeFit, fit_tree
-from dither.protocols.lopub.plan import Parameters
+from dither.models.tree_fit import TreeFit, fit_tree
+from dither.protocols.lopub.plan import LoPubParameters
 from dither.schema import Schema
 from dither.structure import (
     Dependence,
@@ -34,7 +34,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Learnt:
+class LoPubFit:
     """What the server makes of the reports."""
 
     pruned: Pruned
@@ -46,22 +46,24 @@ class Learnt:
     tree_fit: TreeFit | None = None
 
 
-def learn(schema: Schema, reports: SplitReports, parameters: Parameters, progress: Progress | None = None) -> Learnt:
+def learn(
+    schema: Schema, reports: SplitReports, parameters: LoPubParameters, progress: Progress | None = None
+) -> LoPubFit:
     """From reports to a junction tree: algorithms 4 (or 5), then the joints of the cliques."""
     pruned, scores, information, strengths = find_dependences(schema, reports, parameters, progress)
     chosen = {pair: strengths[pair] for pair in pruned.dependent}
     tree = triangulate_capped(schema.cardinalities, chosen, parameters.max_clique_cells)
     if parameters.fit == "pairs":
         fitted = _fit_pairs(schema, reports, tree, progress)
-        return Learnt(pruned, tree, scores, information, fitted.model, tree_fit=fitted)
+        return LoPubFit(pruned, tree, scores, information, fitted.model, tree_fit=fitted)
     sets = [tuple(schema.names[a] for a in clique) for clique in tree.cliques]
     cliques = _joints(reports, sets, parameters, _named(progress, "cliques estimated"))
     model = JunctionTree.from_cliques(schema, tree, [c.joint for c in cliques])
-    return Learnt(pruned, tree, scores, information, model, cliques=cliques)
+    return LoPubFit(pruned, tree, scores, information, model, cliques=cliques)
 
 
 def find_dependences(
-    schema: Schema, reports: SplitReports, parameters: Parameters, progress: Progress | None = None
+    schema: Schema, reports: SplitReports, parameters: LoPubParameters, progress: Progress | None = None
 ) -> tuple[Pruned, dict[Pair, float], dict[Pair, float], dict[Pair, float]]:
     """The dependent pairs, with each examined pair's score, mutual information (paper's rule or phi) and strength."""
     tests: dict[Pair, Dependence] = {(i, j): noise_aware(reports, i, j) for i, j in combinations(range(len(schema)), 2)}
@@ -103,7 +105,7 @@ def noise_aware(reports: SplitReports, i: int, j: int) -> Dependence:
     return Dependence(squares - expected, deviation)
 
 
-def _variant(schema: Schema, parameters: Parameters) -> Variant:
+def _variant(schema: Schema, parameters: LoPubParameters) -> Variant:
     if parameters.pruning == "paper":
         return "full" if max(schema.cardinalities) == 2 else "empty"
     return parameters.pruning
@@ -112,7 +114,7 @@ def _variant(schema: Schema, parameters: Parameters) -> Variant:
 def _joints(
     reports: SplitReports,
     sets: Sequence[tuple[str, ...]],
-    parameters: Parameters,
+    parameters: LoPubParameters,
     progress: Callable[[int, int], None] | None,
 ) -> list[JointEstimate]:
     return estimate_joints(
@@ -128,19 +130,16 @@ def _joints(
 
 def _fit_pairs(schema: Schema, reports: SplitReports, tree: Triangulation, progress: Progress | None) -> TreeFit:
     """The tree fitted to all raw singles and pairs at once."""
-    singles = [
-        Measurement((i,), reports.singles[i], np.maximum(reports.single_variance(i), 1e-12)) for i in range(len(schema))
+    pairs = [reports.pair_marginal(i, j) for i, j in combinations(range(len(schema)), 2)]
+    measured = [
+        replace(m, standard_errors=np.sqrt(np.maximum(m.variances, 1e-12))) for m in (*reports.one_ways(), *pairs)
     ]
-    pairs = []
-    for i, j in combinations(range(len(schema)), 2):
-        raw, variance = reports.pair(i, j)
-        pairs.append(Measurement((i, j), raw, np.maximum(variance, 1e-12)))
     report = _named(progress, "tree fitted")
     most = 1_000
     return fit_tree(
         schema,
         tree,
-        singles + pairs,
+        measured,
         start=reports.distributions,
         iterations=most,
         progress=None if report is None else lambda done, _: report(done, most),

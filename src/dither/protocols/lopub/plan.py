@@ -6,9 +6,10 @@ Reference: Ren et al., "LoPub", IEEE TIFS 2018, section 5.2 (local transformatio
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Literal, get_args, get_type_hints
 
+from dither.checks import check_between, check_choice, check_finite, check_whole_or_none
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import BloomRappor, Mechanism, bloom_size, sue, sue_from_flip
 from dither.reports import Plan, Question
@@ -18,7 +19,7 @@ FALSE_POSITIVE = 0.05  # four hashes, as in the paper's experiments
 
 
 @dataclass(frozen=True)
-class Parameters:
+class LoPubParameters:
     """What LoPub leaves open.
 
     `flip` is the paper's f; without it f follows from the record's epsilon. `bits` and `hashes` of a Bloom filter
@@ -46,28 +47,19 @@ class Parameters:
     steps: int = 2_000
 
     def __post_init__(self) -> None:
-        _choice("estimator", self.estimator, ("em", "lasso", "hybrid"))
-        _choice("lasso_features", self.lasso_features, ("cooccurrence", "paper"))
-        _choice("encoding", self.encoding, ("unary", "bloom"))
-        _choice("threshold", self.threshold, ("noise", "paper"))
-        _choice("pruning", self.pruning, ("none", "paper", "empty", "full"))
-        _choice("fit", self.fit, ("cliques", "pairs"))
+        for name, value in asdict(self).items():
+            choices = get_args(get_type_hints(LoPubParameters)[name])
+            if isinstance(value, str):
+                check_choice(name, value, choices)
         for name in ("flip", "false_positive"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < 1:
-                raise ParameterError(
-                    f"{name} must lie strictly between 0 and 1, not {value!r}", where=name, value=value
-                )
-        if self.phi is not None and not 0 <= self.phi <= 1:
-            raise ParameterError(f"phi must lie between 0 and 1, not {self.phi!r}", where="phi", value=self.phi)
+            if getattr(self, name) is not None:
+                check_between(name, getattr(self, name), 0, 1, ends="()")
+        if self.phi is not None:
+            check_between("phi", self.phi, 0, 1)
         for name in ("bits", "hashes", "max_clique_cells", "steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ParameterError(
-                    f"{name} must be a whole number of at least 1, not {value!r}", where=name, value=value
-                )
-        if not self.tolerance > 0 or not math.isfinite(self.significance):
-            raise ParameterError("tolerance must be above 0 and significance a finite number", where="tolerance")
+            check_whole_or_none(name, getattr(self, name), 1)
+        check_between("tolerance", self.tolerance, 0, math.inf, ends="()")
+        check_finite("significance", self.significance)
         given = [n for n in ("bits", "hashes", "false_positive") if getattr(self, n) is not None]
         if self.encoding == "unary" and given:
             raise ParameterError(
@@ -92,12 +84,7 @@ class Parameters:
         return bloom_size(cells, self.false_positive if self.false_positive is not None else FALSE_POSITIVE)
 
 
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ParameterError(f"{name}={value}: must be one of {', '.join(choices)}", where=name, value=value)
-
-
-def lopub_plan(schema: Schema, epsilon: float, parameters: Parameters) -> Plan:
+def lopub_plan(schema: Schema, epsilon: float, parameters: LoPubParameters) -> Plan:
     """The one round: all attributes, one flip probability, at most epsilon for the whole record."""
     mechanisms = [_mechanism(cells, 0.5, parameters) for cells in schema.cardinalities]
     if parameters.flip is not None:
@@ -116,7 +103,7 @@ def lopub_plan(schema: Schema, epsilon: float, parameters: Parameters) -> Plan:
     return plan
 
 
-def _mechanism(cells: int, flip: float, parameters: Parameters) -> Mechanism:
+def _mechanism(cells: int, flip: float, parameters: LoPubParameters) -> Mechanism:
     if parameters.encoding == "unary":
         return sue_from_flip(cells, flip)
     return BloomRappor.for_flip(cells, flip, *parameters.filter_size(cells))

@@ -16,16 +16,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dither.errors import ParameterError, StateError
-from dither.estimate import answered, check_asked, pool
-from dither.estimate.mixture_fit import FitOptions, FittedMixture, fit_mixture, product_fit
+from dither.checks import check_between, check_whole, check_whole_or_none
+from dither.estimate import Marginal, answers_of, check_asked, pool
+from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture, product_fit
 from dither.estimate.targets import pair_targets, set_targets, tables_pay
 from dither.models.mixture import Mixture
-from dither.protocols.machine import Campaign, Measured, check_close, pack_state, replay
+from dither.protocols.machine import ProtocolMachine
 from dither.protocols.mixture.plan import Sets, one_way_precision, pair_plan
 from dither.protocols.mixture.screen import (
-    Design,
-    Evidence,
+    ScreenDesign,
+    ScreenEvidence,
     design,
     evidence,
     paying_members,
@@ -38,7 +38,7 @@ from dither.tally import CountTally, RoundTally
 
 
 @dataclass(frozen=True)
-class Parameters:
+class MixtureParameters:
     """All automatic unless set.
 
     `components` a start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
@@ -52,31 +52,20 @@ class Parameters:
     screen: Literal["auto", "always", "never"] = "auto"
 
     def __post_init__(self) -> None:
-        if self.components is not None and not 1 <= self.components <= 2000:
-            raise ParameterError(f"components={self.components}: must lie in 1..2000", where="components")
-        if not 2 <= self.total <= 20_000:
-            raise ParameterError(f"total={self.total}: must lie in 2..20000", where="total")
-        if self.singles is not None and not 0 <= self.singles < 1:
-            raise ParameterError(f"singles={self.singles}: must lie in [0, 1)", where="singles")
+        check_whole_or_none("components", self.components, 1, 2000)
+        check_whole("total", self.total, 2, 20_000)
+        if self.singles is not None:
+            check_between("singles", self.singles, 0, 1, ends="[)")
 
 
-class MixtureProtocol:
+class MixtureProtocol(ProtocolMachine[MixtureParameters]):
     """One round of pair, set and single questions, or a screen and then such a round."""
 
     method = "mixture"
-
-    def __init__(self, campaign: Campaign, parameters: Parameters) -> None:
-        self.campaign = campaign
-        self.parameters = parameters
-        self._closed: list[CountTally] = []
-
-    @classmethod
-    def start(cls, campaign: Campaign, parameters: Parameters) -> MixtureProtocol:
-        """A campaign before its first round."""
-        return cls(campaign, parameters)
+    parameters_class = MixtureParameters
 
     @cached_property
-    def _design(self) -> Design:
+    def _design(self) -> ScreenDesign:
         c = self.campaign
         return design(c.schema.cardinalities, c.participants, c.epsilon, self.parameters.screen)
 
@@ -100,11 +89,11 @@ class MixtureProtocol:
         )
 
     @cached_property
-    def _seen(self) -> Evidence | None:
+    def _seen(self) -> ScreenEvidence | None:
         """What the screen's reports say; None if too few came in to say anything."""
         screen = self._design.screen
         assert screen is not None
-        answers = answered(self._closed[:1])
+        answers = answers_of(self.counted[:1])
         names = {name for answer in answers for name in answer.question.attributes}
         asked = [i for i in screen.members if self.campaign.schema.names[i] in names]
         if len(asked) < 2:
@@ -138,17 +127,15 @@ class MixtureProtocol:
             return self._first
         return self._second if len(self._closed) == 1 else None
 
-    def close(self, tally: RoundTally) -> None:
-        check_close(self.plan(), tally)
+    def _check_answers(self, tally: RoundTally) -> None:
         assert isinstance(tally, CountTally)
         if self._closed or self._design.screen is None:
             # An error here names the attributes nobody answered about, before the last round is closed.
-            check_asked(self.campaign.schema, answered([*self._closed, tally]))
-        self._closed.append(tally)
+            check_asked(self.campaign.schema, answers_of([*self.counted, tally]))
 
     @cached_property
-    def _fitted(self) -> FittedMixture:
-        answers = answered(self._closed)
+    def _fitted(self) -> MixtureFit:
+        answers = answers_of(self.counted)
         targets = pair_targets(self.campaign.schema, answers)
         if not self._members:
             return product_fit(targets)
@@ -158,20 +145,16 @@ class MixtureProtocol:
         return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
 
     def model(self) -> Mixture:
-        if self.plan() is not None:
-            raise StateError("a round is still open: close it before asking for the model")
+        self._finished()
         fitted, stops = self._fitted, np.cumsum(self.campaign.schema.cardinalities)
         tables = np.split(fitted.components, stops[:-1], axis=1)
         return Mixture(self.campaign.schema, fitted.weights, tuple(t / t.sum(axis=1, keepdims=True) for t in tables))
 
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[Marginal]:
         if not self._closed:
             return []
-        schema, answers = self.campaign.schema, answered(self._closed)
-        return [
-            Measured(p.attributes, p.frequencies, p.standard_errors, p.n)
-            for p in (pool(schema, answers, [name]) for name in schema.names)
-        ]
+        schema, answers = self.campaign.schema, answers_of(self.counted)
+        return [pool(schema, answers, [name]) for name in schema.names]
 
     def notes(self) -> dict[str, Any]:
         if self.plan() is not None:
@@ -191,10 +174,3 @@ class MixtureProtocol:
             if len(self.campaign.schema) > 1:
                 notes["fallbacks"] = [f"{why}, so single attributes were asked and the model takes them as independent"]
         return notes
-
-    def state(self) -> bytes:
-        return pack_state(self.method, self.campaign, self.parameters, self._closed)
-
-    @classmethod
-    def restore(cls, state: bytes) -> MixtureProtocol:
-        return replay(cls, Parameters, state)

@@ -145,7 +145,7 @@ def is_hopeless(cardinalities: Sequence[int], n: int, epsilon: float, screen: Sc
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ScreenEvidence:
     """What the screen saw, pair by pair in the order of `pairs`: the squared distance from independence without its bias,
     and its standard deviation under independence. `p_value` is for all pairs together."""
 
@@ -166,26 +166,26 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Design:
+class ScreenDesign:
     """How a campaign begins, from public facts: with a screen, or in one round of pairs (`pairs`) or of single attributes."""
 
     screen: Screen | None
     pairs: bool
 
 
-def design(cardinalities: Sequence[int], n: int, epsilon: float, screen: str = "auto") -> Design:
+def design(cardinalities: Sequence[int], n: int, epsilon: float, screen: str = "auto") -> ScreenDesign:
     """Pairs in one round where they cost no one-way precision, singles where no screen could see dependence, else a screen."""
     if len(cardinalities) < 2:
-        return Design(None, pairs=False)
+        return ScreenDesign(None, pairs=False)
     if screen == "never" or (screen == "auto" and pairs_are_free(cardinalities, epsilon)):
-        return Design(None, pairs=True)
+        return ScreenDesign(None, pairs=True)
     planned = plan_screen(cardinalities, n, epsilon)
     if screen == "auto" and is_hopeless(cardinalities, n, epsilon, planned):
-        return Design(None, pairs=False)
-    return Design(planned, pairs=False)
+        return ScreenDesign(None, pairs=False)
+    return ScreenDesign(planned, pairs=False)
 
 
-def paying_members(cardinalities: Sequence[int], n: float, epsilon: float, seen: Evidence) -> list[int]:
+def paying_members(cardinalities: Sequence[int], n: float, epsilon: float, seen: ScreenEvidence) -> list[int]:
     """The attributes to ask in pairs: the longest run from the narrowest whose dependence, if it is everywhere as the screen
     saw it, exceeds WORTH times the noise; none where that is short."""
     if not seen.found:
@@ -227,7 +227,7 @@ def second_round(screen: Screen, sets: Sets) -> Sets:
     return [(members, share / total) for members, share in left]
 
 
-def evidence(targets: PairTargets) -> Evidence:
+def evidence(targets: PairTargets) -> ScreenEvidence:
     """Test all asked pairs for dependence; exact null mean and variance of each statistic, gamma law matched to them."""
     columns, k = targets.columns, targets.columns.cardinalities.astype(np.float64)
     product = np.outer(targets.one, targets.one)
@@ -252,7 +252,9 @@ def evidence(targets: PairTargets) -> Evidence:
     rows, cols = np.array(asked).T
     energies, means = energy[rows, cols], np.maximum(mean[rows, cols], 1e-300)
     deviations = np.sqrt(2 * np.maximum(square[rows, cols], 1e-300))
-    return Evidence(asked, energies - means, deviations, _combined(energies, means, deviations, k[rows] * k[cols]))
+    return ScreenEvidence(
+        asked, energies - means, deviations, _combined(energies, means, deviations, k[rows] * k[cols])
+    )
 
 
 def _combined(energies: Floats, means: Floats, deviations: Floats, cells: Floats) -> float:

@@ -13,18 +13,13 @@ from itertools import combinations
 import numpy as np
 
 from dither.estimate import norm_sub, pool
-from dither.models.junction_tree import JunctionTree, independent_tree
-from dither.models.tree_fit import TreeFit, fit_tree
+from dither.models.junction_tree import JunctionTree
 from dither.protocols.evidence import Evidence
-from dither.protocols.privincr.plan import Pair, Parameters
-from dither.schema import Schema
+from dither.protocols.privincr.plan import Pair, PrivIncrParameters
+from dither.protocols.tree import factor_cells
 from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
 from dither.structure.factorise import Factorisation, compose, factorise
 from dither.types import Floats
-
-# A fitted tree takes up a part of the noise, so its best residual lies below one a cell; 0.8 measured best (the docs).
-DISCREPANCY = 0.8
-FACTOR_ERROR = 0.15  # the total variation that a factor's raw noise may have; larger factors are split
 
 
 def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
@@ -46,7 +41,9 @@ def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float)
     return mutual_information_threshold(rows, columns, phi) - reach
 
 
-def prune(evidence: Evidence, edges: Sequence[Pair], parameters: Parameters, share: float, last: bool) -> list[Pair]:
+def prune(
+    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, share: float, last: bool
+) -> list[Pair]:
     """The pairs that stay after a round, when `share` of all participants have been asked."""
     kept = []
     sizes = evidence.schema.cardinalities
@@ -69,7 +66,7 @@ def prune(evidence: Evidence, edges: Sequence[Pair], parameters: Parameters, sha
 
 
 @dataclass(frozen=True)
-class Layout:
+class CliqueLayout:
     """The junction tree and what is asked about its cliques."""
 
     tree: Triangulation
@@ -77,7 +74,9 @@ class Layout:
     factorisations: tuple[Factorisation, ...] = field(default=())
 
 
-def lay_out(evidence: Evidence, edges: Sequence[Pair], parameters: Parameters, epsilon: float, people: float) -> Layout:
+def lay_out(
+    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, epsilon: float, people: float
+) -> CliqueLayout:
     """The tree of the pairs that stayed, weakest dropped where a clique would exceed the cap, and the last questions.
 
     Asked are the factors of each clique (algorithm 2), a clique that is small enough as a whole; `fit=joint` asks about
@@ -98,33 +97,10 @@ def lay_out(evidence: Evidence, edges: Sequence[Pair], parameters: Parameters, e
     if parameters.fit == "joint":
         inside = sorted({pair for clique in tree.cliques for pair in combinations(clique, 2)})
         sets |= dict.fromkeys(p for p in inside if not any(set(p) <= set(s) for s in sets))
-    return Layout(tree, tuple(sets), split)
+    return CliqueLayout(tree, tuple(sets), split)
 
 
-def factor_cells(schema: Schema, epsilon: float, people: float, factors: int) -> int:
-    """sigma: the cells of a factor whose raw noise, with an even share of the people, stays within `FACTOR_ERROR`.
-
-    Half the expected L1 norm of k cells with standard error s is k s / sqrt(2 pi); s^2 is about 4E / ((E-1)^2 n). Never
-    below the smallest pair, so that every clique can be written in factors of at least two attributes.
-    """
-    unit = 4 * math.exp(epsilon) / math.expm1(epsilon) ** 2 if epsilon < 300 else 0.0
-    n = max(1.0, people / max(1, factors))
-    spread = math.sqrt((unit + 1e-9) / n)
-    most = int(FACTOR_ERROR * math.sqrt(2 * math.pi) / spread)
-    sizes = sorted(schema.cardinalities)
-    return max(most, sizes[0] * sizes[min(1, len(sizes) - 1)], 2)
-
-
-def fit_jointly(evidence: Evidence, tree: Triangulation) -> TreeFit:
-    """The tree fitted to every pooled single, pair and larger set that was asked, all at once, weighted by inverse
-    variance and stopped at the noise."""
-    schema = evidence.schema
-    asked = dict.fromkeys(tuple(sorted(schema.index(n) for n in a.question.attributes)) for a in evidence.answers)
-    larger = [s for s in asked if len(s) > 2]
-    return fit_tree(schema, tree, evidence.measurements(larger), start=evidence.distributions, discrepancy=DISCREPANCY)
-
-
-def fit_cliques(evidence: Evidence, layout: Layout) -> JunctionTree:
+def fit_cliques(evidence: Evidence, layout: CliqueLayout) -> JunctionTree:
     """Each clique from its own pooled factors, projected on the simplex (algorithms 2 and 3)."""
     schema = evidence.schema
     asked = [set(a.question.attributes) for a in evidence.answers]
@@ -139,11 +115,6 @@ def fit_cliques(evidence: Evidence, layout: Layout) -> JunctionTree:
                 factors.append((positions, _product([evidence.distributions[a] for a in positions])))
         tables.append(compose(clique, split, factors, schema.cardinalities))
     return JunctionTree.from_cliques(schema, layout.tree, tables)
-
-
-def without_dependence(evidence: Evidence) -> JunctionTree:
-    """What is left when no pair stands out from noise."""
-    return independent_tree(evidence.schema, evidence.distributions)
 
 
 def _product(vectors: Sequence[Floats]) -> Floats:

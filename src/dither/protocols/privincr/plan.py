@@ -13,10 +13,11 @@ from typing import Literal
 
 import numpy as np
 
+from dither.checks import check_between, check_finite, check_whole_or_none
 from dither.errors import ParameterError, TooFewAnswers
 from dither.mechanisms import Mechanism, mechanism, total_variance
 from dither.protocols.independent import question_shares
-from dither.protocols.machine import Campaign
+from dither.protocols.machine import Campaign, check_clique_cells
 from dither.reports import Plan, Question, question
 from dither.schema import Schema
 
@@ -27,7 +28,7 @@ STRONG = 0.35  # Cramer's V of a pair that is worth asking about: below it one-w
 
 
 @dataclass(frozen=True)
-class Parameters:
+class PrivIncrParameters:
     """What PrivIncr leaves open; defaults are the ones that measured best, the paper's are named.
 
     `rounds` (T, 6 or as many as the participants allow) and `omega`, the share of participants they use.
@@ -54,24 +55,15 @@ class Parameters:
     factor_cells: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.omega < 1:
-            raise ParameterError(
-                f"omega must lie strictly between 0 and 1, not {self.omega!r}", where="omega", value=self.omega
-            )
+        check_between("omega", self.omega, 0, 1, ends="()")
+        check_between("singles", self.singles, 0, 1, ends="[)")
+        check_between("alpha", self.alpha, 0, 1, ends="(]")
+        if self.phi is not None:
+            check_between("phi", self.phi, 0, 1)
         for name, least in (("rounds", 1), ("max_clique_cells", 2), ("factor_cells", 2)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ParameterError(f"{name} must be at least {least}, not {value!r}", where=name, value=value)
-        if not 0 <= self.singles < 1:
-            raise ParameterError(
-                f"singles must be at least 0 and below 1, not {self.singles!r}", where="singles", value=self.singles
-            )
-        if not 0 < self.alpha <= 1:
-            raise ParameterError(f"alpha must lie in (0, 1], not {self.alpha!r}", where="alpha", value=self.alpha)
-        if self.phi is not None and not 0 <= self.phi <= 1:
-            raise ParameterError(f"phi must lie between 0 and 1, not {self.phi!r}", where="phi", value=self.phi)
-        if not (math.isfinite(self.significance) and math.isfinite(self.slack)):
-            raise ParameterError("significance and slack must be finite numbers", where="significance")
+            check_whole_or_none(name, getattr(self, name), least)
+        check_finite("significance", self.significance)
+        check_finite("slack", self.slack)
 
     @property
     def degree(self) -> float:
@@ -84,15 +76,9 @@ class Parameters:
         return self.max_clique_cells or (JOINT_CELLS if self.fit == "joint" else PAPER_CELLS)
 
 
-def check_campaign(campaign: Campaign, parameters: Parameters) -> None:
+def check_campaign(campaign: Campaign, parameters: PrivIncrParameters) -> None:
     """Refuse what cannot work before anybody is asked."""
-    widest = max(campaign.schema.cardinalities)
-    if widest > parameters.clique_cells:
-        raise ParameterError(
-            f"an attribute has {widest:,} values, more than max_clique_cells={parameters.clique_cells:,}; raise it",
-            where="max_clique_cells",
-            value=parameters.clique_cells,
-        )
+    check_clique_cells(campaign.schema, parameters.clique_cells)
     if parameters.rounds is not None:
         people = int(campaign.participants * parameters.omega / parameters.rounds)
         questions = _first_questions(campaign.schema, parameters)
@@ -112,7 +98,7 @@ def check_campaign(campaign: Campaign, parameters: Parameters) -> None:
             )
 
 
-def rounds_of(campaign: Campaign, parameters: Parameters) -> int:
+def rounds_of(campaign: Campaign, parameters: PrivIncrParameters) -> int:
     """T: as asked, else six or as many as give every question of a round ten people, at least one."""
     if parameters.rounds is not None:
         return parameters.rounds
@@ -120,11 +106,11 @@ def rounds_of(campaign: Campaign, parameters: Parameters) -> int:
     return max(1, min(ROUNDS, int(enough)))
 
 
-def _first_questions(schema: Schema, parameters: Parameters) -> int:
+def _first_questions(schema: Schema, parameters: PrivIncrParameters) -> int:
     return math.comb(len(schema), 2) + (len(schema) if parameters.singles > 0 else 0)
 
 
-def learnable_pairs(campaign: Campaign, parameters: Parameters) -> list[Pair]:
+def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[Pair]:
     """The pairs in which a strong dependence would stand out from noise, were there d pairs to ask.
 
     A pair with Cramer's V of phi lies about phi^2 (min(k_i, k_j) - 1) / (k_i k_j) from independence, squared; the
@@ -147,7 +133,7 @@ def learnable_pairs(campaign: Campaign, parameters: Parameters) -> list[Pair]:
     return out
 
 
-def singles_share(schema: Schema, learnable: int, left: int, parameters: Parameters) -> float:
+def singles_share(schema: Schema, learnable: int, left: int, parameters: PrivIncrParameters) -> float:
     """The share of one-attribute questions, given how many pairs can be learnt and how many are left.
 
     What the pairs that cannot be learnt would have had goes to singles; and when fewer pairs than attributes are left,
@@ -161,7 +147,7 @@ def singles_share(schema: Schema, learnable: int, left: int, parameters: Paramet
 
 def round_plan(
     campaign: Campaign,
-    parameters: Parameters,
+    parameters: PrivIncrParameters,
     number: int,
     population: float,
     sets: Sequence[tuple[int, ...]],
@@ -184,7 +170,7 @@ def round_plan(
     return Plan(number, tuple(questions), tuple(s / total for s in shares), population=population)
 
 
-def _ask(schema: Schema, campaign: Campaign, parameters: Parameters, names: Sequence[str]) -> Question:
+def _ask(schema: Schema, campaign: Campaign, parameters: PrivIncrParameters, names: Sequence[str]) -> Question:
     return question(schema, names, campaign.epsilon, parameters.mechanism)
 
 

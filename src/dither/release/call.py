@@ -1,0 +1,102 @@
+"""The call that made a release: every option that can change it, in one record, and how to make it again from that alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any
+
+OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
+
+
+@dataclass(frozen=True)
+class Call:
+    """What was asked for. Fields have the names of the arguments of `publish`; a collection has no table, population or path.
+
+    `schema` is the file that was given, if any; `rows` None for as many as participants. `seed` is what the caller of a
+    simulation gave, if anything; of a collection it is the seed of the fit, which nobody's noise uses.
+    """
+
+    epsilon: float
+    method: str
+    table: str | None = None
+    schema: str | None = None
+    population: int | None = None
+    rows: int | None = None
+    seed: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    path: str = "counts"
+    unknown: str = "error"
+    no_privacy: bool = False
+    holdout: float = 0.0
+    simulated: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; epsilon is null where there is none."""
+        return {**asdict(self), "epsilon": None if self.no_privacy else self.epsilon}
+
+    def given(self) -> dict[str, Any]:
+        """Every option that differs from its default, except the table: what a rerun has to state."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("table", "simulated")}
+        defaults = {f.name: {} if f.default is MISSING else f.default for f in fields(self)}
+        out = {name: value for name, value in own.items() if name == "method" or value != defaults[name]}
+        if self.no_privacy:
+            del out["epsilon"]
+        if "parameters" in out:
+            out["parameters"] = {key: value for key, value in self.parameters.items() if value is not None}
+        return out
+
+
+def call_from_json(data: Mapping[str, Any]) -> Call:
+    """The inverse of `Call.to_json`; an unknown option is an error."""
+    epsilon = float("inf") if data["no_privacy"] else float(data["epsilon"])
+    return Call(**{**data, "epsilon": epsilon})
+
+
+def command(call: Call) -> str:
+    """The command line of a simulation that makes the same release from the same table, or one like it with noise of its own."""
+    return shlex.join(["dither", "publish", call.table or "TABLE", *_options(call.given()), "-o", "out"])
+
+
+def campaign_command(call: Call, participants: int) -> str:
+    """The command that asks other people the same, with the schema of the release's folder."""
+    asked = {"schema": OWN_SCHEMA, "epsilon": call.epsilon, "participants": participants, "method": call.method}
+    asked |= {name: value for name, value in call.given().items() if name in ("parameters", "holdout")}
+    return shlex.join(["dither", "campaign", "create", *_options(asked)])
+
+
+def python_code(call: Call) -> str:
+    """The simulation in Python."""
+    given = call.given()
+    if call.no_privacy:
+        given = {"epsilon": 1.0, **given}  # of no effect, but asked for
+    arguments = [repr(call.table or "TABLE"), *(f"{name}={value!r}" for name, value in given.items())]
+    inside = ",\n    ".join(arguments)
+    return f'import dither\n\nrelease = dither.publish(\n    {inside},\n)\nrelease.save("out")'
+
+
+def _options(given: Mapping[str, Any]) -> list[str]:
+    words = []
+    for name, value in given.items():
+        if name == "parameters":
+            words += [word for key, item in value.items() for word in ("--set", f"{key}={_text(item)}")]
+        elif value is True:
+            words.append(_flag(name))
+        else:
+            words += [_flag(name), _text(value)]
+    return words
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.17g}"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value)

@@ -1,0 +1,95 @@
+"""The record of a call: nothing that changes a release is missing from it, and a rerun states all of it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import math
+import shlex
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import dither
+from dither.cli import build
+from dither.release import Call
+from dither.release.call import call_from_json, campaign_command, command, python_code
+
+CALL = Call(epsilon=2.0, method="mixture", table="adult", simulated=True)
+OTHER: dict[str, Any] = {
+    "epsilon": 1 / 3,
+    "method": "lopub",
+    "table": "my people.csv",
+    "schema": "a'b.json",
+    "population": 50,
+    "rows": 7,
+    "seed": 11,
+    "parameters": {"encoding": "bloom", "flip": None, "bits": 20},
+    "path": "reports",
+    "unknown": "other",
+    "no_privacy": True,
+    "holdout": 0.05,
+}
+
+
+def test_the_record_has_every_argument_of_publish() -> None:
+    arguments = set(inspect.signature(dither.publish).parameters) - {"progress"}
+    assert arguments == {f.name for f in fields(Call)} - {"simulated"}
+    assert arguments == set(OTHER)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_no_rerun_forgets_an_option(name: str) -> None:
+    changed = replace(CALL, **{name: OTHER[name]})
+    assert command(changed) != command(CALL)
+    assert python_code(changed) != python_code(CALL)
+    assert call_from_json(json.loads(json.dumps(changed.to_json()))) == replace(
+        changed, epsilon=math.inf if changed.no_privacy else changed.epsilon
+    )
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_the_command_line_knows_every_option_of_a_rerun(name: str) -> None:
+    words = shlex.split(command(replace(CALL, **{name: OTHER[name]})))
+    group = get_command(build(["publish", "plan"]))
+    known = {option for parameter in group.commands["publish"].params for option in parameter.opts}  # type: ignore[attr-defined]
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_the_python_code_calls_publish_with_the_same_arguments(name: str) -> None:
+    changed = replace(CALL, **{name: OTHER[name]})
+    (call,) = [
+        n
+        for n in ast.walk(ast.parse(python_code(changed)))
+        if isinstance(n, ast.Call) and ast.unparse(n.func) == "dither.publish"
+    ]
+    given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    inspect.signature(dither.publish).bind(ast.literal_eval(call.args[0]), **given)
+    if name == "table":
+        assert ast.literal_eval(call.args[0]) == OTHER["table"]
+    elif name == "parameters":
+        assert given["parameters"] == {"encoding": "bloom", "bits": 20}
+    else:
+        assert given[name] == OTHER[name]
+
+
+def test_a_campaign_is_asked_again_with_its_holdout() -> None:
+    words = campaign_command(replace(CALL, holdout=0.05, parameters={"total": 200}), 1000)
+    assert words == (
+        "dither campaign create --schema schema.json --epsilon 2 --participants 1000 --method mixture --set total=200 "
+        "--holdout 0.050000000000000003"
+    )
+
+
+def test_the_same_seed_and_options_give_the_same_release() -> None:
+    """What the report claims of a seeded release, with every option that used to be forgotten."""
+    first = dither.publish("adult", epsilon=3.0, method="independent", rows=50, seed=3, path="reports", holdout=0.1)
+    code = python_code(first.call).replace('release.save("out")', "")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["release"].synthetic.equals(first.synthetic)
+    assert names["release"].notes == first.notes
