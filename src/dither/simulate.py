@@ -1,4 +1,4 @@
-"""Drives a protocol over a table of codes, one row a participant.
+"""Drives a protocol over simulated people: the rows of a table, or the values of one numeric column.
 
 Two paths that agree in distribution: `counts` draws each round's tally directly from the true counts, in time that does not
 grow with participants times cells; `reports` makes every participant's report, packed as on the wire, and tallies it.
@@ -6,7 +6,9 @@ grow with participants times cells; `reports` makes every participant's report, 
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +23,82 @@ from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.schema.cells import cells_of
 from dither.tally import CountTally, RoundTally, zero
-from dither.types import Codes, Integers, Progress
+from dither.types import Codes, Counts, Integers, Progress
 
 Path = Literal["counts", "reports"]
 PATHS: tuple[Path, ...] = ("counts", "reports")
 
 _BLOCK = 1 << 16
+
+
+class Group(Protocol):
+    """Some of the people, asked the same."""
+
+    def __len__(self) -> int: ...
+
+    def counts(self, question: Question) -> Counts:
+        """How many of them are in each cell of a question."""
+
+    def cells(self, question: Question) -> Integers:
+        """Each one's cell of a question."""
+
+    def divide(self, sizes: Sequence[int]) -> Iterator[Group]:
+        """Consecutive parts of these sizes."""
+
+    def blocks(self) -> Iterator[Group]:
+        """All of them, in parts small enough to make every report of."""
+
+
+class People(Protocol):
+    """Everybody who takes part. Nobody is given twice."""
+
+    def __len__(self) -> int: ...
+
+    def next(self, number: int) -> Group:
+        """So many of those who have not been asked yet."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """People as rows of a table of codes."""
+
+    schema: Schema
+    codes: Codes
+    order: Integers
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def counts(self, question: Question) -> Counts:
+        return np.bincount(self.cells(question), minlength=question.mechanism.cells)
+
+    def cells(self, question: Question) -> Integers:
+        return question_cells(self.schema, question, self.codes[self.order])
+
+    def divide(self, sizes: Sequence[int]) -> Iterator[Rows]:
+        ends = np.cumsum(sizes)
+        return (
+            Rows(self.schema, self.codes, self.order[end - size : end]) for size, end in zip(sizes, ends, strict=True)
+        )
+
+    def blocks(self) -> Iterator[Rows]:
+        starts = range(0, len(self.order), _BLOCK)
+        return (Rows(self.schema, self.codes, self.order[start : start + _BLOCK]) for start in starts)
+
+
+class TablePeople:
+    """The rows of a table, each one participant, in random order."""
+
+    def __init__(self, schema: Schema, codes: Codes, rng: np.random.Generator) -> None:
+        self._left = Rows(schema, codes, rng.permutation(len(codes)))
+        self._total = len(codes)
+
+    def __len__(self) -> int:
+        return self._total
+
+    def next(self, number: int) -> Rows:
+        taken, self._left = self._left.divide([number, len(self._left) - number])
+        return taken
 
 
 def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers:
@@ -35,96 +107,86 @@ def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers
 
 
 def simulate(
-    machine: ProtocolMachine,
+    machine: ProtocolMachine[Any],
     codes: Codes,
     rng: np.random.Generator,
     *,
     path: Path = "counts",
     progress: Progress | None = None,
 ) -> list[Plan]:
-    """Put every round's plan to people who have not been asked before, until the machine has finished; give the plans.
+    """Put every round's plan to rows of a table that have not been asked before, until the machine has finished; give the plans.
 
     Guarantee: each row answers at most once, and no plan is put that exceeds the campaign's epsilon.
     """
     check_choice("path", path, PATHS)
-    campaign = machine.campaign
-    order = rng.permutation(len(codes))
+    return drive(machine, TablePeople(machine.campaign.schema, codes, rng), rng, path=path, progress=progress)
+
+
+def drive(
+    machine: ProtocolMachine[Any],
+    people: People,
+    rng: np.random.Generator,
+    *,
+    path: Path = "counts",
+    progress: Progress | None = None,
+) -> list[Plan]:
+    """The same with people of any kind."""
+    check_choice("path", path, PATHS)
     asked = 0
     plans: list[Plan] = []
     while (plan := machine.plan()) is not None:
-        if plan.epsilon > campaign.epsilon:
-            raise PrivacyError(f"round {plan.round} would spend epsilon {plan.epsilon}, more than {campaign.epsilon}")
+        if plan.epsilon > machine.campaign.epsilon:
+            raise PrivacyError(
+                f"round {plan.round} would spend epsilon {plan.epsilon}, more than {machine.campaign.epsilon}"
+            )
         # Rounding may leave one person too few for the last round, never one twice.
-        take = min(round(plan.population * len(codes)), len(codes) - asked)
-        people = order[asked : asked + take]
+        take = min(round(plan.population * len(people)), len(people) - asked)
         asked += take
         if take == 0:
             raise TooFewAnswers(
-                f"round {plan.round} has nobody left to ask: {len(codes):,} participants are too few for this method",
+                f"round {plan.round} has nobody left to ask: {len(people):,} participants are too few for this method",
                 where="participants",
-                value=len(codes),
+                value=len(people),
             )
         tally = zero(plan)
-        if plan.split:
-            _ask_everything(campaign.schema, plan, codes, people, rng, path, tally, progress)
-        else:
-            _ask_one_each(campaign.schema, plan, codes, people, rng, path, tally, progress)
+        ask = _ask_everything if plan.split else _ask_one_each
+        ask(plan, people.next(take), rng, path, tally, progress)
         machine.close(tally)
         plans.append(plan)
     return plans
 
 
 def _ask_one_each(
-    schema: Schema,
-    plan: Plan,
-    codes: Codes,
-    people: Integers,
-    rng: np.random.Generator,
-    path: Path,
-    tally: RoundTally,
-    progress: Progress | None,
+    plan: Plan, group: Group, rng: np.random.Generator, path: Path, tally: RoundTally, progress: Progress | None
 ) -> None:
     assert isinstance(tally, CountTally)
-    ends = np.cumsum(apportion(len(people), plan.shares))
-    start = 0
-    for i, (question, end) in enumerate(zip(plan.questions, ends, strict=True)):
-        group = people[start:end]
-        start = int(end)
-        if len(group):
-            cells = question_cells(schema, question, codes[group])
-            if path == "counts":
-                truth = np.bincount(cells, minlength=question.mechanism.cells)
-                tally.add_counts(i, question.mechanism.simulate(truth, rng), len(group))
-            else:
-                stream = RandomStream.from_generator(rng)
-                for block in range(0, len(cells), _BLOCK):
-                    tally.add(i, question.mechanism.randomise_many(cells[block : block + _BLOCK], stream))
+    parts = group.divide(apportion(len(group), plan.shares).tolist())
+    for i, (question, part) in enumerate(zip(plan.questions, parts, strict=True)):
+        if len(part) and path == "counts":
+            tally.add_counts(i, question.mechanism.simulate(part.counts(question), rng), len(part))
+        elif len(part):
+            stream = RandomStream.from_generator(rng)
+            for block in part.blocks():
+                tally.add(i, question.mechanism.randomise_many(block.cells(question), stream))
         if progress:
             progress(f"round {plan.round + 1}: questions answered", i + 1, len(plan.questions))
 
 
 def _ask_everything(
-    schema: Schema,
-    plan: Plan,
-    codes: Codes,
-    people: Integers,
-    rng: np.random.Generator,
-    path: Path,
-    tally: RoundTally,
-    progress: Progress | None,
+    plan: Plan, group: Group, rng: np.random.Generator, path: Path, tally: RoundTally, progress: Progress | None
 ) -> None:
     if isinstance(tally, CountTally) and path == "counts":
         for i, question in enumerate(plan.questions):
-            truth = np.bincount(question_cells(schema, question, codes[people]), minlength=question.mechanism.cells)
-            tally.add_counts(i, question.mechanism.simulate(truth, rng), len(people))
+            tally.add_counts(i, question.mechanism.simulate(group.counts(question), rng), len(group))
         return
-    # Co-occurrences and patterns exist only in whole reports, so both paths make them.
+    # Patterns exist only in whole reports, so both paths make them.
     stream = RandomStream.from_generator(rng)
     parts: list[npt.NDArray[np.uint8]] = []
-    for block in range(0, len(people), _BLOCK):
-        rows = codes[people[block : block + _BLOCK]]
-        answers = [q.mechanism.randomise_many(question_cells(schema, q, rows), stream).rows for q in plan.questions]
+    done = 0
+    for block in group.blocks():
+        answers = [q.mechanism.randomise_many(block.cells(q), stream).rows for q in plan.questions]
         parts.append(np.concatenate(answers, axis=1))
+        done += len(block)
         if progress:
-            progress(f"round {plan.round + 1}: reports made", min(block + _BLOCK, len(people)), len(people))
+            progress(f"round {plan.round + 1}: reports made", done, len(group))
     tally.add(-1, PackedReports(np.concatenate(parts)))
