@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +107,7 @@ def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers
 
 
 def simulate(
-    machine: ProtocolMachine[Any],
+    machine: ProtocolMachine,
     codes: Codes,
     rng: np.random.Generator,
     *,
@@ -123,7 +123,7 @@ def simulate(
 
 
 def drive(
-    machine: ProtocolMachine[Any],
+    machine: ProtocolMachine,
     people: People,
     rng: np.random.Generator,
     *,

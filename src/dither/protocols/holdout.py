@@ -19,14 +19,14 @@ from dither.tally.archive import unpack
 from dither.types import Progress
 
 
-class HoldOut(ProtocolMachine[Any]):
+class HoldOut(ProtocolMachine):
     """A machine whose questions each have a copy for a share of their participants, kept from the fit.
 
     Drivers cannot tell it from the machine inside. Rounds in which every participant answers everything have no copies and pass
     through; there is then nothing held out. `closed` has what the fit sees, `held` the rest.
     """
 
-    def __init__(self, machine: ProtocolMachine[Any], share: float = 0.05) -> None:
+    def __init__(self, machine: ProtocolMachine, share: float = 0.05) -> None:
         check_between("holdout", share, 0, 1, ends="()")
         self.machine, self.share = machine, share
         super().__init__(machine.campaign, machine.parameters)

@@ -28,9 +28,9 @@ class Method:
     summary: str
     reference: str
 
-    def load(self) -> type[ProtocolMachine[Any]]:
+    def load(self) -> type[ProtocolMachine]:
         """The machine's class."""
-        loaded: type[ProtocolMachine[Any]] = getattr(import_module(self.module), self.machine)
+        loaded: type[ProtocolMachine] = getattr(import_module(self.module), self.machine)
         return loaded
 
     def parameters(self) -> type:
@@ -133,7 +133,7 @@ def start(
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
     holdout: float = 0.0,
-) -> ProtocolMachine[Any]:
+) -> ProtocolMachine:
     """A method at the beginning of a campaign; its plan is checked against epsilon before anyone is asked.
 
     With `holdout`, that share of each question's participants answers for the error estimate only (`protocols.holdout`).
@@ -151,10 +151,10 @@ def start(
     return machine
 
 
-def restore(state: bytes) -> ProtocolMachine[Any]:
+def restore(state: bytes) -> ProtocolMachine:
     """Go on with a saved machine."""
     meta, _ = unpack(state)
-    machine: ProtocolMachine[Any] = method(str(meta.get("method"))).load().start_again(state)
+    machine: ProtocolMachine = method(str(meta.get("method"))).load().start_again(state)
     if "holdout" in meta:
         machine = HoldOut(machine, float(meta["holdout"]))
     for tally in tallies_in(state):

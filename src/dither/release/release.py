@@ -73,7 +73,7 @@ class Release:
     @classmethod
     def from_machine(
         cls,
-        machine: ProtocolMachine[Any],
+        machine: ProtocolMachine,
         call: Call,
         participants: int,
         draw: tuple[np.random.Generator, np.random.Generator],
