@@ -1,0 +1,95 @@
+"""Writes docs/reference/python.md: every public name with its signature and its docstring.
+
+python -m tools.api_reference            # write it
+python -m tools.api_reference --check    # exit with 1 if it is not what would be written
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from pathlib import Path
+
+import dither
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "python.md"
+LEAD = """# Python
+
+Everything here is `dither.NAME`; names load when first used, so that `import dither` is quick. What is not listed is not public
+and may change. This page is written by `python -m tools.api_reference` from the code's own signatures and docstrings, and a test
+holds it against them.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    public = [name for name in dither.__all__ if name != "__version__"]
+    functions = [name for name in public if inspect.isfunction(getattr(dither, name))]
+    classes = [name for name in public if inspect.isclass(getattr(dither, name))]
+    left = set(public) - set(functions) - set(classes)
+    if left:
+        raise SystemExit(f"neither functions nor classes: {', '.join(sorted(left))}")
+    parts = [LEAD, "## Functions\n", *(_function(f"dither.{n}", getattr(dither, n), "###") for n in functions)]
+    parts += ["## Classes\n", *(_class(n, getattr(dither, n)) for n in classes)]
+    return "\n".join(parts)
+
+
+def _function(title: str, function: object, level: str) -> str:
+    signature = _signature(title, function)
+    return f"{level} `{title}`\n\n```text\n{signature}\n```\n\n{_text(function)}\n"
+
+
+def _signature(title: str, function: object) -> str:
+    signature = inspect.signature(function)  # type: ignore[arg-type]
+    arguments: list[str] = []
+    for p in signature.parameters.values():
+        if p.name in ("self", "cls"):
+            continue
+        if p.kind is p.KEYWORD_ONLY and not any(argument.startswith("*") for argument in arguments):
+            arguments.append("*")
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        default = "" if p.default is p.empty else f" = {getattr(p.default, '__name__', repr(p.default))}"
+        arguments.append(f"{star}{p.name}: {p.annotation}{default}")
+    result = "" if signature.return_annotation is signature.empty else f" -> {signature.return_annotation}"
+    line = f"{title}({', '.join(arguments)}){result}"
+    if len(line) <= 110:
+        return line
+    inside = "".join(f"    {argument},\n" for argument in arguments)
+    return f"{title}(\n{inside}){result}"
+
+
+def _class(name: str, cls: type) -> str:
+    lines = [f"### `dither.{name}`\n", f"{_text(cls)}\n"]
+    if dataclasses.is_dataclass(cls):
+        lines += [*(f"- `{f.name}: {f.type}`" for f in dataclasses.fields(cls) if not f.name.startswith("_")), ""]
+    for member, value in vars(cls).items():
+        if member.startswith("_"):
+            continue
+        if isinstance(value, property):
+            lines.append(f"#### `.{member}`\n\n{_text(value.fget)}\n")
+        elif isinstance(value, classmethod):
+            lines.append(_function(f"{name}.{member}", value.__func__, "####"))
+        elif inspect.isfunction(value):
+            lines.append(_function(f".{member}", value, "####"))
+    return "\n".join(lines)
+
+
+def _text(thing: object) -> str:
+    text = inspect.getdoc(thing)
+    if not text:
+        raise SystemExit(f"{thing} has no docstring")
+    before, arrows, example = text.partition(">>> ")
+    return f"{before}```python\n>>> {example}\n```" if arrows else text
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    if sys.argv[1:] == ["--check"]:
+        return int(not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
