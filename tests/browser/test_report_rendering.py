@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from devtools import Browser
-from tests.programs import require
 
 import dither
 from dither.estimate import Marginal
@@ -24,13 +21,7 @@ AUDIT = (Path(__file__).parent / "page_audit.js").read_text(encoding="utf-8")
 OPEN_ALL = "document.querySelectorAll('details').forEach((part) => { part.open = true })"
 WIDTHS = (1280, 390)
 
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    chromium = require(shutil.which("chromium") or shutil.which("google-chrome"), "Chromium")
-    running = Browser(chromium, tmp_path_factory.mktemp("profile"))
-    yield running
-    running.close()
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -87,38 +78,36 @@ def wide_release(attributes: int) -> Release:
     )
 
 
-def audit(browser: Browser, page: Path, width: int, scheme: str = "light") -> list[str]:
+def audit(window: Any, page: Path, width: int, scheme: str = "light") -> list[str]:
     """Everything found on a page, folded up and opened."""
-    browser.visit(page.as_uri(), width, scheme=scheme)
-    assert browser.run("innerWidth") == width
-    found = [*browser.run(AUDIT)]
-    browser.run(OPEN_ALL)
-    found += [finding for finding in browser.run(AUDIT) if finding not in found]
-    found += [f"console: {line}" for line in browser.complaints()]
-    return found + [f"request: {address}" for address in browser.requests() if address != page.as_uri()]
+    window.visit(page.as_uri(), width, scheme)
+    assert window.run("innerWidth") == width
+    found = [*window.run(AUDIT)]
+    window.run(OPEN_ALL)
+    found += [finding for finding in window.run(AUDIT) if finding not in found]
+    found += [f"console: {line}" for line in window.complaints]
+    return found + [f"request: {address}" for address in window.requests if address != page.as_uri()]
 
 
 @pytest.mark.parametrize("name", ["simulated", "collected", "wide", "tiny"])
-def test_a_report_is_whole_at_every_width(browser: Browser, pages: dict[str, Path], name: str) -> None:
+def test_a_report_is_whole_at_every_width(window: Any, pages: dict[str, Path], name: str) -> None:
     for width in WIDTHS:
-        assert audit(browser, pages[name], width) == [], width
-    pictures = browser.run("document.querySelectorAll('svg[role=img]').length")
-    assert pictures >= 5
-    seen = browser.run("document.body.innerText")
+        assert audit(window, pages[name], width) == [], width
+    assert window.run("document.querySelectorAll('svg[role=img]').length") >= 5
     wanted = {
         "simulated": "truth, known in this simulation only",
         "collected": "Half-width of the 95 % interval",
         "wide": "The other 36 attributes",
         "tiny": "Too little data",
     }
-    assert wanted[name] in seen
+    assert wanted[name] in window.run("document.body.innerText")
 
 
-def test_a_report_can_be_read_in_the_dark(browser: Browser, pages: dict[str, Path]) -> None:
-    assert audit(browser, pages["collected"], 390, "dark") == []
-    light = browser.run("getComputedStyle(document.body).backgroundColor")
-    browser.visit(pages["collected"].as_uri(), 390)
-    assert browser.run("getComputedStyle(document.body).backgroundColor") != light
+def test_a_report_can_be_read_in_the_dark(window: Any, pages: dict[str, Path]) -> None:
+    assert audit(window, pages["collected"], 390, "dark") == []
+    dark = window.run("getComputedStyle(document.body).backgroundColor")
+    window.visit(pages["collected"].as_uri(), 390)
+    assert window.run("getComputedStyle(document.body).backgroundColor") != dark
 
 
 FLAWS = {
@@ -147,11 +136,11 @@ FLAWS = {
 }
 
 
-def test_every_flaw_is_found(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+def test_every_flaw_is_found(window: Any, pages: dict[str, Path], tmp_path: Path) -> None:
     """A sound page with one thing wrong at a time: the check that is for it finds it."""
     sound = pages["tiny"].read_text(encoding="utf-8")
     for number, (expected, flaw) in enumerate(FLAWS.items()):
         page = tmp_path / f"{number}.html"
         page.write_text(sound.replace("</main>", f"{flaw}</main>", 1), encoding="utf-8")
-        found = audit(browser, page, 390)
+        found = audit(window, page, 390)
         assert any(finding.startswith(expected) for finding in found), (expected, found)
