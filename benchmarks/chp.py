@@ -199,7 +199,7 @@ def cost(method: str, epsilon: float, path: str, values: int) -> dict[str, float
     seconds = 0.0
     for many in (_many(values)[:1000], _many(values)):
         begin = time.process_time()
-        histogram(many, mechanism=way, frequency_mechanism=mechanism, **given)  # type: ignore[arg-type]
+        histogram(many, method=way, parameters={"mechanism": mechanism}, **given)  # type: ignore[arg-type]
         seconds = time.process_time() - begin
     return {"cpu_s": seconds, "cpu_s_per_million": seconds / values * 1e6}
 

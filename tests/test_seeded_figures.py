@@ -63,7 +63,7 @@ def histogram(method: str, **options: Any) -> dict[str, Any]:
         epsilon=2.0,
         low=0,
         high=200,
-        mechanism=method,
+        method=method,
         seed=4,
         **options,
     )

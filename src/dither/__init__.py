@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluation import evaluate as evaluate
-    from dither.planner import plan as plan
+    from dither.planner import Forecast as Forecast
+    from dither.planner import forecast as forecast
     from dither.protocols.histogram.consumer import Consumer as Consumer
     from dither.release import Release as Release
     from dither.release import load_release as load_release
@@ -41,18 +42,19 @@ _HOMES = {
     "CentralRelease": "dither.central.release",
     "Consumer": "dither.protocols.histogram.consumer",
     "DitherError": "dither.errors",
+    "Forecast": "dither.planner",
     "HistogramRelease": "dither.release.histogram",
     "Release": "dither.release",
     "Schema": "dither.schema",
     "bootstrap": "dither.uncertainty.replicates",
     "central_release": "dither.central.release",
     "evaluate": "dither.evaluation",
+    "forecast": "dither.planner",
     "histogram": "dither._histogram",
     "infer_schema": "dither.schema.infer",
     "load_dataset": "dither.datasets",
     "load_release": "dither.release",
     "load_schema": "dither.schema",
-    "plan": "dither.planner",
     "publish": "dither._publish",
     "several_values": "dither._several_values",
 }

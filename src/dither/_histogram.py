@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from dither.checks import check_choice
 from dither.errors import ParameterError
 from dither.mechanisms.choose import NAMES
 from dither.mechanisms.probability import check_epsilon
@@ -14,8 +16,9 @@ from dither.notice import Notice
 from dither.protocols.histogram.collect import PATHS, POLICIES, OutOfRange, as_numbers, check_range, gather, police
 from dither.protocols.histogram.consumer import read_consumers, union
 from dither.protocols.histogram.estimates import Answer, make_consistent
-from dither.protocols.histogram.smart import smart
-from dither.protocols.histogram.ways import chp, sampled, shp, split
+from dither.protocols.histogram.smart import Objective, smart
+from dither.protocols.histogram.ways import SHARE, chp, sampled, shp, split
+from dither.protocols.parameters import build_parameters, plain
 from dither.randomness import check_seed, generator
 from dither.release.histogram import ConsumerHistogram, HistogramRelease
 
@@ -27,6 +30,32 @@ DROPPED = Notice(
 WAYS: dict[str, Callable[..., Answer]] = {"shp": shp, "chp": chp, "split": split, "sampled": sampled, "smart": smart}
 
 
+@dataclass(frozen=True)
+class HistogramParameters:
+    """`mechanism` is the randomiser through which everybody answers; `best` is the one of least variance."""
+
+    mechanism: str = "best"
+
+
+@dataclass(frozen=True)
+class SampledParameters:
+    """`share` is the share of the people that is asked."""
+
+    mechanism: str = "best"
+    share: float = SHARE
+
+
+@dataclass(frozen=True)
+class SmartParameters:
+    """`objective` is what the report is made for: the mean or the worst variance of the bins."""
+
+    mechanism: str = "best"
+    objective: Objective = "mean"
+
+
+PARAMETERS: dict[str, type] = {"sampled": SampledParameters, "smart": SmartParameters}
+
+
 def histogram(
     values: Any,
     *,
@@ -34,24 +63,22 @@ def histogram(
     epsilon: float,
     low: float | None = None,
     high: float | None = None,
-    mechanism: str = "chp",
-    frequency_mechanism: str = "best",
+    method: str = "chp",
+    parameters: Mapping[str, Any] | None = None,
     out_of_range: OutOfRange = "error",
     consistent: bool = False,
     path: Literal["counts", "reports"] = "counts",
     seed: int | None = None,
-    share: float | None = None,
-    objective: Literal["mean", "worst"] | None = None,
     name: str = "the values",
 ) -> HistogramRelease:
-    """Collect one numeric value a person for several consumers, each with its own bins.
+    """Collect one numeric value per person for several consumers, each with its own bins.
 
     A consumer is a count of bins, a list of edges, a dictionary (name, bins | width | edges, epsilon) or a
     `Consumer`. [low, high] is the public range; taken from the data if left out, which leaks it and is said in a
     warning. Guarantee: everything one participant sends is epsilon-locally differentially private, whatever the
     consumers share among themselves. The noise comes from the operating system and cannot be drawn again, unless a
-    `seed` is given: that gives the same release again, and away to whoever knows it, which a warning says. `share`
-    belongs to `sampled`, `objective` (mean or worst) to `smart`.
+    `seed` is given: that gives the same release again, and away to whoever knows it, which a warning says. Every
+    method has the parameter `mechanism` (the randomiser), `sampled` also `share` and `smart` also `objective`.
 
     >>> import dither
     >>> release = dither.histogram([1.0, 2.0, 7.5, 9.0] * 500, consumers=[2, 5], epsilon=3.0, low=0, high=10, seed=1)
@@ -59,7 +86,12 @@ def histogram(
     (['2 bins', '5 bins'], True)
     """
     check_epsilon(epsilon)
-    options = _options(mechanism, frequency_mechanism, out_of_range, path, seed, share, objective)
+    check_choice("method", method, tuple(WAYS))
+    check_choice("out_of_range", out_of_range, POLICIES)
+    check_choice("path", path, PATHS)
+    check_seed(seed)
+    options = plain(build_parameters(PARAMETERS.get(method, HistogramParameters), parameters or {}, method))
+    mechanism = check_choice("mechanism", options.pop("mechanism"), NAMES)
     numbers = as_numbers(values, name)
     low, high, warnings = _range(numbers, low, high, name)
     asked = read_consumers(consumers, low, high)
@@ -71,7 +103,7 @@ def histogram(
     if out_of_range == "drop":
         warnings.append(DROPPED)
     people = gather(numbers, partition, reports=path == "reports", name=name)
-    answer = WAYS[mechanism](people, partition, asked, epsilon, frequency_mechanism, generator(seed, 6), **options)
+    answer = WAYS[method](people, partition, asked, epsilon, mechanism, generator(seed, 6), **options)
     estimates: list[Any] = list(answer.counts)
     if consistent:
         estimates = make_consistent([partition.membership(c) for c in asked], answer.counts, answer.variances, people.n)
@@ -83,7 +115,7 @@ def histogram(
         epsilon_asked=float(epsilon),
         epsilon_achieved=answer.epsilon,
         bits_per_report=answer.bits,
-        mechanism=mechanism,
+        mechanism=method,
         frequency_mechanisms=answer.mechanisms,
         participants=people.n,
         low=low,
@@ -97,39 +129,6 @@ def histogram(
         warnings=tuple(warnings),
         moved=moved,
     )
-
-
-def _options(
-    mechanism: str,
-    frequency_mechanism: str,
-    out_of_range: str,
-    path: str,
-    seed: int | None,
-    share: float | None,
-    objective: str | None,
-) -> dict[str, Any]:
-    """Check what can be checked before any value is read; the options that the way of collecting takes."""
-    for option, value, known in (
-        ("mechanism", mechanism, tuple(WAYS)),
-        ("frequency_mechanism", frequency_mechanism, NAMES),
-        ("out_of_range", out_of_range, POLICIES),
-        ("path", path, PATHS),
-    ):
-        if value not in known:
-            raise ParameterError(
-                f"no {option.replace('_', '-')} {value!r}; there are {', '.join(known)}", where=option, value=value
-            )
-    check_seed(seed)
-    options: dict[str, Any] = {}
-    for option, given, owner in (("share", share, "sampled"), ("objective", objective, "smart")):
-        if given is None:
-            continue
-        if mechanism != owner:
-            raise ParameterError(
-                f"{option} is an option of the mechanism {owner}, not of {mechanism}", where=option, value=given
-            )
-        options[option] = given
-    return options
 
 
 def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tuple[float, float, list[Notice]]:

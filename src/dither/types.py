@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int64]  # of people or reports, never negative
-Codes = npt.NDArray[np.integer[Any]]  # one row a person, one column an attribute: positions in its list of values
+Codes = npt.NDArray[np.integer[Any]]  # one row per person, one column per attribute: positions in its list of values
 Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
-NativeTable = Any  # a pandas, polars or PyArrow table
+# A pandas, polars or PyArrow table: they share no type, and two of them may not be installed.
+NativeTable: TypeAlias = Any

@@ -194,8 +194,7 @@ def test_checks_of_arrays_and_names() -> None:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(dither.cli.VERBS, "central", "central:central")
+def run():
     return dither.cli.run
 
 

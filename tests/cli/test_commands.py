@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +136,13 @@ def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "--help"]) == 0
     assert "Usage" in capsys.readouterr().out
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = "import sys; from dither.cli import run; run(['--help']); print([m for m in ('numpy', 'pyarrow', 'fastapi') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert all(verb in shown for verb in VERBS)
+    assert shown.splitlines()[-1] == "[]"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

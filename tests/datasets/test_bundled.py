@@ -82,7 +82,7 @@ def test_adult_equals_the_benchmark_table(adult):
 
 
 def test_unknown_names():
-    with pytest.raises(TableError, match=r"'adlt'.*adult"):
+    with pytest.raises(TableError, match=r"adult, not 'adlt'"):
         load_dataset("adlt")
     with pytest.raises(TableError, match=r"file not found: adlt;.*adult"):
         open_table("adlt")

@@ -95,8 +95,10 @@ def test_wrong_parameters_are_named():
     for wrong in (0, [], [2, 1]):
         with pytest.raises(ParameterError, match="at least"):
             generate_network(wrong, seed=0)
-    with pytest.raises(ParameterError, match="negative"):
+    with pytest.raises(ParameterError, match="parents"):
         generate_network(3, parents=-1, seed=0)
+    with pytest.raises(ParameterError, match="strength"):
+        generate_network(3, strength=float("inf"), seed=0)
     network = generate_network(3, seed=0)
     for wrong in ("x0", [], ["x0", "x0"]):
         with pytest.raises(ParameterError, match="distinct"):

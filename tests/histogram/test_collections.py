@@ -94,7 +94,9 @@ def test_sampling_is_not_amplified() -> None:
 
 def test_bits_are_the_union_of_edges() -> None:
     for bins, cells in (((10,), 10), ((3, 5, 7), 13), ((3, 5, 7, 10, 15), 26)):
-        release = histogram([0.5] * 50, consumers=bins, epsilon=15.0, low=0, high=1, frequency_mechanism="sue", seed=1)
+        release = histogram(
+            [0.5] * 50, consumers=bins, epsilon=15.0, low=0, high=1, parameters={"mechanism": "sue"}, seed=1
+        )
         assert release.bits_per_report == cells == len(release.partition) - 1
         split = histogram(
             [0.5] * 50,
@@ -102,8 +104,8 @@ def test_bits_are_the_union_of_edges() -> None:
             epsilon=15.0,
             low=0,
             high=1,
-            mechanism="split",
-            frequency_mechanism="sue",
+            method="split",
+            parameters={"mechanism": "sue"},
             seed=1,
         )
         assert split.bits_per_report == sum(bins)
@@ -123,7 +125,7 @@ def test_the_smallest_epsilon_is_used() -> None:
     consumers = [{"bins": 3, "epsilon": 0.5}, {"bins": 5}]
     release = histogram([0.2, 0.8] * 100, consumers=consumers, epsilon=2.0, low=0, high=1, seed=1)
     assert release.epsilon_achieved <= 0.5
-    split = histogram([0.2, 0.8] * 100, consumers=consumers, epsilon=2.0, low=0, high=1, mechanism="split", seed=1)
+    split = histogram([0.2, 0.8] * 100, consumers=consumers, epsilon=2.0, low=0, high=1, method="split", seed=1)
     assert 1.4 < split.epsilon_achieved <= 1.5
 
 
@@ -139,10 +141,12 @@ def test_variance_by_type_averages_to_the_total() -> None:
 
 def test_one_bin_needs_no_question() -> None:
     for way in ("shp", "chp", "split", "sampled", "smart"):
-        release = histogram([0.2, 0.8], consumers=[1], epsilon=1.0, low=0, high=1, mechanism=way, seed=1)
+        release = histogram([0.2, 0.8], consumers=[1], epsilon=1.0, low=0, high=1, method=way, seed=1)
         assert release.consumers[0].estimates.tolist() == [2.0]
         assert (release.epsilon_achieved, release.bits_per_report) == (0.0, 0)
-    beside = histogram([0.2, 0.8], consumers=[1, 3], epsilon=1.0, low=0, high=1, frequency_mechanism="sue", seed=1)
+    beside = histogram(
+        [0.2, 0.8], consumers=[1, 3], epsilon=1.0, low=0, high=1, parameters={"mechanism": "sue"}, seed=1
+    )
     assert beside.consumers[0].estimates.tolist() == [2.0]
     assert beside.consumers[0].standard_errors.tolist() == [0.0]
 
@@ -153,7 +157,7 @@ def test_the_same_seed_gives_the_same_release_and_json_is_plain() -> None:
         "epsilon": 1.0,
         "low": 0,
         "high": 1,
-        "mechanism": "smart",
+        "method": "smart",
     }
     values = np.linspace(0, 1, 500)
     first, second = (histogram(values, **options, seed=4).to_json() for _ in range(2))
@@ -170,7 +174,7 @@ def test_the_same_seed_gives_the_same_release_and_json_is_plain() -> None:
 def test_consistent_histograms_agree_and_are_not_negative() -> None:
     for way in ("chp", "split", "smart"):
         release = histogram(
-            np.repeat([0.05, 0.3, 0.95], [500, 20, 3]), consumers=[3, 6], epsilon=1.0, low=0, high=1, mechanism=way,
+            np.repeat([0.05, 0.3, 0.95], [500, 20, 3]), consumers=[3, 6], epsilon=1.0, low=0, high=1, method=way,
             consistent=True, seed=9,
         )  # fmt: skip
         three, six = (c.estimates for c in release.consumers)
@@ -197,16 +201,16 @@ def test_dropping_is_said_to_tell() -> None:
     ("options", "error", "words"),
     [
         ({"epsilon": 0.0}, PrivacyError, "above 0"),
-        ({"mechanism": "shp", "consumers": [2, 3]}, ParameterError, "one consumer"),
-        ({"mechanism": "none"}, ParameterError, "no mechanism"),
-        ({"frequency_mechanism": "none"}, ParameterError, "frequency-mechanism"),
+        ({"method": "shp", "consumers": [2, 3]}, ParameterError, "one consumer"),
+        ({"method": "none"}, ParameterError, "method must be one of shp, chp"),
+        ({"parameters": {"mechanism": "none"}}, ParameterError, "mechanism must be one of grr"),
         ({"path": "none"}, ParameterError, "path"),
         ({"low": 2.0}, ParameterError, "below"),
         ({"high": math.inf}, ParameterError, "finite"),
         ({"seed": -1}, ParameterError, "seed"),
-        ({"share": 0.5}, ParameterError, "sampled"),
-        ({"mechanism": "sampled", "share": 0.0}, ParameterError, "share"),
-        ({"mechanism": "smart", "objective": "best"}, ParameterError, "objective"),
+        ({"parameters": {"share": 0.5}}, ParameterError, "'chp' has no parameter 'share'"),
+        ({"method": "sampled", "parameters": {"share": 0.0}}, ParameterError, "share"),
+        ({"method": "smart", "parameters": {"objective": "best"}}, ParameterError, "objective"),
         ({"high": 0.4}, TableError, "outside"),
     ],
 )

@@ -14,11 +14,6 @@ import pytest
 import dither.cli
 
 
-@pytest.fixture(autouse=True)
-def _verb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(dither.cli.VERBS, "histogram", "histogram:histogram")
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
@@ -39,10 +34,10 @@ def run(*arguments: object) -> int:
     return dither.cli.run(["histogram", *map(str, arguments)])
 
 
-@pytest.mark.parametrize("mechanism", ["chp", "split", "sampled", "smart"])
-def test_json_has_the_contract(table: Path, schema: Path, mechanism: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("method", ["chp", "split", "sampled", "smart"])
+def test_json_has_the_contract(table: Path, schema: Path, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--column", "pay", "--bins", "3,5,7", "--epsilon", 3, "--schema", schema, "--seed", 7, "--json")
-    assert run(table, *given, "--mechanism", mechanism) == 0
+    assert run(table, *given, "--method", method) == 0
     first = capsys.readouterr()
     document = json.loads(first.out)
     assert document["seed"] == 7
@@ -57,7 +52,7 @@ def test_json_has_the_contract(table: Path, schema: Path, mechanism: str, capsys
         assert abs(sum(consumer["estimates"]) - 2000) < 1500
     assert 2.9 < document["epsilon_achieved"] <= 3
     assert document["bits_per_report"] > 0
-    run(table, *given, "--mechanism", mechanism)
+    run(table, *given, "--method", method)
     assert capsys.readouterr().out == first.out
 
 
@@ -65,7 +60,7 @@ def test_the_paper_s_mechanism_sends_one_bit_a_cell(
     table: Path, schema: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ("--column", "pay", "--bins", "3,5,7", "--epsilon", 15, "--schema", schema, "--json")
-    assert run(table, *given, "--frequency-mechanism", "sue") == 0
+    assert run(table, *given, "--set", "mechanism=sue") == 0
     assert json.loads(capsys.readouterr().out)["bits_per_report"] == 13
 
 
@@ -89,6 +84,26 @@ def test_a_range_from_the_data_is_warned_of(table: Path, capsys: pytest.CaptureF
     assert "reveals" in capsys.readouterr().err
 
 
+def test_a_public_range_can_be_given(table: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = (table, "--column", "pay", "--bins", "3", "--epsilon", 1, "--json", "--high", 300000)
+    assert run(*given, "--low", 0) == 0
+    shown = capsys.readouterr()
+    assert "reveals" not in shown.err
+    assert json.loads(shown.out)["range"] == [0, 300000]
+    assert run(*given, "--schema", schema) == 0
+    assert json.loads(capsys.readouterr().out)["range"] == [1800, 300000]
+
+
+def test_parameters_are_those_of_the_method(table: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = (table, "--column", "pay", "--bins", "3", "--epsilon", 1, "--schema", schema, "--json")
+    assert run(*given, "--method", "sampled", "--set", "share=0.25", "--set", "mechanism=oue") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["notes"]["asked"] == 500
+    assert document["frequency_mechanisms"] == ["oue"]
+    assert run(*given, "--method", "smart", "--set", "objective=worst") == 0
+    assert json.loads(capsys.readouterr().out)["notes"]["objective"] == "worst"
+
+
 def test_a_schema_beside_the_table_is_used(table: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table.with_name("pay.domain.json").write_text(schema.read_text())
     assert run(table, "--column", "pay", "--bins", "3", "--epsilon", 1, "--json") == 0
@@ -110,8 +125,12 @@ def test_a_schema_beside_the_table_is_used(table: Path, schema: Path, capsys: py
         (("--column", "pay", "--bins", "3", "--epsilon", "x"), "epsilon"),
         (("--column", "pay", "--epsilon", "1"), "--bins or --edges"),
         (("--column", "pay", "--edges", "1,b", "--epsilon", "1"), "--edges"),
-        (("--column", "pay", "--bins", "3,5", "--epsilon", "1", "--mechanism", "shp"), "one consumer"),
-        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--mechanism", "lap"), "no mechanism"),
+        (("--column", "pay", "--bins", "3,5", "--epsilon", "1", "--method", "shp"), "one consumer"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--method", "lap"), "method must be one of"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--set", "share=0.5"), "no parameter 'share'"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--set", "share"), "KEY=VALUE"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--low", "20000"), "outside"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--path", "far"), "--path"),
         (("--bins", "3", "--epsilon", "1"), "--column"),
     ],
 )

@@ -20,7 +20,7 @@ VALUES = np.random.default_rng(2).beta(2, 4, 20_000)
 
 @pytest.mark.parametrize("way", ["chp", "smart", "sampled"])
 def test_late_bins_that_fit_are_the_bins_themselves(way: str) -> None:
-    release = histogram(VALUES, consumers=[6, 4], epsilon=2.0, low=0, high=1, mechanism=way, seed=1)
+    release = histogram(VALUES, consumers=[6, 4], epsilon=2.0, low=0, high=1, method=way, seed=1)
     late = release.late(6)
     assert late.estimates == pytest.approx(release.consumers[0].estimates)
     assert late.interpolation_bounds.tolist() == [0] * 6
@@ -33,7 +33,7 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
     heaped = np.repeat([0.01, 0.26, 0.51], [5_000, 3_000, 2_000])
     held = []
     for seed in range(60):
-        late = histogram(heaped, consumers=[4], epsilon=2.0, low=0, high=1, mechanism=way, seed=seed).late(
+        late = histogram(heaped, consumers=[4], epsilon=2.0, low=0, high=1, method=way, seed=seed).late(
             [0, 0.1, 0.3, 1]
         )
         truth = np.histogram(heaped, [0, 0.1, 0.3, 1])[0]
@@ -47,7 +47,7 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
 
 
 def test_split_has_no_partition_for_late_queries() -> None:
-    release = histogram(VALUES, consumers=[3, 4], epsilon=2.0, low=0, high=1, mechanism="split", seed=1)
+    release = histogram(VALUES, consumers=[3, 4], epsilon=2.0, low=0, high=1, method="split", seed=1)
     with pytest.raises(ParameterError, match="chp"):
         release.late(5)
 

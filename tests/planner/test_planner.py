@@ -13,8 +13,7 @@ from dither.cli.plan import plan as plan_command
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError, PrivacyError
 from dither.evaluation.metrics import evaluate_model, tvd
-from dither.planner import assumed_dependence, plan, predict, reference_population
-from dither.planner.advise import least
+from dither.planner import assumed_dependence, forecast, least, predict, reference_population
 from dither.protocols import METHODS, start
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
@@ -78,46 +77,46 @@ def test_predicted_error_falls_with_participants_and_epsilon() -> None:
 
 
 def test_a_forecast_with_learnable_pairs() -> None:
-    forecast = plan(_schema(*[2] * 8), 300_000, 4.0)
-    assert forecast.recommendation == "mixture"
-    assert forecast.needed == {"participants": None, "epsilon": None}
-    assert not any("pure noise" in warning for warning in forecast.warnings)
-    figures = {p.name: p.tvd for p in forecast.methods}
+    given = forecast(_schema(*[2] * 8), 300_000, 4.0)
+    assert given.recommendation == "mixture"
+    assert given.needed == {"participants": None, "epsilon": None}
+    assert not any("pure noise" in warning for warning in given.warnings)
+    figures = {p.name: p.tvd for p in given.methods}
     assert figures["mixture"][2] < 0.5 * figures["independent"][2]
     assert set(figures) == set(METHODS)
 
 
 def test_a_forecast_of_noise_says_so_and_what_would_change_it() -> None:
     schema = _schema(8, 10, 8, 12, 9, 10)
-    forecast = plan(schema, 3_000, 0.5, repeats=1)
-    assert forecast.recommendation == "independent"
-    assert any("pairs would be pure noise" in warning for warning in forecast.warnings)
-    people, epsilon = forecast.needed["participants"], forecast.needed["epsilon"]
+    given = forecast(schema, 3_000, 0.5, repeats=1)
+    assert given.recommendation == "independent"
+    assert any("pairs would be pure noise" in warning for warning in given.warnings)
+    people, epsilon = given.needed["participants"], given.needed["epsilon"]
     assert people is not None
     assert people > 3_000
     assert epsilon is not None
     assert epsilon > 0.5
-    assert f"{people:,.0f}" in forecast.warnings[0]
+    assert f"{people:,.0f}" in given.warnings[0]
     # What it names does change the verdict.
-    better = plan(schema, int(1.5 * people), 0.5, repeats=1)
+    better = forecast(schema, int(1.5 * people), 0.5, repeats=1)
     assert not any("pure noise" in warning for warning in better.warnings)
 
 
 def test_independent_attributes_are_never_called_learnable() -> None:
-    forecast = plan(_schema(3, 4, 5), 50_000, 2.0, dependence=0.0, repeats=1)
-    assert forecast.needed == {"participants": None, "epsilon": None}
-    assert forecast.recommendation == "independent"
+    given = forecast(_schema(3, 4, 5), 50_000, 2.0, dependence=0.0, repeats=1)
+    assert given.needed == {"participants": None, "epsilon": None}
+    assert given.recommendation == "independent"
 
 
 def test_one_attribute_has_no_pairs() -> None:
-    forecast = plan(_schema(5), 1_000, 1.0)
-    assert all(2 not in p.tvd for p in forecast.methods)
-    assert forecast.warnings == () or "single attribute" in forecast.warnings[0]
+    given = forecast(_schema(5), 1_000, 1.0)
+    assert all(2 not in p.tvd for p in given.methods)
+    assert given.warnings == () or "single attribute" in given.warnings[0]
 
 
 def test_the_same_question_gets_the_same_answer() -> None:
     schema = _schema(3, 4, 5)
-    assert plan(schema, 20_000, 2.0).to_json() == plan(schema, 20_000, 2.0).to_json()
+    assert forecast(schema, 20_000, 2.0).to_json() == forecast(schema, 20_000, 2.0).to_json()
 
 
 def test_methods_that_cannot_be_played_are_listed_with_the_reason() -> None:
@@ -132,14 +131,14 @@ def test_methods_that_cannot_be_played_are_listed_with_the_reason() -> None:
 @pytest.mark.parametrize("participants", [0, -5, 2.5, True])
 def test_participants_must_be_a_count(participants: object) -> None:
     with pytest.raises(ParameterError, match="participants"):
-        plan(_schema(2, 2), participants, 1.0)  # type: ignore[arg-type]
+        forecast(_schema(2, 2), participants, 1.0)  # type: ignore[arg-type]
 
 
 def test_epsilon_and_method_are_checked() -> None:
     with pytest.raises((ParameterError, PrivacyError)):
-        plan(_schema(2, 2), 100, -1.0)
+        forecast(_schema(2, 2), 100, -1.0)
     with pytest.raises(ParameterError, match="no method"):
-        plan(_schema(2, 2), 100, 1.0, methods=["magic"])
+        forecast(_schema(2, 2), 100, 1.0, methods=["magic"])
 
 
 @pytest.mark.parametrize("threshold", [1.0001, 3.0, 17.0, 99.0])

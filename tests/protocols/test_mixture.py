@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dither.datasets.generated import Network, generate_network
+from dither.datasets.generated import RandomNetwork as Network
+from dither.datasets.generated import generate_network
 from dither.errors import DitherError, ParameterError
 from dither.estimate import answers_of
 from dither.estimate.targets import pair_targets

@@ -11,7 +11,8 @@ import pytest
 import dither
 from dither.collector.finalise import make_release
 from dither.collector.spec import CampaignSpec
-from dither.datasets.generated import Network, generate_network
+from dither.datasets.generated import RandomNetwork as Network
+from dither.datasets.generated import generate_network
 from dither.errors import ParameterError
 from dither.estimate import AnswerCounts
 from dither.mechanisms.kernels.stream import RandomStream

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dither._publish import publish
-from dither.datasets.generated import Network, generate_network
+from dither.datasets.generated import RandomNetwork as Network
+from dither.datasets.generated import generate_network
 from dither.errors import ParameterError
 from dither.estimate import answers_of
 from dither.estimate import targets as set_targets

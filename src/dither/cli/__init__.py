@@ -1,4 +1,7 @@
-"""The command line: one file a verb, no formulas. Status 0 success, 2 usage or input error in one line, 1 failure."""
+"""The command line, without formulas. Status 0 success, 2 usage or input error in one line, 1 failure.
+
+A command's module imports what it needs at its top; it is loaded when its verb is used, so that `dither --help` stays quick.
+"""
 
 from __future__ import annotations
 
@@ -6,78 +9,82 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# verb -> module in this package and function in it; a module is imported when its verb is used, so that `dither --help`
-# and errors stay quick.
-VERBS: dict[str, str] = {
-    "publish": "publish:publish",
-    "plan": "plan:plan",
-    "evaluate": "evaluate:evaluate",
-    "methods": "methods:methods",
-    "audit": "audit:audit",
-    "schema": "schema:app",
-    "histogram": "histogram:histogram",
-    "central": "central:central",
-    "bench": "bench:bench",
-    "serve": "serve:serve",
-    "campaign": "campaign:app",
-    "submit": "submit:submit",
+import typer
+
+import dither
+from dither.errors import DitherError, InputError
+
+ABOUT = "Learn from people's records without ever holding them: local differential privacy, from reports to tables."
+
+# verb -> module in this package and function in it, what `dither --help` says of it
+VERBS: dict[str, tuple[str, str]] = {
+    "publish": (
+        "publish:publish",
+        "Publish a table under local differential privacy, each row a simulated participant.",
+    ),
+    "plan": ("plan:plan", "Predict the error of a collection before anybody is asked."),
+    "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
+    "methods": ("plan:methods", "List the methods, what each asks, its parameters and its reference."),
+    "audit": ("evaluate:audit", "Check that a mechanism keeps its epsilon."),
+    "schema": ("plan:schemas", "Schema files: the public domain of each attribute."),
+    "histogram": (
+        "histogram:histogram",
+        "Histograms of a numeric column, for several consumers with bins of their own.",
+    ),
+    "central": ("central:central", "Release columns under central differential privacy: you hold the whole table."),
+    "bench": ("bench:bench", "Rerun a benchmark from a clone of the repository."),
+    "serve": ("serve:serve", "Run a collector."),
+    "campaign": ("campaign:app", "Campaigns of a running collector (see 'dither serve')."),
+    "submit": ("submit:submit", "Send a table's rows to a collector as simulated participants."),
 }
 
 
-def _load(target: str) -> Any:
-    module, name = target.split(":")
-    return getattr(import_module(f"dither.cli.{module}"), name)
-
-
-def build(verbs: list[str]) -> Any:
-    """A Typer application with these verbs."""
-    import typer
-
+def build(verb: str | None) -> typer.Typer:
+    """A Typer application with one verb, or with the names of all for want of one."""
     app = typer.Typer(
         name="dither",
-        help="Learn from people's records without ever holding them: local differential privacy, from reports to tables.",
+        help=ABOUT,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_no_options)
-    for verb in verbs:
-        loaded = _load(VERBS[verb])
-        if isinstance(loaded, typer.Typer):
-            app.add_typer(loaded, name=verb)
-        else:
-            app.command(verb, no_args_is_help=verb not in ("methods",))(loaded)
+    app.callback()(_nothing)
+    if verb is None:
+        for name, (_, summary) in VERBS.items():
+            app.command(name, help=summary)(_nothing)
+        return app
+    target, summary = VERBS[verb]
+    module, name = target.split(":")
+    loaded = getattr(import_module(f"dither.cli.{module}"), name)
+    if isinstance(loaded, typer.Typer):
+        app.add_typer(loaded, name=verb, help=summary)
+    else:
+        app.command(verb, no_args_is_help=verb != "methods")(loaded)
     return app
 
 
-def _no_options() -> None:
-    """Learn from people's records without ever holding them: local differential privacy, from reports to tables."""
+def _nothing() -> None:
+    """Takes no options and does nothing."""
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and give its exit status."""
-    import typer
-
-    from dither.errors import DitherError, InputError
-
     # Typer carries its own copy of Click, or imports it; either way this is its usage error.
     usage_error: Any = typer.BadParameter.__mro__[1]
     if arguments[:1] == ["--version"]:
-        import dither
-
         print(f"dither {dither.__version__}")
         return 0
-    verbs = [arguments[0]] if arguments and arguments[0] in VERBS else list(VERBS)
+    verb = arguments[0] if arguments and arguments[0] in VERBS else None
     try:
-        result = build(verbs)(arguments, standalone_mode=False)
+        result = build(verb)(arguments, standalone_mode=False)
     except usage_error as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message)
             return 2
-        hint = f" (see 'dither {verbs[0]} --help')" if len(verbs) == 1 else " (see 'dither --help')"
-        return _complain(" ".join(message.split()) + hint, 2)
+        help_command = "dither --help" if verb is None else f"dither {verb} --help"
+        return _complain(f"{' '.join(message.split())} (see '{help_command}')", 2)
     except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted; nothing was written", 1)
     except InputError as error:

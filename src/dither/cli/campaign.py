@@ -49,7 +49,7 @@ def create(
 ) -> None:
     """Create a campaign and open its first round."""
     from dither.cli.operator import Operator
-    from dither.cli.publish import _settings
+    from dither.cli.options import read_settings
     from dither.errors import ParameterError
     from dither.schema import load_schema
     from dither.schema.files import write_atomically
@@ -64,7 +64,7 @@ def create(
         "epsilon": epsilon,
         "participants": participants,
         "name": name,
-        "parameters": _settings(set_ or []),
+        "parameters": read_settings(set_),
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,

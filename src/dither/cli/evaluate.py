@@ -1,20 +1,24 @@
-"""dither evaluate: how far a synthetic table is from a real one."""
+"""dither evaluate: how far a synthetic table is from a real one; dither audit: does a mechanism keep its epsilon?"""
 
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
 
+from dither.cli.options import AsJson
 from dither.errors import ParameterError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from dither.evaluation import Evaluation
-    from dither.evaluation.compare import SDMetricsScores
+from dither.evaluation import Evaluation
+from dither.evaluation import evaluate as compare
+from dither.evaluation.audit import audit as check
+from dither.evaluation.compare import SDMetricsScores
+from dither.mechanisms import mechanism as build
 
 
 def evaluate(
@@ -29,7 +33,7 @@ def evaluate(
     sdmetrics: Annotated[
         bool, typer.Option("--sdmetrics", help="also the scores of SDMetrics' quality report (that library is needed)")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare the marginals of two tables: total variation distance, Kullback-Leibler divergence, mean squared error.
 
@@ -38,10 +42,7 @@ def evaluate(
 
     Example: dither evaluate adult out/synthetic.parquet
     """
-    asked = _ways(ways)
-    from dither.evaluation import evaluate as run
-
-    result = run(real, synthetic, schema, asked, max_sets, seed, sdmetrics)
+    result = compare(real, synthetic, schema, _ways(ways), max_sets, seed, sdmetrics)
     if as_json:
         print(json.dumps(result.to_json(), allow_nan=False))
     else:
@@ -60,10 +61,7 @@ def _ways(given: str) -> tuple[int, ...]:
 
 
 def _show(result: Evaluation) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
+    table = Grid(box=None, pad_edge=False)
     for heading in ("attributes", "sets", "TVD", "spread", "KL", "MSE"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("worst set (TVD)", overflow="fold")
@@ -71,7 +69,7 @@ def _show(result: Evaluation) -> None:
         sets = f"{found.sets}" if found.sets == found.possible_sets else f"{found.sets} of {found.possible_sets:,}"
         worst = f"{', '.join(found.worst)} ({found.worst_tvd:.4f})"
         figures = [f"{found.tvd:.4f}", f"{found.tvd_spread:.4f}", f"{found.kl:.4f}", f"{found.mse:.2e}"]
-        table.add_row(str(k), sets, *figures, _literal(worst))
+        table.add_row(str(k), sets, *figures, escape(worst))
     console = Console(highlight=False)
     console.print(
         f"{result.rows_real:,} real rows, {result.rows_synthetic:,} synthetic rows; means over attribute sets"
@@ -88,13 +86,37 @@ def _show_sdmetrics(scores: SDMetricsScores, console: Console) -> None:
     console.print(f"  Column Pair Trends  {trends}")
     for title, wanted in (("numerical", ("numerical",)), ("categorical", ("categorical", "boolean"))):
         names = [name for name, sdtype in scores.sdtypes.items() if sdtype in wanted]
-        console.print(f"  {title}: {_literal(', '.join(names)) or 'none'}")
+        console.print(f"  {title}: {escape(', '.join(names)) or 'none'}")
     if scores.unscored:
         console.print(f"  {scores.unscored} columns and pairs could not be scored and are left out of the means")
 
 
-def _literal(text: str) -> str:
-    """Text with square brackets that Rich must not read as markup."""
-    from rich.markup import escape
+def audit(
+    mechanism: Annotated[str, typer.Option(help="grr, sue, oue, olh, subset, bloom or best")],
+    cells: Annotated[int, typer.Option(help="number of values the question distinguishes")],
+    epsilon: Annotated[float, typer.Option(help="the guarantee asked for")],
+    trials: Annotated[int, typer.Option(help="reports made for each of two values")] = 20_000,
+    as_json: AsJson = False,
+) -> int:
+    """Check a mechanism: exact epsilon from its integer thresholds, and a lower bound from reports it really makes.
 
-    return escape(text)
+    The reports come from the code a device runs, fed by the operating system's random numbers. Exit status 0 if the
+    mechanism passes, 1 if not.
+
+    Example: dither audit --mechanism oue --cells 16 --epsilon 1
+    """
+    result = check(build(mechanism, cells, epsilon), epsilon, trials, secrets.token_bytes)
+    if as_json:
+        print(json.dumps(result.to_json()))
+        return 0 if result.passed else 1
+    verdict = "passed" if result.passed else "FAILED"
+    print(f"{result.mechanism}, {result.cells} cells, {result.report_bytes} bytes per report: {verdict}")
+    print(f"  epsilon asked             {result.epsilon_asked:.9g}")
+    print(
+        f"  epsilon exact             {result.epsilon_exact:.9g}  (rational arithmetic on the thresholds, rounded up)"
+    )
+    print(
+        f"  epsilon empirical, lower  {result.epsilon_empirical_lower:.4g}  "
+        f"({result.trials:,} reports for each of two values, confidence {result.confidence:.1%})"
+    )
+    return 0 if result.passed else 1

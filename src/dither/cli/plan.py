@@ -1,15 +1,24 @@
-"""dither plan: what a collection can be expected to give, before anybody is asked."""
+"""What comes before a collection: dither plan (what to expect of it), dither methods, dither schema infer."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
 
-if TYPE_CHECKING:
-    from dither.planner import Forecast
+from dither.cli.options import AsJson, Table, print_warnings
+from dither.datasets import read_named
+from dither.planner import Forecast, forecast
+from dither.protocols import DEFAULT, METHODS, jtree_nonprivate
+from dither.schema import load_schema
+from dither.schema.files import write_atomically
+from dither.schema.infer import LEAK_WARNING, infer_schema
 
 
 def plan(
@@ -24,41 +33,89 @@ def plan(
     ] = "typical",
     method: Annotated[list[str] | None, typer.Option("--method", help="methods to predict; repeatable")] = None,
     seed: Annotated[int, typer.Option(help="of the simulated campaigns")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict the error of each method from schema, participants and epsilon alone, and say whether pairs can be learnt.
 
     Example: dither plan --schema schema.json --participants 100000 --epsilon 2
     """
-    from dither.planner import plan as run
-    from dither.schema import load_schema
-
-    forecast = run(load_schema(schema), participants, epsilon, dependence=dependence, methods=method or None, seed=seed)
+    expected = forecast(
+        load_schema(schema), participants, epsilon, dependence=dependence, methods=method or None, seed=seed
+    )
     if as_json:
-        print(json.dumps(forecast.to_json(), allow_nan=False))
+        print(json.dumps(expected.to_json(), allow_nan=False))
     else:
-        _show(forecast)
+        _show(expected)
 
 
-def _show(forecast: Forecast) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
+def _show(expected: Forecast) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(
-        f"{forecast.participants:,} participants, epsilon {forecast.epsilon:g}; pairs assumed {forecast.dependence:.3f} away from "
+        f"{expected.participants:,} participants, epsilon {expected.epsilon:g}; pairs assumed {expected.dependence:.3f} away from "
         "independence in the mean (--dependence changes that)"
     )
-    table = Table(box=None, pad_edge=False)
-    table.add_column("method")
+    grid = Grid(box=None, pad_edge=False)
+    grid.add_column("method")
     for heading in ("1-way error", "2-way error"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for found in forecast.methods:
+        grid.add_column(heading, justify="right", no_wrap=True)
+    for found in expected.methods:
         figures = [f"{found.tvd[ways]:.4f}" if ways in found.tvd else "-" for ways in (1, 2)]
-        table.add_row(escape(found.name), *figures)
-    console.print(table)
-    console.print(escape(forecast.advice))
-    for warning in forecast.warnings:
+        grid.add_row(escape(found.name), *figures)
+    console.print(grid)
+    console.print(escape(expected.advice))
+    for warning in expected.warnings:
         console.print(f"Warning: {escape(warning)}.")
     console.print("Errors are predicted mean total variation distances: 0 is exact, 1 has nothing in common.")
+
+
+def methods(as_json: AsJson = False) -> None:
+    """List the methods: what each asks of a participant, its parameters (for --set KEY=VALUE) and its reference."""
+    if as_json:
+        listed = [
+            {
+                "name": m.name,
+                "default": m.name == DEFAULT,
+                "asks": m.asks,
+                "summary": m.summary,
+                "reference": m.reference,
+                "parameters": m.defaults(),
+            }
+            for m in METHODS.values()
+        ]
+        print(json.dumps(listed, indent=1))
+        return
+    for m in METHODS.values():
+        print(f"{m.name}{'  (default)' if m.name == DEFAULT else ''}")
+        print(f"  asks        {m.asks}")
+        print(f"  gives       {m.summary}")
+        print(f"  parameters  {', '.join(f'{k}={_shown(v)}' for k, v in m.defaults().items()) or 'none'}")
+        print(f"  reference   {m.reference}\n")
+    print(f"{jtree_nonprivate.METHOD}  (needs --no-privacy)")
+    print(f"  gives       {jtree_nonprivate.SUMMARY}")
+    print(f"  reference   {jtree_nonprivate.REFERENCE}")
+
+
+def _shown(value: object) -> str:
+    return "auto" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+schemas = typer.Typer(no_args_is_help=True)
+
+
+@schemas.callback()
+def _schemas() -> None:
+    """One command still is a group."""
+
+
+@schemas.command(no_args_is_help=True)
+def infer(
+    table: Table,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="write here instead of to the terminal")] = None,
+) -> None:
+    """Infer a schema from a table. A domain inferred from private data leaks it."""
+    text = json.dumps(infer_schema(read_named(table)).to_json(), indent=1, ensure_ascii=False) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    print_warnings([LEAK_WARNING])

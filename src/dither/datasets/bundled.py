@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from typing import Any
 
+import pyarrow as pa
+
+from dither.checks import check_choice
 from dither.errors import TableError
 from dither.schema import Schema, schema_from_json
+from dither.schema.files import read_table
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,7 @@ class Dataset:
     """A table, the public domain of its columns, what it is and where it comes from."""
 
     name: str
-    table: Any
+    table: pa.Table
     schema: Schema
     description: str
     source: str
@@ -38,12 +41,13 @@ NAMES: tuple[str, ...] = tuple(_ABOUT)
 
 def load_dataset(name: str) -> Dataset:
     """A bundled dataset by its name; the table is a PyArrow one."""
-    from dither.schema.files import read_table
+    schema = bundled_schema(name)
+    with as_file(files("dither.datasets") / f"{name}.parquet") as path:
+        return Dataset(name, read_table(path), schema, *_ABOUT[name])
 
-    if name not in _ABOUT:
-        raise TableError(f"no bundled dataset {name!r}; there is {', '.join(NAMES)}", where="name", value=name)
-    folder = files("dither.datasets")
-    with as_file(folder.joinpath(f"{name}.parquet")) as path:
-        table = read_table(path)
-    schema = schema_from_json(json.loads(folder.joinpath(f"{name}.schema.json").read_text(encoding="utf-8")))
-    return Dataset(name, table, schema, *_ABOUT[name])
+
+def bundled_schema(name: str) -> Schema:
+    """The public schema of a bundled dataset."""
+    check_choice("the name of a bundled dataset", name, NAMES, error=TableError)
+    text = (files("dither.datasets") / f"{name}.schema.json").read_text(encoding="utf-8")
+    return schema_from_json(json.loads(text))

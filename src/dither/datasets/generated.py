@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from dither.checks import check_between, check_whole
 from dither.errors import ParameterError
-from dither.schema import Attribute, Schema
+from dither.schema import Attribute, Schema, decode
 from dither.schema.cells import cells_of
+from dither.schema.table import plain_layout
 from dither.types import Codes, Floats
 
 _CYCLE = ("categorical", "ordinal", "numeric", "boolean")
@@ -19,7 +22,7 @@ _MOST_CELLS = 20_000_000
 
 
 @dataclass(frozen=True)
-class Network:
+class RandomNetwork:
     """A Bayes network: attribute i depends on `parents[i]`, all of them before i, by the table `conditionals[i]`.
 
     A table has one axis for each parent in order, then one for the attribute's codes, along which it adds up to one.
@@ -30,22 +33,20 @@ class Network:
     conditionals: tuple[Floats, ...]
 
     def sample_codes(self, rows: int, rng: np.random.Generator) -> Codes:
-        """Independent rows of codes by ancestral sampling, one column an attribute."""
+        """Independent rows of codes by ancestral sampling, one column per attribute."""
         codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")
         for i, (parents, table) in enumerate(zip(self.parents, self.conditionals, strict=True)):
             given = cells_of(codes, self.schema.cardinalities, parents)
             cumulative = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
             uniform = rng.random(rows)
             drawn = np.zeros(rows, dtype=np.int32)
-            for threshold in cumulative.T[:-1]:  # one pass a code keeps memory at a few columns
+            for threshold in cumulative.T[:-1]:  # one pass per code keeps memory at a few columns
                 drawn += uniform >= threshold[given]
             codes[:, i] = drawn
         return codes
 
-    def table(self, rows: int, rng: np.random.Generator) -> Any:
+    def table(self, rows: int, rng: np.random.Generator) -> pa.Table:
         """A PyArrow table of independent rows; numbers are uniform inside their bins."""
-        from dither.schema.table import decode, plain_layout
-
         return decode(self.sample_codes(rows, rng), self.schema, plain_layout(self.schema), rng)
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
@@ -102,7 +103,7 @@ def generate_network(
     strength: float = 1.5,
     seed: int,
     missing: bool = False,
-) -> Network:
+) -> RandomNetwork:
     """A random network over `attributes` attributes, or over attributes of the cardinalities given.
 
     Each attribute has up to `parents` parents among the few before it, so exact marginals stay cheap however many there
@@ -112,15 +113,12 @@ def generate_network(
     """
     rng = np.random.default_rng(seed)
     if isinstance(attributes, int):
-        if attributes < 1:
-            raise ParameterError("a network needs at least one attribute", where="attributes", value=attributes)
-        sizes = [int(size) for size in rng.integers(2, 7, attributes)]
+        sizes = [int(size) for size in rng.integers(2, 7, check_whole("attributes", attributes, 1))]
     else:
-        sizes = [int(size) for size in attributes]
-    if not sizes or min(sizes) < 2:
-        raise ParameterError("every attribute needs at least two codes", where="attributes", value=attributes)
-    if parents < 0 or not 0 <= strength < math.inf:
-        raise ParameterError("parents and strength must not be negative", where="parents", value=(parents, strength))
+        sizes = [check_whole("the codes of an attribute", size, 2) for size in attributes]
+        check_whole("the number of attributes", len(sizes), 1)
+    check_whole("parents", parents)
+    check_between("strength", strength, 0, math.inf, ends="[)")
     chosen, tables = [], []
     for i, size in enumerate(sizes):
         window = min(i, 2 * parents)
@@ -132,7 +130,7 @@ def generate_network(
         chosen.append(before)
         tables.append(weights / weights.sum(axis=-1, keepdims=True))
     schema = Schema(tuple(_attribute(i, size, missing and i % 2 == 1) for i, size in enumerate(sizes)))
-    return Network(schema, tuple(chosen), tuple(tables))
+    return RandomNetwork(schema, tuple(chosen), tuple(tables))
 
 
 def _attribute(position: int, codes: int, missing: bool) -> Attribute:

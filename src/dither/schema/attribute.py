@@ -138,6 +138,12 @@ class Attribute:
             shown = [str(v) for v in self.values]
         return (*shown, "(missing)") if self.missing else tuple(shown)
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The least and the greatest number that an answer can be; None where some answer is no number."""
+        ends = [float(value) for value in self.edges or self.values if not isinstance(value, (str, bool))]
+        return (min(ends), max(ends)) if len(ends) == len(self.edges or self.values) else None
+
     @cached_property
     def codes(self) -> dict[Value, int]:
         """The code of each value; looking one up takes as long wherever it stands."""
