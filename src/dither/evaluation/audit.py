@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dither.errors import ParameterError
+from scipy.special import betaincinv
+
+from dither.checks import check_whole
 from dither.mechanisms import BloomRappor, ByteSource, LocalHash, Mechanism
 
 CONFIDENCE = 0.999
@@ -67,14 +69,12 @@ def empirical_lower_bound(
     mechanism: Mechanism, trials: int, source: ByteSource, confidence: float = CONFIDENCE
 ) -> float:
     """A lower bound of epsilon from `trials` reports of each of two values, valid with the stated confidence."""
-    from scipy.stats import beta
-
     first, second = _far_apart(mechanism)
     event = event_for(mechanism, first, second)
     hits = [sum(event(mechanism.randomise(value, source)) for _ in range(trials)) for value in (first, second)]
     tail = (1 - confidence) / 2
-    lower = float(beta.ppf(tail, hits[0], trials - hits[0] + 1)) if hits[0] else 0.0
-    upper = float(beta.ppf(1 - tail, hits[1] + 1, trials - hits[1])) if hits[1] < trials else 1.0
+    lower = float(betaincinv(hits[0], trials - hits[0] + 1, tail)) if hits[0] else 0.0
+    upper = float(betaincinv(hits[1] + 1, trials - hits[1], 1 - tail)) if hits[1] < trials else 1.0
     return max(0.0, math.log(lower / upper)) if lower > 0 else 0.0
 
 
@@ -91,8 +91,7 @@ def audit(
     mechanism: Mechanism, epsilon: float, trials: int, source: ByteSource, confidence: float = CONFIDENCE
 ) -> Audit:
     """Check a mechanism against the epsilon that was asked of it."""
-    if trials < 100:
-        raise ParameterError("an audit needs at least 100 trials to say anything", where="trials", value=trials)
+    check_whole("trials", trials, 100)  # fewer would say nothing
     exact = mechanism.epsilon
     bound = empirical_lower_bound(mechanism, trials, source, confidence)
     return Audit(

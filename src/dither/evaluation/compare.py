@@ -9,37 +9,46 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from dither.checks import check_whole
+from dither.datasets import open_table, read_named
+from dither.datasets.opening import INFERRED
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import WaySummary, evaluate_codes
-from dither.schema import Schema
-from dither.types import Codes
+from dither.schema import Schema, encode
+from dither.schema.infer import infer_schema
+from dither.schema.native import to_arrow
+from dither.types import Codes, NativeTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DEFAULT_WAYS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
 class CommonTables:
     """A real and a synthetic table under one schema: as they were read, and in its codes."""
 
-    real: Any
-    synthetic: Any
+    real: NativeTable
+    synthetic: NativeTable
     real_codes: Codes
     synthetic_codes: Codes
     schema: Schema
 
 
-def common_tables(real: Any, synthetic: Any, schema: Schema | str | Path | None) -> CommonTables:
+def common_tables(
+    real: NativeTable | str | Path, synthetic: NativeTable | str | Path, schema: Schema | str | Path | None
+) -> CommonTables:
     """Both tables and the schema used.
 
     Without a schema: that of the real table if it is bundled or has one beside it, else inferred from both tables
     together, so that a label which only one of them has is no error. A value outside a given domain names its table.
     """
-    from dither.datasets import open_table, read_named
-    from dither.datasets.opening import INFERRED
-    from dither.schema.infer import infer_schema
-
     first, domain, notes = open_table(real, schema)
     if schema is None and any(note.code == INFERRED for note in notes):
         # Read as it stands, like the first: the labels of one table must not decide how the other's file is read.
@@ -50,12 +59,8 @@ def common_tables(real: Any, synthetic: Any, schema: Schema | str | Path | None)
     return CommonTables(first, second, _codes(first, domain, "real"), _codes(second, domain, "synthetic"), domain)
 
 
-def _stack(first: Any, second: Any) -> Any:
+def _stack(first: NativeTable, second: NativeTable) -> pa.Table:
     """Both tables' rows under the first one's columns, in the plainest types that hold both."""
-    import pyarrow as pa
-
-    from dither.schema.native import to_arrow
-
     upper, lower = to_arrow(first), to_arrow(second)
     for name in upper.column_names:
         if name not in lower.column_names:
@@ -71,10 +76,8 @@ def _stack(first: Any, second: Any) -> Any:
         raise TableError(f"the two tables' columns have types that do not go together: {reason}") from None
 
 
-def _plain(table: Any) -> Any:
+def _plain(table: pa.Table) -> pa.Table:
     """The same table with dictionary-encoded labels as the labels themselves, which always go together."""
-    import pyarrow as pa
-
     columns = []
     for column in table.columns:
         kind = column.type
@@ -82,16 +85,11 @@ def _plain(table: Any) -> Any:
     return pa.table(columns, names=table.column_names)
 
 
-def _codes(table: Any, schema: Schema, which: str) -> Codes:
-    from dither.schema.table import encode
-
+def _codes(table: NativeTable, schema: Schema, which: str) -> Codes:
     try:
         return encode(table, schema).codes
     except TableError as error:
         raise TableError(f"{which} table: {error}", where=error.where, value=error.value) from None
-
-
-DEFAULT_WAYS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -145,8 +143,8 @@ class Evaluation:
 
 
 def evaluate(
-    real: Any,
-    synthetic: Any,
+    real: NativeTable | str | Path,
+    synthetic: NativeTable | str | Path,
     schema: Schema | str | Path | None = None,
     ways: Sequence[int] = DEFAULT_WAYS,
     max_sets: int = 100,
@@ -163,8 +161,7 @@ def evaluate(
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd
     {1: 0.0}
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
+    check_whole("seed", seed)
     if sdmetrics:
         require_sdmetrics()
     tables = common_tables(real, synthetic, schema)
@@ -233,8 +230,8 @@ def require_sdmetrics() -> None:
     """An error in one line when the library is not installed."""
     if find_spec("sdmetrics") is None:
         raise ParameterError(
-            "--sdmetrics needs the library SDMetrics, which is not installed; run: pip install sdmetrics",
-            where="--sdmetrics",
+            "these scores need the library SDMetrics, which is not installed; run: pip install sdmetrics",
+            where="sdmetrics",
         )
 
 
@@ -266,18 +263,15 @@ def sdmetrics_scores(tables: CommonTables) -> SDMetricsScores:
     )
 
 
-def sdmetrics_frame(table: Any, codes: Codes, schema: Schema) -> Any:
+def sdmetrics_frame(table: NativeTable, codes: Codes, schema: Schema) -> pd.DataFrame:
     """A table as SDMetrics takes it: a pandas frame with numbers as such and all else as labels; missing values are None.
 
     Labels come from the codes, so that both tables write the same value alike whatever files they were read from.
     """
     import pandas as pd
-    import pyarrow as pa
-
-    from dither.schema.native import to_arrow
 
     arrow = to_arrow(table)
-    columns: dict[str, Any] = {}
+    columns: dict[str, object] = {}
     for i, attribute in enumerate(schema):
         if attribute.kind == "numeric":
             columns[attribute.name] = arrow.column(attribute.name).cast(pa.float64()).to_numpy()
@@ -287,11 +281,10 @@ def sdmetrics_frame(table: Any, codes: Codes, schema: Schema) -> Any:
     return pd.DataFrame(columns)
 
 
-def _scores(details: Any, names: tuple[str, ...]) -> tuple[Score, ...]:
+def _scores(details: pd.DataFrame, names: tuple[str, ...]) -> tuple[Score, ...]:
     rows = zip(*(details[name] for name in (*names, "Metric", "Score")), strict=True)
     return tuple(Score(tuple(str(c) for c in columns), str(metric), _number(score)) for *columns, metric, score in rows)
 
 
-def _number(score: Any) -> float | None:
-    value = float(score)
-    return value if math.isfinite(value) else None
+def _number(score: float) -> float | None:
+    return float(score) if math.isfinite(score) else None

@@ -9,13 +9,14 @@ from itertools import combinations
 
 import numpy as np
 
+from dither.checks import check_whole
 from dither.errors import ParameterError
 from dither.models import Model
 from dither.schema import Schema
 from dither.schema.cells import count_cells
 from dither.types import Codes, Floats
 
-DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB a table
+DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB per table
 _CODE_LIMIT = 1 << 62
 
 
@@ -43,7 +44,7 @@ class WaySummary:
 
 
 def marginal(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> Floats:
-    """The relative frequencies of the product domain of some columns, one axis a column in the order given."""
+    """The relative frequencies of the product domain of some columns, one axis per column in the order given."""
     return np.asarray(count_cells(codes, cardinalities, positions) / max(len(codes), 1), dtype=np.float64)
 
 
@@ -87,16 +88,9 @@ def attribute_sets(count: int, ways: int, max_sets: int, rng: np.random.Generato
 
 def check_ways(ways: Sequence[int], attributes: int) -> tuple[int, ...]:
     """Distinct whole numbers from 1 to the number of attributes, in order, or an error."""
-    for k in ways:
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= attributes:
-            raise ParameterError(
-                f"ways must be whole numbers from 1 to {attributes}, the number of attributes, not {k!r}",
-                where="ways",
-                value=k,
-            )
     if not ways:
         raise ParameterError("ways needs at least one number, such as 1,2,3", where="ways")
-    return tuple(sorted(set(ways)))
+    return tuple(sorted({check_whole("a number of attributes in ways", k, 1, attributes) for k in ways}))
 
 
 def evaluate_codes(
@@ -109,7 +103,7 @@ def evaluate_codes(
 ) -> dict[int, WaySummary]:
     """Compare two tables of codes on their k-way marginals, for each k of `ways`.
 
-    At most `max_sets` attribute sets a way are used, drawn with `rng` (seed 0 if none is given). Memory stays bounded
+    At most `max_sets` attribute sets per way are used, drawn with `rng` (seed 0 if none is given). Memory stays bounded
     whatever the domain: large marginals are counted sparsely.
     """
     _check_codes(real, schema, "real")
@@ -174,10 +168,7 @@ def _summaries(
     rng: np.random.Generator | None,
     compare: Callable[[tuple[int, ...]], Distances],
 ) -> dict[int, WaySummary]:
-    if isinstance(max_sets, bool) or not isinstance(max_sets, int) or max_sets < 1:
-        raise ParameterError(
-            f"max_sets must be a whole number of at least 1, not {max_sets!r}", where="max_sets", value=max_sets
-        )
+    check_whole("max_sets", max_sets, 1)
     rng = np.random.default_rng(0) if rng is None else rng
     out = {}
     for k in check_ways(ways, len(schema)):
