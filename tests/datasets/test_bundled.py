@@ -14,8 +14,9 @@ import pytest
 from dither.datasets import NAMES, load_dataset, open_table
 from dither.errors import SchemaError, TableError
 from dither.notice import Notice
-from dither.schema import Attribute, Schema, decode, encode
+from dither.schema import Attribute, Schema
 from dither.schema.infer import LEAK_WARNING
+from dither.schema.table import decode, encode
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data" / "adult.parquet"

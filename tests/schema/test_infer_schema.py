@@ -10,8 +10,9 @@ import pytest
 
 from dither.cli import run
 from dither.errors import ParameterError, TableError
-from dither.schema import Attribute, encode, infer_schema, load_schema, numeric
-from dither.schema.infer import LEAK_WARNING
+from dither.schema import Attribute, load_schema, numeric
+from dither.schema.infer import LEAK_WARNING, infer_schema
+from dither.schema.table import encode
 
 COLUMNS = {
     "flag": [True, False] * 20,

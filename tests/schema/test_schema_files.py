@@ -96,3 +96,13 @@ def test_wrong_files_are_named(tmp_path):
     path.write_text('{"format": "dither-schema-9", "attributes": []}')
     with pytest.raises(SchemaError, match="dither-schema-9"):
         load_schema(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a": {"kind": "numeric", "min": 0, "max": 5, "bins": 1' + "0" * 5_000 + "}}"]
+)
+def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text(text)
+    with pytest.raises(SchemaError, match="too long a number or too many brackets"):
+        load_schema(path)

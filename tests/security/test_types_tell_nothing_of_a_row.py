@@ -19,7 +19,8 @@ import pytest
 import dither
 from dither.central.release import central_release
 from dither.schema import Attribute, Schema, numeric
-from dither.schema.public_layout import schema_type
+from dither.schema.native import schema_type
+from dither.schema.table import encode
 
 SCHEMA = Schema(
     (
@@ -159,5 +160,5 @@ def test_numbers_are_whole_where_every_bin_holds_one(attribute: Attribute, whole
         made = dither.publish(
             table.to_pandas(), epsilon=4.0, schema=Schema((attribute,)), method="independent", rows=500
         ).synthetic
-        again = dither.schema.encode(made, Schema((attribute,))).codes
+        again = encode(made, Schema((attribute,))).codes
         assert len(set(again[:, 0])) == attribute.answers, "a bin without a value would be empty in every table"

@@ -112,7 +112,7 @@ def _complain(number: int, sent: Any) -> None:
 
 def _codes(table: str, schema: Any, rows: int | None) -> Any:
     from dither.datasets.opening import read_named
-    from dither.schema import encode
+    from dither.schema.table import encode
 
     native = read_named(table, schema)
     return encode(native if rows is None else native.slice(0, rows), schema).codes

@@ -251,7 +251,7 @@ def encode_answers(schema: Schema, names: Sequence[str], record: Mapping[str, ob
 def code_of(attribute: Attribute, value: object) -> int | None:
     """The value's code, None where it is outside the domain. None and NaN are missing answers.
 
-    Agrees with the codes of a whole table (`dither.schema.encode`). A value that cannot be compared is outside.
+    Agrees with the codes of a whole table (`dither.schema.table.encode`). A value that cannot be compared is outside.
     """
     try:
         if value is None or (isinstance(value, float) and math.isnan(value)):

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from dither.checks import check_between, check_whole
 from dither.errors import ParameterError
-from dither.schema import Attribute, Schema, decode
+from dither.schema import Attribute, Schema
 from dither.schema.cells import cells_of
-from dither.schema.table import plain_layout
+from dither.schema.table import decode, plain_layout
 from dither.types import Codes, Floats
 
 _CYCLE = ("categorical", "ordinal", "numeric", "boolean")

@@ -13,8 +13,7 @@ from dither.notice import Notice
 from dither.schema import Schema, load_schema
 from dither.schema.files import read_table
 from dither.schema.infer import LEAK_WARNING, infer_schema
-from dither.schema.native import Layout, table_kind
-from dither.schema.public_layout import public_layout
+from dither.schema.native import Layout, public_layout, table_kind
 from dither.types import NativeTable
 
 SIDECARS = (".schema.json", ".domain.json")
@@ -60,7 +59,7 @@ def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
 def published_layout(
     table: NativeTable | str | Path, layout: Layout, schema: Schema, notices: Sequence[Notice]
 ) -> Layout:
-    """The columns and types of a synthetic table: decided by public facts (`schema.public_layout`).
+    """The columns and types of a synthetic table: decided by public facts (`public_layout`).
 
     Where the domain itself was inferred from the rows, which the notices say leaks it, the types are the input's own.
     """

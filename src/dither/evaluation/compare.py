@@ -19,9 +19,10 @@ from dither.datasets import open_table, read_named
 from dither.datasets.opening import INFERRED
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import WaySummary, evaluate_codes
-from dither.schema import Schema, encode
+from dither.schema import Schema
 from dither.schema.infer import infer_schema
 from dither.schema.native import to_arrow
+from dither.schema.table import encode
 from dither.types import Codes, NativeTable
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from dither.checks import check_whole
 from dither.errors import SchemaError
 
 Kind = Literal["categorical", "ordinal", "boolean", "numeric"]
@@ -172,10 +173,7 @@ def numeric(name: str, *, low: float, high: float, bins: int = DEFAULT_BINS, mis
             raise SchemaError(
                 f"numeric attribute {name!r}: min and max must be finite numbers", where=name, value=bound
             )
-    if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-        raise SchemaError(
-            f"numeric attribute {name!r}: bins must be a whole number of at least 1", where=name, value=bins
-        )
+    check_whole(f"bins of numeric attribute {name!r}", bins, 1, error=SchemaError)
     if bins > MOST_VALUES:  # cheap to write and dear to build, so it is refused before anything is built
         raise _too_many(name, bins)
     if low >= high:

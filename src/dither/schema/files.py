@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -14,12 +13,13 @@ import pyarrow.parquet as pq
 from dither.errors import TableError
 from dither.private_files import make_private
 from dither.schema.native import check_names, to_arrow
-from dither.schema.schema import Schema
+from dither.schema.schema import Schema, file_fault
+from dither.types import NativeTable
 
 SUFFIXES = (".csv", ".parquet")
 
 
-def read_table(source: str | Path, schema: Schema | None = None) -> Any:
+def read_table(source: str | Path, schema: Schema | None = None) -> pa.Table:
     """The PyArrow table in a .csv or .parquet file; it has rows, and columns with distinct names.
 
     Empty CSV cells are missing. CSV does not say what is text: with a schema, columns whose domain lists text are read
@@ -37,14 +37,14 @@ def read_table(source: str | Path, schema: Schema | None = None) -> Any:
         table = _read_csv(path, schema) if suffix == ".csv" else _read_parquet(path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = "CSV" if suffix == ".csv" else "Parquet"
-        raise TableError(f"cannot read {path} as {kind}: {_reason(error)}", where=str(path)) from None
+        raise TableError(f"cannot read {path} as {kind}: {file_fault(error)}", where=str(path)) from None
     check_names(table.column_names, str(path))
     if table.num_rows == 0:
         raise TableError(f"{path} has no rows", where=str(path))
     return table
 
 
-def write_table(table: Any, path: str | Path) -> None:
+def write_table(table: NativeTable, path: str | Path) -> None:
     """Write a pandas, polars or PyArrow table as Parquet; the file appears whole or not at all."""
     arrow = to_arrow(table)
     write_atomically(path, lambda temporary: pq.write_table(arrow, temporary, compression="zstd"))
@@ -62,19 +62,19 @@ def write_atomically(path: str | Path, write: Callable[[Path], object], *, priva
         write(temporary)
         os.replace(temporary, path)
     except OSError as error:
-        raise TableError(f"cannot write {path}: {_reason(error)}", where=str(path)) from None
+        raise TableError(f"cannot write {path}: {file_fault(error)}", where=str(path)) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _read_parquet(path: Path) -> Any:
+def _read_parquet(path: Path) -> pa.Table:
     # A file, not the path: a path would make PyArrow add columns for folders named like key=value. And PyArrow's own file, not
     # Python's: its threads may still hold that when the interpreter ends, and then abort the process whatever its exit status.
     with pa.OSFile(str(path)) as file:
         return pq.read_table(file)
 
 
-def _read_csv(path: Path, schema: Schema | None) -> Any:
+def _read_csv(path: Path, schema: Schema | None) -> pa.Table:
     text = {} if schema is None else {a.name: pa.string() for a in schema if any(isinstance(v, str) for v in a.values)}
     table = _parse_csv(path, text)
     dates = {field.name: pa.string() for field in table.schema if pa.types.is_temporal(field.type)}
@@ -86,7 +86,7 @@ def _read_csv(path: Path, schema: Schema | None) -> Any:
     return table
 
 
-def _parse_csv(path: Path, types: dict[str, Any]) -> Any:
+def _parse_csv(path: Path, types: dict[str, pa.DataType]) -> pa.Table:
     with path.open("rb") as file:
         header = file.readline()
     return pa_csv.read_csv(
@@ -95,11 +95,3 @@ def _parse_csv(path: Path, types: dict[str, Any]) -> Any:
         parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=b"," in header),
         convert_options=pa_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True),
     )
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return " ".join(str(error).split())[:200]

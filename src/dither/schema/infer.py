@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dither.errors import ParameterError, TableError
-from dither.schema.attribute import DEFAULT_BINS, Attribute, numeric
+from dither.checks import check_whole
+from dither.errors import TableError
+from dither.schema.attribute import DEFAULT_BINS, Attribute, Kind, Value, numeric
 from dither.schema.labels import is_text
 from dither.schema.native import read_columns
 from dither.schema.schema import Schema
+from dither.types import NativeTable
 
 LEAK_WARNING = (
     "this schema was inferred from the table itself, which leaks private data: its bounds and labels (least and "
@@ -24,20 +26,19 @@ MAX_CODES = 16  # whole numbers with at most so many distinct values are taken a
 _SURELY_ROWS = 64  # from so many rows on, text that differs in every row is taken as an identifier
 
 
-def infer_schema(table: Any, *, max_categories: int = MAX_CATEGORIES) -> Schema:
+def infer_schema(table: NativeTable, *, max_categories: int = MAX_CATEGORIES) -> Schema:
     """The schema of a pandas, polars or PyArrow table; whoever calls this must pass on `LEAK_WARNING`.
 
     Booleans stay booleans; text is categorical with sorted labels (ordinal where the column's type orders them); up
     to 16 distinct whole numbers are ordinal; other numbers are numeric in 16 bins between the least and the greatest.
     Nulls and NaN make a column `missing`. Constant columns and identifiers are errors.
     """
-    if max_categories < 2:
-        raise ParameterError("max_categories must be at least 2", where="max_categories", value=max_categories)
+    check_whole("max_categories", max_categories, 2)
     layout, arrays = read_columns(table)
     return Schema(tuple(_infer(name, array, max_categories) for name, array in zip(layout.names, arrays, strict=True)))
 
 
-def _infer(name: str, array: Any, max_categories: int) -> Attribute:
+def _infer(name: str, array: pa.ChunkedArray, max_categories: int) -> Attribute:
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     ordered = pa.types.is_dictionary(array.type) and array.type.ordered
     if pa.types.is_dictionary(array.type):
@@ -52,8 +53,7 @@ def _infer(name: str, array: Any, max_categories: int) -> Attribute:
     if pa.types.is_boolean(held):
         return Attribute(name, "boolean", values=(False, True), missing=missing)
     if ordered:
-        labels = [value for value in declared if value is not None]
-        return _listed(name, "ordinal", labels, missing)
+        return _listed(name, "ordinal", [value for value in declared if value is not None], missing)
     if is_text(held):
         return _infer_text(name, present, missing, max_categories)
     if pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held):
@@ -64,7 +64,7 @@ def _infer(name: str, array: Any, max_categories: int) -> Attribute:
     )
 
 
-def _infer_text(name: str, present: Any, missing: bool, max_categories: int) -> Attribute:
+def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, max_categories: int) -> Attribute:
     labels = sorted(pc.unique(present).to_pylist())
     if len(labels) > max_categories or (len(labels) == len(present) >= _SURELY_ROWS):
         raise TableError(
@@ -75,7 +75,7 @@ def _infer_text(name: str, present: Any, missing: bool, max_categories: int) -> 
     return _listed(name, "categorical", labels, missing)
 
 
-def _infer_number(name: str, present: Any, held: Any, missing: bool) -> Attribute:
+def _infer_number(name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool) -> Attribute:
     whole = pa.types.is_integer(held)
     if not whole:
         present = present.cast(pa.float64())
@@ -92,12 +92,11 @@ def _infer_number(name: str, present: Any, held: Any, missing: bool) -> Attribut
     low, high = bounds["min"], bounds["max"]
     if math.isinf(float(high) - float(low)):
         raise TableError(f"column {name!r} spans more than a double-precision number can hold", where=name)
-    if whole:
-        return numeric(name, low=low, high=high, bins=DEFAULT_BINS, missing=missing)
-    return numeric(name, low=float(low), high=float(high), bins=DEFAULT_BINS, missing=missing)
+    low, high = (low, high) if whole else (float(low), float(high))
+    return numeric(name, low=low, high=high, bins=DEFAULT_BINS, missing=missing)
 
 
-def _listed(name: str, kind: Any, values: list[Any], missing: bool) -> Attribute:
+def _listed(name: str, kind: Kind, values: Sequence[Value], missing: bool) -> Attribute:
     if len(values) < 2:
         raise _constant(name, values[0])
     return Attribute(name, kind, values=tuple(values), missing=missing)

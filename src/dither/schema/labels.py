@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
-from dither.schema.attribute import Attribute
+from dither.schema.attribute import Attribute, Value
 
 
 def text_forms(value: object) -> tuple[str, ...]:
@@ -31,16 +30,13 @@ class Matcher:
     """Looks up the code of a value in one attribute's domain."""
 
     def __init__(self, attribute: Attribute) -> None:
-        self._exact: dict[object, int] = {value: code for code, value in enumerate(attribute.values)}
+        self._exact: dict[object, int] = dict(attribute.codes.items())
         self._forms: dict[str, tuple[int, int]] = {}
         for code, value in enumerate(attribute.values):
             if isinstance(value, str):
                 continue
             for style, form in enumerate(text_forms(value)):
-                if form in self._forms:
-                    self._forms[form] = (-1, 0)
-                else:
-                    self._forms[form] = (code, style)
+                self._forms[form] = (-1, 0) if form in self._forms else (code, style)
 
     def code(self, value: object) -> int:
         """The value's code, or -1 where it is outside the domain."""
@@ -58,7 +54,7 @@ class Matcher:
         return (meant.pop(), 0) if len(meant) == 1 else (-1, 0)
 
 
-def label_array(attribute: Attribute, wanted: Any, style: int) -> tuple[Any, bool]:
+def label_array(attribute: Attribute, wanted: pa.DataType, style: int) -> tuple[pa.Array, bool]:
     """Each answer as a value of an Arrow type, and whether that type could express them all.
 
     Where it cannot (a category "other" in a column of integers) the answers come in the plainest type that can.
@@ -69,7 +65,7 @@ def label_array(attribute: Attribute, wanted: Any, style: int) -> tuple[Any, boo
         return pa.array(_plain(attribute.values, style)), False
 
 
-def plain_type(attribute: Attribute) -> Any:
+def plain_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type that a table of its own accord would give an attribute."""
     return pa.float64() if attribute.kind == "numeric" else pa.array(_plain(attribute.values, 0)).type
 
@@ -82,15 +78,15 @@ def other_code(attribute: Attribute) -> int | None:
     return None
 
 
-def is_text(arrow_type: Any) -> bool:
+def is_text(arrow_type: pa.DataType) -> bool:
     """Whether an Arrow type is one of the text types."""
     return bool(
         pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
     )
 
 
-def _labels_as(attribute: Attribute, wanted: Any, style: int) -> Any:
-    values: list[Any]
+def _labels_as(attribute: Attribute, wanted: pa.DataType, style: int) -> pa.Array:
+    values: list[object]
     if is_text(wanted):
         return pa.array(_texts(attribute.values, style), pa.large_string()).cast(wanted)
     if pa.types.is_boolean(wanted):
@@ -112,24 +108,24 @@ def _labels_as(attribute: Attribute, wanted: Any, style: int) -> Any:
     return pa.array(values, wanted)
 
 
-def _plain(values: Sequence[Any], style: int) -> list[Any]:
+def _plain(values: Sequence[Value], style: int) -> Sequence[Value]:
     """Values of one type: as they are if they share one, numbers as floats, a mixture as text."""
     kinds = {type(value) for value in values}
     if len(kinds) == 1:
-        return list(values)
+        return values
     if kinds <= {int, float}:
         return [float(value) for value in values]
     return _texts(values, style)
 
 
-def _texts(values: Sequence[Any], style: int) -> list[str]:
+def _texts(values: Sequence[Value], style: int) -> list[str]:
     """Each value in the asked style; where a style makes two values look alike, the plain one."""
     forms = [text_forms(value) for value in values]
     styled = [form[min(style, len(form) - 1)] for form in forms]
     return styled if len(set(styled)) == len(styled) else [form[0] for form in forms]
 
 
-def _whole(value: Any) -> int:
+def _whole(value: Value) -> int:
     number = int(value)
     if isinstance(value, str) and str(number) != value:  # "01" or " 1": the text is not this number written out
         raise ValueError(value)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
 import narwhals as nw
+import numpy as np
 import pyarrow as pa
 
 from dither.errors import TableError
+from dither.schema.attribute import Attribute
+from dither.schema.labels import label_array, plain_type
+from dither.schema.schema import Schema
+from dither.types import NativeTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 TableKind = Literal["pandas", "polars", "pyarrow"]
 
@@ -22,8 +33,8 @@ class Column:
     """
 
     name: str
-    arrow: Any
-    native: Any = None
+    arrow: pa.DataType
+    native: Any = None  # a type of pandas, polars or PyArrow
     style: int = 0
 
 
@@ -67,7 +78,7 @@ def check_names(names: Sequence[object], place: str = "the table") -> None:
         seen.add(name)
 
 
-def read_columns(table: Any) -> tuple[Layout, list[Any]]:
+def read_columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
     """A table's layout and its columns as Arrow chunked arrays, in the table's order.
 
     Guarantees distinct text names and at least one row; a pandas index is not a column.
@@ -78,7 +89,7 @@ def read_columns(table: Any) -> tuple[Layout, list[Any]]:
     return layout, arrays
 
 
-def _columns(table: Any) -> tuple[Layout, list[Any]]:
+def _columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
     kind = table_kind(table)
     names = list(table.column_names if kind == "pyarrow" else table.columns)
     check_names(names)
@@ -99,7 +110,7 @@ def _columns(table: Any) -> tuple[Layout, list[Any]]:
     return Layout(kind, tuple(columns)), arrays
 
 
-def build_table(layout: Layout, arrays: Sequence[Any]) -> Any:
+def build_table(layout: Layout, arrays: Sequence[pa.Array]) -> NativeTable:
     """A table of the layout's kind from Arrow arrays in its order.
 
     An array whose values do not fit the column's own type (a domain wider than the type) keeps the type it has;
@@ -117,13 +128,13 @@ def build_table(layout: Layout, arrays: Sequence[Any]) -> Any:
     return pd.DataFrame({column.name: _pandas_array(column.native, array) for column, array in pairs})
 
 
-def to_arrow(table: Any) -> Any:
+def to_arrow(table: NativeTable) -> pa.Table:
     """Any of the three kinds as a PyArrow table, without a pandas index; it may have no rows."""
     layout, arrays = _columns(table)
     return table if layout.kind == "pyarrow" else pa.table(dict(zip(layout.names, arrays, strict=True)))
 
 
-def _polars_series(column: Column, array: Any) -> Any:
+def _polars_series(column: Column, array: pa.Array) -> pl.Series:
     import polars as pl
 
     series = pl.Series(column.name, pl.from_arrow(array))
@@ -136,7 +147,7 @@ def _polars_series(column: Column, array: Any) -> Any:
     return series if dtype is None or series.dtype == dtype else series.cast(dtype)
 
 
-def _pandas_array(dtype: Any, array: Any) -> Any:
+def _pandas_array(dtype: Any, array: pa.Array) -> Any:
     """A pandas array of `dtype`; NumPy integers and booleans take their nullable twin where values are missing."""
     import pandas as pd
 
@@ -158,8 +169,7 @@ def _pandas_array(dtype: Any, array: Any) -> Any:
     return array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
 
 
-def _pandas_categories(dtype: Any, array: Any) -> Any:
-    import numpy as np
+def _pandas_categories(dtype: pd.CategoricalDtype, array: pa.Array) -> pd.Categorical:
     import pandas as pd
 
     labels = array.dictionary.to_pylist()
@@ -175,3 +185,69 @@ def _pandas_categories(dtype: Any, array: Any) -> Any:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
+
+
+# --------------------
+# The types of a synthetic table: what decides them is public, so that they tell nothing of any row. A file of CSV has no types, and
+# one gap turns whole numbers of a pandas frame into float64, so there the schema decides. Types that a Parquet file or a PyArrow,
+# polars or pandas table declares are kept.
+
+_EXACT = 2.0**53  # up to here every whole number is a float
+
+
+def public_layout(layout: Layout, schema: Schema, *, declared: bool) -> Layout:
+    """The layout of a synthetic table for a table that came in with `layout`.
+
+    Guarantee: it depends on the schema, on the kind of table, the columns' order and, where `declared`, on their declared types.
+    Labels are written as the schema writes them.
+    """
+    return replace(layout, columns=tuple(_column(c, schema[c.name], layout.kind, declared) for c in layout.columns))
+
+
+def schema_type(attribute: Attribute) -> pa.DataType:
+    """The Arrow type that an attribute has by the schema alone.
+
+    Numeric: whole numbers if both bounds are whole and every bin holds a whole number, otherwise real ones.
+    """
+    if attribute.kind == "numeric":
+        return pa.int64() if _whole(attribute.edges) else pa.float64()
+    return plain_type(attribute)
+
+
+def _column(column: Column, attribute: Attribute, kind: str, declared: bool) -> Column:
+    if kind == "pandas":
+        return _pandas_column(column, attribute)
+    if declared:
+        return replace(column, style=0)
+    held = schema_type(attribute)
+    return Column(column.name, held, held)
+
+
+def _pandas_column(column: Column, attribute: Attribute) -> Column:
+    import pandas as pd
+
+    dtype, held = column.native, schema_type(attribute)
+    gaps_show = isinstance(
+        dtype, np.dtype
+    )  # with the first missing value its whole numbers become real, its booleans objects
+    text = pd.Series(["text"]).dtype
+    if isinstance(dtype, pd.CategoricalDtype) and attribute.kind != "numeric":
+        # astype("category") lists the values that it meets; the schema lists all.
+        labels = label_array(attribute, held, 0)[0].to_pandas()
+        ordered = bool(dtype.ordered)
+        native = pd.CategoricalDtype(labels, ordered=ordered)
+        return Column(column.name, pa.dictionary(pa.int32(), held, ordered=ordered), native)
+    if not isinstance(dtype, pd.CategoricalDtype) and dtype != text and not (gaps_show and attribute.missing):
+        return replace(column, style=0)
+    if pa.types.is_integer(held):
+        return Column(column.name, held, pd.Int64Dtype() if attribute.missing else np.dtype("int64"))
+    if pa.types.is_boolean(held):
+        return Column(column.name, held, pd.BooleanDtype() if attribute.missing else np.dtype("bool"))
+    return Column(column.name, held, np.dtype("float64") if pa.types.is_floating(held) else text)
+
+
+def _whole(edges: tuple[float, ...]) -> bool:
+    if not (float(edges[0]).is_integer() and float(edges[-1]).is_integer()) or max(map(abs, edges)) > _EXACT:
+        return False
+    # Bins are half-open; the last one is closed and ends at a whole number.
+    return all(math.ceil(low) < high for low, high in pairwise(edges[:-1]))

@@ -112,13 +112,13 @@ def load_schema(path: str | Path) -> Schema:
     """Read a schema file; an error names the file."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        return schema_from_json(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_duplicates))
     except (OSError, UnicodeDecodeError) as error:
-        raise SchemaError(f"cannot read schema file {path}: {_reason(error)}", where=str(path)) from None
-    try:
-        return schema_from_json(json.loads(text, object_pairs_hook=_no_duplicates))
+        raise SchemaError(f"cannot read schema file {path}: {file_fault(error)}", where=str(path)) from None
     except json.JSONDecodeError as error:
         raise SchemaError(f"{path} is not JSON: {error.msg} in line {error.lineno}", where=str(path)) from None
+    except (ValueError, RecursionError):
+        raise SchemaError(f"{path} has too long a number or too many brackets", where=str(path)) from None
     except SchemaError as error:
         raise SchemaError(f"{path}: {error}", where=error.where, value=error.value) from None
 
@@ -130,8 +130,13 @@ def _check_size(attributes: int, codes: int) -> None:
         raise SchemaError(f"the schema's values and bins exceed {MOST_CODES:,} in total; use coarser ones")
 
 
-def _reason(error: Exception) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8 text"
+def file_fault(error: Exception) -> str:
+    """Why a file could not be read or written, in a few words."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split())[:200]
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

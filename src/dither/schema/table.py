@@ -5,26 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dither.errors import ParameterError, TableError
+from dither.checks import check_choice
+from dither.errors import TableError
 from dither.schema.attribute import Attribute
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.native import Column, Layout, build_table, read_columns
 from dither.schema.schema import Schema
-from dither.types import Codes, Floats, Integers
+from dither.types import Codes, Floats, Integers, NativeTable
 
 Unknown = Literal["error", "other"]
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A table's codes, one column an attribute in the schema's order, and how to turn codes into such a table again.
+    """A table's codes, one column per attribute in the schema's order, and how to turn codes into such a table again.
 
     `clipped` counts, for each attribute where it happened, the rows whose value was put under "other".
     """
@@ -34,14 +35,13 @@ class Encoded:
     clipped: Mapping[str, int] = field(default_factory=dict)
 
 
-def encode(table: Any, schema: Schema, *, unknown: Unknown = "error") -> Encoded:
+def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") -> Encoded:
     """The codes of a pandas, polars or PyArrow table.
 
     Every value lies in the schema's domain, or an error names the column and the value. With `unknown="other"` a value
     outside a domain counts as the category "other" of that attribute. NaN is taken as missing.
     """
-    if unknown not in ("error", "other"):
-        raise ParameterError(f"unknown must be 'error' or 'other', not {unknown!r}", where="unknown", value=unknown)
+    check_choice("unknown", unknown, get_args(Unknown))
     layout, arrays = read_columns(table)
     _check_columns(layout.names, schema)
     codes = np.empty((len(arrays[0]), len(schema)), dtype=np.int32, order="F")
@@ -59,7 +59,7 @@ def encode(table: Any, schema: Schema, *, unknown: Unknown = "error") -> Encoded
     return Encoded(codes, replace(layout, columns=tuple(columns)), clipped)
 
 
-def decode(codes: npt.NDArray[np.integer[Any]], schema: Schema, layout: Layout, rng: np.random.Generator) -> Any:
+def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generator) -> NativeTable:
     """A table of the layout's kind, with its column order, labels and types, whose codes are the ones given.
 
     Numbers are drawn uniformly inside their bins (whole ones in a column of integers); the missing code becomes null,
@@ -101,7 +101,7 @@ def _more(names: list[str]) -> str:
     return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
-def _encode_numbers(attribute: Attribute, array: Any) -> Integers:
+def _encode_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if is_text(held) and array.null_count < len(array):
         raise _text_for_numbers(attribute, array)
@@ -136,7 +136,7 @@ def _encode_numbers(attribute: Attribute, array: Any) -> Integers:
     return codes
 
 
-def _text_for_numbers(attribute: Attribute, array: Any) -> TableError:
+def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableError:
     """The error for text in a numeric column: it names the first text that is no number, if there is one."""
     indices, values = _distinct(array)
     wrong = np.array([isinstance(v, str) and not _is_number(v) for v in values] + [False])
@@ -157,7 +157,7 @@ def _text_for_numbers(attribute: Attribute, array: Any) -> TableError:
     )
 
 
-def _encode_labels(attribute: Attribute, array: Any, unknown: Unknown) -> tuple[Integers, int, int]:
+def _encode_labels(attribute: Attribute, array: pa.ChunkedArray, unknown: Unknown) -> tuple[Integers, int, int]:
     """Codes, the style in which text writes the values, and how many rows were put under "other"."""
     if pa.types.is_nested(array.type) or pa.types.is_temporal(array.type) or pa.types.is_binary(array.type):
         raise TableError(
@@ -211,7 +211,7 @@ def _fill_missing(attribute: Attribute, codes: Integers, missing: npt.NDArray[np
     codes[missing] = attribute.answers
 
 
-def _distinct(array: Any) -> tuple[Integers, list[Any]]:
+def _distinct(array: pa.ChunkedArray) -> tuple[Integers, list[object]]:
     """Each row's place in a list of values; nulls have the place after the last."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), dtype=np.int64), []
@@ -230,8 +230,8 @@ def _distinct(array: Any) -> tuple[Integers, list[Any]]:
 
 
 def _decode_column(
-    attribute: Attribute, codes: npt.NDArray[np.integer[Any]], column: Column, kind: str, rng: np.random.Generator
-) -> tuple[Any, bool]:
+    attribute: Attribute, codes: Codes, column: Column, kind: str, rng: np.random.Generator
+) -> tuple[pa.Array, bool]:
     """The Arrow array of one column, and whether it has the type that the column had."""
     if len(codes) and (codes.min() < 0 or codes.max() >= attribute.cardinality):
         raise ValueError(f"codes of {attribute.name!r} must lie in 0..{attribute.cardinality - 1}")
@@ -262,11 +262,11 @@ def _decode_column(
 
 def _draw_numbers(
     attribute: Attribute,
-    codes: npt.NDArray[np.integer[Any]],
+    codes: Codes,
     missing: npt.NDArray[np.bool_] | None,
-    wanted: Any,
+    wanted: pa.DataType,
     rng: np.random.Generator,
-) -> Any:
+) -> pa.Array:
     edges = np.asarray(attribute.edges, dtype=np.float64)
     bins = codes if missing is None else np.where(missing, 0, codes)
     if pa.types.is_integer(wanted):
@@ -287,7 +287,7 @@ def _span(attribute: Attribute) -> str:
     return f"{low} to {high}"
 
 
-def _first(array: Any) -> object:
+def _first(array: pa.ChunkedArray) -> object:
     return array.drop_null()[0].as_py()
 
 
