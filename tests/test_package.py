@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import dither
 
@@ -20,6 +25,21 @@ def test_public_names_are_all_there() -> None:
         assert getattr(dither, name) is not None
     assert sorted(dither.__all__) == sorted(set(dither.__all__))
     assert dir(dither) == sorted(dither.__all__)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["publish", "histogram", "evaluate", "forecast", "bootstrap", "central_release", "infer_schema", "several_values"],
+)
+def test_public_functions_show_their_real_signature(name: str) -> None:
+    function = getattr(dither, name)
+    assert inspect.isfunction(function)
+    parameters = inspect.signature(function).parameters
+    assert all(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
+    shown = pydoc.render_doc(function, renderer=pydoc.plaintext)
+    assert re.search(rf"^{name}\(", shown, re.M)
+    assert all(re.search(rf"\b{parameter}: ", shown) for parameter in parameters), shown
+    assert inspect.getdoc(function).splitlines()[0] in shown
 
 
 def test_import_is_lazy() -> None:

@@ -12,7 +12,7 @@ Names load when first used, so that `import dither` is quick.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -62,12 +62,13 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 (names are strings, gathered from the table above)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
+if not TYPE_CHECKING:  # a type checker reads the imports above, and finds names that do not exist
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'dither' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return value
-    raise AttributeError(f"module 'dither' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
