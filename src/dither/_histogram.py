@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from dither.protocols.histogram.consumer import read_consumers, union
 from dither.protocols.histogram.estimates import Answer, make_consistent
 from dither.protocols.histogram.smart import Objective, smart
 from dither.protocols.histogram.ways import SHARE, chp, sampled, shp, split
-from dither.protocols.parameters import build_parameters, plain
+from dither.protocols.parameters import build_parameters
 from dither.randomness import check_seed, generator
 from dither.release.histogram import ConsumerHistogram, HistogramRelease
 
@@ -90,7 +90,7 @@ def histogram(
     check_choice("out_of_range", out_of_range, POLICIES)
     check_choice("path", path, PATHS)
     check_seed(seed)
-    options = plain(build_parameters(PARAMETERS.get(method, HistogramParameters), parameters or {}, method))
+    options = asdict(build_parameters(PARAMETERS.get(method, HistogramParameters), parameters or {}, method))
     mechanism = check_choice("mechanism", options.pop("mechanism"), NAMES)
     numbers = as_numbers(values, name)
     low, high, warnings = _range(numbers, low, high, name)

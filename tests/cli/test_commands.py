@@ -151,3 +151,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert run(["--version"]) == 0
     assert dither.__version__ in capsys.readouterr().out
+
+
+def test_arguments_are_named_as_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["publish", "adult", "--epsilon", "1", "--method", "jtree-nonprivate", "-o", "nowhere"]) == 2
+    told = capsys.readouterr().err
+    assert "--no-privacy" in told
+    assert "no_privacy" not in told

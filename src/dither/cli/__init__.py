@@ -5,11 +5,13 @@ A command's module imports what it needs at its top; it is loaded when its verb 
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from typing import Any
 
 import typer
+from typer.main import get_command
 
 import dither
 from dither.errors import DitherError, InputError
@@ -88,7 +90,7 @@ def run(arguments: list[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted; nothing was written", 1)
     except InputError as error:
-        return _complain(str(error), 2)
+        return _complain(_with_flags(str(error), verb), 2)
     except DitherError as error:
         return _complain(str(error), 1)
     except OSError as error:
@@ -97,6 +99,15 @@ def run(arguments: list[str]) -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 1
     return result if isinstance(result, int) else 0
+
+
+def _with_flags(message: str, verb: str | None) -> str:
+    """A message of the library, which speaks of arguments, in the words of the command: `no_privacy` becomes `--no-privacy`."""
+    command: Any = get_command(build(verb))
+    for option in (command.commands[verb] if hasattr(command, "commands") else command).params if verb else ():
+        if "_" in option.name.strip("_"):
+            message = re.sub(rf"\b{option.name}\b", option.opts[-1], message)
+    return message
 
 
 def _complain(message: str, status: int) -> int:
