@@ -18,12 +18,12 @@ import numpy as np
 
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import BESIDE
-from dither._histogram import WAYS, histogram
+from dither._histogram import collect, histogram
 from dither.estimate.project import normal_interval
-from dither.protocols.histogram.collect import People, gather
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers, union
-from dither.protocols.histogram.estimates import Answer
+from dither.protocols.histogram.estimates import ConsumerCounts
 from dither.protocols.histogram.smart import choose
+from dither.protocols.histogram.values import ValueGroup, gather
 
 SEED = 20210208
 GROUPS = {1: (10,), 3: (3, 5, 7), 5: (3, 5, 7, 10, 15)}  # by number of consumers
@@ -72,12 +72,13 @@ class Collection:
     def __init__(self, values: np.ndarray, low: float, high: float, bins: tuple[int, ...]) -> None:
         self.consumers: tuple[Consumer, ...] = read_consumers(bins, low, high)
         self.partition: Partition = union(self.consumers, low, high)
-        self.people: People = gather(values, self.partition, reports=False)
-        self.truth = [self.partition.membership(c) @ self.people.counts for c in self.consumers]
+        self.people: ValueGroup = gather(values, self.partition, reports=False)
+        self.truth = [self.partition.membership(c) @ self.people.by_cell for c in self.consumers]
 
-    def answer(self, method: str, epsilon: float, rng: np.random.Generator) -> Answer:
+    def answer(self, method: str, epsilon: float, rng: np.random.Generator) -> ConsumerCounts:
         way, mechanism = METHODS[method]
-        return WAYS[way](self.people, self.partition, self.consumers, epsilon, mechanism, rng)
+        given = {"mechanism": mechanism}
+        return collect(way, self.people, self.consumers, self.partition, epsilon, rng, given).answer()
 
     def errors(self, method: str, epsilon: float, runs: int, key: int) -> np.ndarray:
         """Mean squared error of each consumer (columns) in each run (rows)."""
@@ -139,11 +140,11 @@ def bits(consumers: int) -> list[dict[str, Any]]:
     """Figure 6: bits a participant sends; with sue one a cell of the union (CHP) or one a bin of every consumer (split)."""
     group = read_consumers(GROUPS[consumers], 0.0, 1.0)
     partition, rng = union(group, 0.0, 1.0), np.random.default_rng(SEED)
-    people = People(np.ones(partition.cells, np.int64))
+    people = ValueGroup(np.ones(partition.cells, np.int64))
     return [
         {
             "method": method,
-            "bits": WAYS[way](people, partition, group, 15.0, mechanism, rng).bits,
+            "bits": collect(way, people, group, partition, 15.0, rng, {"mechanism": mechanism}).bits,
             "cells_of_union": partition.cells,
         }
         for method, (way, mechanism) in METHODS.items()

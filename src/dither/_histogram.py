@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dither.checks import check_choice
 from dither.errors import ParameterError
-from dither.mechanisms.choose import NAMES
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import Notice
-from dither.protocols.histogram.collect import PATHS, POLICIES, OutOfRange, as_numbers, check_range, gather, police
-from dither.protocols.histogram.consumer import read_consumers, union
-from dither.protocols.histogram.estimates import Answer, make_consistent
-from dither.protocols.histogram.smart import Objective, smart
-from dither.protocols.histogram.ways import SHARE, chp, sampled, shp, split
-from dither.protocols.parameters import build_parameters
+from dither.protocols import HISTOGRAMS, start
+from dither.protocols.histogram.consumer import Consumer, Partition, mapping, read_consumers, union
+from dither.protocols.histogram.machine import HistogramMachine, consumers_to_text
+from dither.protocols.histogram.values import (
+    POLICIES,
+    OutOfRange,
+    ValueGroup,
+    ValuePeople,
+    as_numbers,
+    check_range,
+    gather,
+    police,
+)
 from dither.randomness import check_seed, generator
-from dither.release.histogram import ConsumerHistogram, HistogramRelease
+from dither.release.histogram import HistogramRelease
+from dither.simulate import PATHS, Path, drive
 
 DROPPED = Notice(
     "dropped",
     "people with a value outside the range were left out, if there were any; on a device, silence would tell that the value is "
     "outside",
 )
-WAYS: dict[str, Callable[..., Answer]] = {"shp": shp, "chp": chp, "split": split, "sampled": sampled, "smart": smart}
-
-
-@dataclass(frozen=True)
-class HistogramParameters:
-    """`mechanism` is the randomiser through which everybody answers; `best` is the one of least variance."""
-
-    mechanism: str = "best"
-
-
-@dataclass(frozen=True)
-class SampledParameters:
-    """`share` is the share of the people that is asked."""
-
-    mechanism: str = "best"
-    share: float = SHARE
-
-
-@dataclass(frozen=True)
-class SmartParameters:
-    """`objective` is what the report is made for: the mean or the worst variance of the bins."""
-
-    mechanism: str = "best"
-    objective: Objective = "mean"
-
-
-PARAMETERS: dict[str, type] = {"sampled": SampledParameters, "smart": SmartParameters}
 
 
 def histogram(
@@ -67,7 +47,7 @@ def histogram(
     parameters: Mapping[str, Any] | None = None,
     out_of_range: OutOfRange = "error",
     consistent: bool = False,
-    path: Literal["counts", "reports"] = "counts",
+    path: Path = "counts",
     seed: int | None = None,
     name: str = "the values",
 ) -> HistogramRelease:
@@ -86,49 +66,48 @@ def histogram(
     (['2 bins', '5 bins'], True)
     """
     check_epsilon(epsilon)
-    check_choice("method", method, tuple(WAYS))
     check_choice("out_of_range", out_of_range, POLICIES)
     check_choice("path", path, PATHS)
     check_seed(seed)
-    options = asdict(build_parameters(PARAMETERS.get(method, HistogramParameters), parameters or {}, method))
-    mechanism = check_choice("mechanism", options.pop("mechanism"), NAMES)
     numbers = as_numbers(values, name)
     low, high, warnings = _range(numbers, low, high, name)
     asked = read_consumers(consumers, low, high)
-    partition = union(asked, low, high)
     moved = 0
     if out_of_range != "error":
         policed = police(numbers, low, high, out_of_range, name)
         numbers, moved = policed.values, policed.outside
     if out_of_range == "drop":
         warnings.append(DROPPED)
+    partition = union(asked, low, high)
     people = gather(numbers, partition, reports=path == "reports", name=name)
-    answer = WAYS[method](people, partition, asked, epsilon, mechanism, generator(seed, 6), **options)
-    estimates: list[Any] = list(answer.counts)
-    if consistent:
-        estimates = make_consistent([partition.membership(c) for c in asked], answer.counts, answer.variances, people.n)
-    return HistogramRelease(
-        consumers=tuple(
-            ConsumerHistogram(c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw)
-            for c, estimate, raw, variance in zip(asked, estimates, answer.counts, answer.variances, strict=True)
-        ),
-        epsilon_asked=float(epsilon),
-        epsilon_achieved=answer.epsilon,
-        bits_per_report=answer.bits,
-        mechanism=method,
-        frequency_mechanisms=answer.mechanisms,
-        participants=people.n,
-        low=low,
-        high=high,
-        partition=partition.edges,
-        seed=seed,
-        consistent=consistent,
-        path=path,
-        cells=answer.cells,
-        notes=answer.notes,
-        warnings=tuple(warnings),
-        moved=moved,
+    machine = collect(method, people, asked, partition, epsilon, generator(seed, 6), parameters, path=path, name=name)
+    return HistogramRelease.from_machine(
+        machine, partition, consistent=consistent, seed=seed, path=path, warnings=tuple(warnings), moved=moved
     )
+
+
+def collect(
+    method: str,
+    people: ValueGroup,
+    consumers: Sequence[Consumer],
+    partition: Partition,
+    epsilon: float,
+    rng: np.random.Generator,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    path: Path = "counts",
+    name: str = "the values",
+) -> HistogramMachine:
+    """The finished machine of a histogram method, driven over people by the cells of the partition of all edges."""
+    machine_class = HISTOGRAMS[check_choice("method", method, HISTOGRAMS)].load()
+    assert issubclass(machine_class, HistogramMachine)
+    schema = machine_class.schema_of(name, consumers, partition.edges[0], partition.edges[-1])
+    given = {**(parameters or {}), "consumers": consumers_to_text(consumers)}
+    machine = start(method, schema, epsilon, len(people), given)
+    assert isinstance(machine, HistogramMachine)
+    cell_of = {attribute.name: mapping(partition, Partition(attribute.edges)) for attribute in schema}
+    drive(machine, ValuePeople(replace(people, cell_of=cell_of), rng), rng, path=path)
+    return machine
 
 
 def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tuple[float, float, list[Notice]]:

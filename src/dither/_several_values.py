@@ -20,15 +20,18 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, TableError
 from dither.mechanisms import Mechanism, Unary
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.probability import check_epsilon, log_up
-from dither.protocols.histogram.collect import PATHS, People, as_numbers, ask, check_range, gather
 from dither.protocols.histogram.consumer import Partition, read_consumers, union
 from dither.protocols.histogram.estimates import PureCells, build, read_off, report_bits
-from dither.protocols.histogram.ways import smallest
+from dither.protocols.histogram.machine import smallest
+from dither.protocols.histogram.values import as_numbers, check_range, gather
 from dither.randomness import check_seed, generator
 from dither.release.histogram import ConsumerHistogram, HistogramRelease
+from dither.simulate import PATHS, Path
 from dither.types import Floats, Integers
 
 Strategy = Literal["independent", "summed"]
@@ -53,7 +56,7 @@ def several_values(
     most: int,
     strategy: Strategy = "summed",
     frequency_mechanism: str = "sue",
-    path: Literal["counts", "reports"] = "counts",
+    path: Path = "counts",
     seed: int | None = None,
 ) -> HistogramRelease:
     """Histograms of all values of all participants; `values` holds one list of numbers a participant, at most `most`
@@ -64,14 +67,9 @@ def several_values(
     """
     check_epsilon(epsilon)
     check_seed(seed)
-    if strategy not in STRATEGIES:
-        raise ParameterError(
-            f"no strategy {strategy!r}; there are {', '.join(STRATEGIES)}", where="strategy", value=strategy
-        )
-    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= 255:
-        raise ParameterError(f"most must be a whole number from 1 to 255, not {most!r}", where="most", value=most)
-    if path not in PATHS:
-        raise ParameterError(f"no path {path!r}; there are {', '.join(PATHS)}", where="path", value=path)
+    check_choice("strategy", strategy, STRATEGIES)
+    check_whole("most", most, 1, 255)
+    check_choice("path", path, PATHS)
     low, high = check_range(low, high)
     asked = read_consumers(consumers, low, high)
     partition = union(asked, low, high)
@@ -168,11 +166,9 @@ def _collect(mechanism: Mechanism, slots: Slots, strategy: Strategy, path: str, 
     """The tally of all answers: sums of summed vectors are sums of all vectors, so both strategies have one law."""
     if path == "counts":
         return mechanism.simulate(slots.counts, rng)
-    if strategy == "independent":
-        return ask(mechanism, People(slots.counts, slots.cells.ravel()), np.arange(mechanism.cells), rng)
-    from dither.mechanisms.kernels.stream import RandomStream
-
     stream = RandomStream.from_generator(rng)
+    if strategy == "independent":
+        return mechanism.support(mechanism.randomise_many(slots.cells.ravel(), stream))
     total = np.zeros((len(slots.cells), mechanism.cells), np.int64)
     for place in range(slots.cells.shape[1]):
         rows = mechanism.randomise_many(slots.cells[:, place], stream).rows

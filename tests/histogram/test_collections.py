@@ -9,24 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dither._histogram import WAYS, histogram
+from dither._histogram import collect, histogram
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.mechanisms import mechanism as build
-from dither.protocols.histogram.collect import People, ask
 from dither.protocols.histogram.consumer import Consumer, read_consumers, union
 from dither.protocols.histogram.estimates import PureCells, report_bits, variance_by_type, weighted_variance
+from dither.protocols.histogram.values import ValueGroup
 
 BINS = (3, 4, 6)
 CONSUMERS = read_consumers(BINS, 0.0, 1.0)
 PARTITION = union(CONSUMERS, 0.0, 1.0)
 COUNTS = np.array([900, 700, 40, 300, 10, 20, 5, 25], dtype=np.int64)
-PEOPLE = People(COUNTS, np.repeat(np.arange(8), COUNTS))
+PEOPLE = ValueGroup(COUNTS, np.repeat(np.arange(8), COUNTS))
 TRUTH = [PARTITION.membership(c) @ COUNTS for c in CONSUMERS]
 
 
-def collect(way: str, mechanism: str, epsilon: float, runs: int, people: People | None = None) -> tuple[Any, Any]:
+def repeat(way: str, mechanism: str, epsilon: float, runs: int, people: ValueGroup | None = None) -> tuple[Any, Any]:
     rng = np.random.default_rng(5)
-    answers = [WAYS[way](people or People(COUNTS), PARTITION, CONSUMERS, epsilon, mechanism, rng) for _ in range(runs)]
+    given = {"mechanism": mechanism}
+    path = "counts" if people is None else "reports"
+    who = people or ValueGroup(COUNTS)
+    answers = [collect(way, who, CONSUMERS, PARTITION, epsilon, rng, given, path=path).answer() for _ in range(runs)]
     counts = np.array([np.concatenate(a.counts) for a in answers])
     return counts, np.array([np.concatenate(a.variances) for a in answers])
 
@@ -35,7 +38,7 @@ def collect(way: str, mechanism: str, epsilon: float, runs: int, people: People 
 @pytest.mark.parametrize(("mechanism", "epsilon"), [("sue", 3.0), ("best", 1.0)])
 def test_unbiased_with_true_standard_errors(way: str, mechanism: str, epsilon: float) -> None:
     runs = 400
-    counts, variances = collect(way, mechanism, epsilon, runs)
+    counts, variances = repeat(way, mechanism, epsilon, runs)
     truth, spread = np.concatenate(TRUTH), counts.std(axis=0, ddof=1)
     # 4.5 standard errors of the mean of the runs; of a standard deviation, about 1/sqrt(2 runs) of itself each.
     assert np.all(np.abs(counts.mean(axis=0) - truth) < 4.5 * spread / math.sqrt(runs))
@@ -47,7 +50,7 @@ def test_unbiased_with_true_standard_errors(way: str, mechanism: str, epsilon: f
 
 def test_the_paper_s_variance_is_rejected() -> None:
     """After theorem 7 the paper says that summing cells does not change the variance; four summed cells say otherwise."""
-    counts, _ = collect("chp", "sue", 1.0, 300)
+    counts, _ = repeat("chp", "sue", 1.0, 300)
     one_cell = math.sqrt(build("sue", 8, 1.0).variance(0.3, 2000)) * 2000
     widest = int(np.argmax([row.sum() for c in CONSUMERS for row in PARTITION.membership(c)]))
     assert counts[:, widest].std() > 1.4 * one_cell
@@ -55,8 +58,8 @@ def test_the_paper_s_variance_is_rejected() -> None:
 
 @pytest.mark.parametrize("way", ["chp", "split", "sampled", "smart"])
 def test_reports_and_counts_have_one_law(way: str) -> None:
-    from_counts, _ = collect(way, "best", 2.0, 200)
-    from_reports, _ = collect(way, "best", 2.0, 200, PEOPLE)
+    from_counts, _ = repeat(way, "best", 2.0, 200)
+    from_reports, _ = repeat(way, "best", 2.0, 200, PEOPLE)
     error = np.sqrt(from_counts.var(axis=0) / 200 + from_reports.var(axis=0) / 200)
     assert np.all(np.abs(from_counts.mean(axis=0) - from_reports.mean(axis=0)) < 4.5 * error)
     assert np.all(np.abs(np.log(from_counts.std(axis=0) / from_reports.std(axis=0))) < 4.5 / math.sqrt(200))
@@ -80,16 +83,17 @@ def test_weighted_variance_is_the_group_variance_and_the_simulated_one(name: str
 @pytest.mark.parametrize("way", ["chp", "split", "sampled", "smart"])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0, 15.0])
 def test_epsilon_is_kept(way: str, epsilon: float) -> None:
-    answer = WAYS[way](People(COUNTS), PARTITION, CONSUMERS, epsilon, "best", np.random.default_rng(0))
+    answer = collect(way, ValueGroup(COUNTS), CONSUMERS, PARTITION, epsilon, np.random.default_rng(0))
     assert 0.99 * epsilon < answer.epsilon <= epsilon
 
 
 def test_sampling_is_not_amplified() -> None:
     """Erratum 5: asking one in ten leaves the asked one's epsilon as it was."""
-    few = WAYS["sampled"](People(COUNTS), PARTITION, CONSUMERS, 2.0, "sue", np.random.default_rng(0), share=0.1)
-    all_ = WAYS["chp"](People(COUNTS), PARTITION, CONSUMERS, 2.0, "sue", np.random.default_rng(0))
+    rng, given = np.random.default_rng(0), {"mechanism": "sue"}
+    few = collect("sampled", ValueGroup(COUNTS), CONSUMERS, PARTITION, 2.0, rng, {**given, "share": 0.1})
+    all_ = collect("chp", ValueGroup(COUNTS), CONSUMERS, PARTITION, 2.0, rng, given)
     assert few.epsilon == all_.epsilon
-    assert few.notes["asked"] == 200
+    assert few.notes()["asked"] == 200
 
 
 def test_bits_are_the_union_of_edges() -> None:
@@ -116,7 +120,7 @@ def test_chp_beats_split() -> None:
     for epsilon in (3.0, 15.0):
         errors = {}
         for way in ("chp", "split"):
-            counts, _ = collect(way, "sue", epsilon, 100)
+            counts, _ = repeat(way, "sue", epsilon, 100)
             errors[way] = np.mean((counts - np.concatenate(TRUTH)) ** 2)
         assert errors["chp"] < errors["split"]
 
@@ -202,7 +206,7 @@ def test_dropping_is_said_to_tell() -> None:
     [
         ({"epsilon": 0.0}, PrivacyError, "above 0"),
         ({"method": "shp", "consumers": [2, 3]}, ParameterError, "one consumer"),
-        ({"method": "none"}, ParameterError, "method must be one of shp, chp"),
+        ({"method": "none"}, ParameterError, "method must be one of chp, shp"),
         ({"parameters": {"mechanism": "none"}}, ParameterError, "mechanism must be one of grr"),
         ({"path": "none"}, ParameterError, "path"),
         ({"low": 2.0}, ParameterError, "below"),
@@ -230,5 +234,7 @@ def test_cells_count_who_was_drawn() -> None:
 
 
 def test_every_report_is_made_exactly_once() -> None:
-    mechanism = build("grr", 8, 2.0)
-    assert ask(mechanism, PEOPLE, np.arange(8), np.random.default_rng(0)).sum() == 2000
+    machine = collect(
+        "chp", PEOPLE, CONSUMERS, PARTITION, 2.0, np.random.default_rng(0), {"mechanism": "grr"}, path="reports"
+    )
+    assert machine.counted[0].counts[0].sum() == 2000

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither.errors import ParameterError, TableError
-from dither.protocols.histogram.collect import as_numbers, gather, police
 from dither.protocols.histogram.consumer import Consumer, Partition, mapping, read_consumers, union
+from dither.protocols.histogram.values import as_numbers, gather, police
 
 
 def slow_cell(edges: tuple[float, ...], x: float) -> int:
@@ -65,14 +65,14 @@ def test_cells_match_plain_comparisons(edges: list[float], shares: list[float]) 
     assert people.codes is not None
     assert people.codes.tolist() == expected
     assert (
-        gather(values, partition, reports=False).counts.tolist()
+        gather(values, partition, reports=False).by_cell.tolist()
         == np.bincount(expected, minlength=partition.cells).tolist()
     )
 
 
 def test_an_edge_value_is_counted_once_and_the_top_is_in_the_last_bin() -> None:
     people = gather(np.array([0.0, 1.0, 1.0, 2.0]), Partition((0.0, 1.0, 2.0)), reports=False)
-    assert people.counts.tolist() == [1, 3]
+    assert people.by_cell.tolist() == [1, 3]
 
 
 def test_policies() -> None:

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dither._histogram import collect
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import GRR, mechanism
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.strategy import Strategy, strategy_from_json
-from dither.protocols.histogram.collect import People
 from dither.protocols.histogram.consumer import read_consumers, union
 from dither.protocols.histogram.design import optimise
 from dither.protocols.histogram.estimates import variance_by_type
-from dither.protocols.histogram.smart import StrategyCells, choose, smart
+from dither.protocols.histogram.smart import StrategyCells, choose
+from dither.protocols.histogram.values import ValueGroup
 
 CONSUMERS = read_consumers([3, 5, 7], 0.0, 1.0)
 PARTITION = union(CONSUMERS, 0.0, 1.0)
@@ -143,7 +144,7 @@ def test_a_fifth_less_error_where_epsilon_is_small() -> None:
     counts = np.array([3691, 2500, 900, 3000, 1500, 400, 600, 300, 100, 50, 20, 10, 10])
     truth = np.concatenate([PARTITION.membership(c) @ counts for c in CONSUMERS])
     rng = np.random.default_rng(11)
-    answers = [smart(People(counts), PARTITION, CONSUMERS, 1.0, "best", rng) for _ in range(300)]
+    answers = [collect("smart", ValueGroup(counts), CONSUMERS, PARTITION, 1.0, rng).answer() for _ in range(300)]
     errors = np.array([np.concatenate(a.counts) - truth for a in answers])
     # CHP's exact expected error, not a simulated one.
     chp = np.concatenate(
@@ -193,9 +194,10 @@ def test_odd_queries_are_answered(epsilon: float, given: list[object]) -> None:
     partition = union(consumers, 0.0, 1.0)
     counts = np.arange(1, partition.cells + 1) * 1000
     rng = np.random.default_rng(1)
-    answers = [smart(People(counts), partition, consumers, epsilon, "best", rng) for _ in range(40)]
+    machines = [collect("smart", ValueGroup(counts), consumers, partition, epsilon, rng) for _ in range(40)]
+    answers = [machine.answer() for machine in machines]
     for i, consumer in enumerate(consumers):
         found = np.array([a.counts[i] for a in answers])
         truth, error = partition.membership(consumer) @ counts, np.sqrt(answers[0].variances[i] / 40)
         assert np.all(np.abs(found.mean(axis=0) - truth) <= 5 * error + 1e-6)
-    assert answers[0].epsilon <= epsilon
+    assert machines[0].epsilon <= epsilon

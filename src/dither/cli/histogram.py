@@ -27,7 +27,7 @@ from dither.datasets import named_schema, read_named
 from dither.errors import ParameterError, SchemaError, TableError
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import Notice
-from dither.protocols.histogram.collect import OutOfRange
+from dither.protocols.histogram.values import OutOfRange
 from dither.release.histogram import HistogramRelease, labels
 from dither.release.words import shown_epsilon
 from dither.schema import load_schema

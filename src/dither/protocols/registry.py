@@ -112,17 +112,56 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
+_CHP = "Zheng, Yan, Duan, Tang, Tian, 2021"
+HISTOGRAMS: dict[str, Method] = {
+    name: Method(name, "dither.protocols.histogram.machine", machine, asks, summary, reference)
+    for name, machine, asks, summary, reference in (
+        (
+            "chp",
+            "Chp",
+            "one number, the cell of the union of all consumers' edges, full epsilon, one round",
+            "Histograms of a number for many consumers from one report.",
+            f"{_CHP}, section 4.2 (CHP)",
+        ),
+        (
+            "shp",
+            "Shp",
+            "one number, the bin of one consumer, full epsilon, one round",
+            "The histogram of a number for one consumer.",
+            f"{_CHP}, section 4.1 (SHP)",
+        ),
+        (
+            "split",
+            "Split",
+            "one number, every consumer's bin of it, epsilon split over them, one round",
+            "Histograms of a number by a report per consumer, for comparison.",
+            f"{_CHP}, section 5",
+        ),
+        (
+            "sampled",
+            "Sampled",
+            "one number of a share of the people, as in chp",
+            "CHP with a sample of the people, for comparison.",
+            f"{_CHP}, section 5",
+        ),
+        (
+            "smart",
+            "Smart",
+            "one number, through a report made for the consumers' bins, full epsilon, one round",
+            "Histograms of a number with a mechanism designed for the bins that are read off, never worse than chp.",
+            "Dither, docs/explanation/histograms.md",
+        ),
+    )
+}
 DEFAULT = "mixture"
 
 
 def method(name: str) -> Method:
     """A method by name; an error lists the ones there are."""
-    try:
-        return METHODS[name]
-    except KeyError:
-        raise ParameterError(
-            f"no method {name!r}; there are {', '.join(METHODS)}", where="method", value=name
-        ) from None
+    known = METHODS | HISTOGRAMS
+    if name not in known:
+        raise ParameterError(f"no method {name!r}; there are {', '.join(known)}", where="method", value=name)
+    return known[name]
 
 
 def start(

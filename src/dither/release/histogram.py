@@ -8,13 +8,16 @@ import zlib
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from dither.errors import InputError, ParameterError, PrivacyError
 from dither.estimate.project import normal_interval
 from dither.notice import REPLAYABLE, Notice
-from dither.protocols.histogram.consumer import Consumer, read_consumers
-from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, late_answer
+from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
+from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, late_answer, make_consistent
+from dither.protocols.histogram.machine import HistogramMachine
 from dither.release.words import noise_sentence, shown_epsilon
 from dither.types import Floats
 
@@ -77,6 +80,36 @@ class HistogramRelease:
     notes: dict[str, Any] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
     moved: int = field(default=0, repr=False, compare=False)
+
+    @classmethod
+    def from_machine(cls, machine: HistogramMachine, partition: Partition, *, consistent: bool, **known: Any) -> Self:
+        """The release of a finished histogram method; `partition` is the union of all consumers' edges."""
+        answer = machine.answer()
+        estimates: list[Floats] = list(answer.counts)
+        if consistent:
+            memberships = [partition.membership(c) for c in machine.consumers]
+            estimates = make_consistent(memberships, answer.counts, answer.variances, machine.population)
+        return cls(
+            consumers=tuple(
+                ConsumerHistogram(c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw)
+                for c, estimate, raw, variance in zip(
+                    machine.consumers, estimates, answer.counts, answer.variances, strict=True
+                )
+            ),
+            epsilon_asked=machine.campaign.epsilon,
+            epsilon_achieved=machine.epsilon,
+            bits_per_report=machine.bits,
+            mechanism=machine.method,
+            frequency_mechanisms=machine.mechanisms,
+            participants=machine.population,
+            low=machine.low,
+            high=machine.high,
+            partition=partition.edges,
+            consistent=consistent,
+            cells=answer.cells,
+            notes=machine.notes(),
+            **known,
+        )
 
     def __post_init__(self) -> None:
         if self.epsilon_achieved > self.epsilon_asked:

@@ -9,10 +9,10 @@ out for each: summing m cells of a unary report sums m noise terms, contrary to 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from dither.estimate.project import norm_sub
 from dither.mechanisms import GRR, Mechanism, SubsetSelection, mechanism
 from dither.protocols.histogram.consumer import Consumer, Partition
 from dither.types import Floats
-
-if TYPE_CHECKING:
-    from dither.protocols.histogram.consumer import Consumer
 
 
 class CellEstimates(Protocol):
@@ -138,23 +135,13 @@ def report_bits(mechanism: Mechanism) -> int:
     return mechanism.counters if mechanism.name == "bloom" else 8 * mechanism.report_bytes
 
 
-# --------------------
-# What every way of collecting gives: raw counts of each consumer's bins with their variances.
-
-
 @dataclass(frozen=True)
-class Answer:
-    """Raw unbiased counts and variances, one array a consumer; what a participant spent and sent; and, if there is one
-    partition behind it all, its cells.
-    """
+class ConsumerCounts:
+    """Raw unbiased counts and variances, one array per consumer, and the cells of the partition behind it all if there is one."""
 
     counts: tuple[Floats, ...]
     variances: tuple[Floats, ...]
-    epsilon: float
-    bits: int
-    cells: CellEstimates | None = None
-    mechanisms: tuple[str, ...] = ()
-    notes: dict[str, Any] = field(default_factory=dict)
+    cells: CellEstimates | None
 
 
 def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
@@ -171,13 +158,6 @@ def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple
         counts.append(np.where(whole, float(cells.population), sums))
         variances.append(np.where(whole, 0.0, spread))
     return tuple(counts), tuple(variances)
-
-
-def nothing_to_ask(partition: Partition, consumers: Sequence[Consumer], population: int) -> Answer:
-    """One cell: everybody is in it."""
-    return Answer(
-        tuple(np.full(c.bins, float(population)) for c in consumers), tuple(np.zeros(c.bins) for c in consumers), 0.0, 0
-    )
 
 
 # --------------------

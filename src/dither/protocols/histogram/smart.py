@@ -9,7 +9,6 @@ expected squared error is at or below CHP's for each consumer on any data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -19,19 +18,9 @@ import numpy as np
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import Mechanism
 from dither.mechanisms.strategy import Strategy
-from dither.protocols.histogram.collect import People, ask
 from dither.protocols.histogram.consumer import Consumer, Partition
 from dither.protocols.histogram.design import Design, optimise
-from dither.protocols.histogram.estimates import (
-    Answer,
-    PureCells,
-    build,
-    nothing_to_ask,
-    read_off,
-    report_bits,
-    variance_by_type,
-)
-from dither.protocols.histogram.ways import smallest
+from dither.protocols.histogram.estimates import build, variance_by_type
 from dither.types import Floats, Integers
 
 Objective = Literal["mean", "worst"]
@@ -74,7 +63,7 @@ class StrategyCells:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Choice:
     """The mechanism chosen, and each consumer's predicted variance over CHP's in the cell where that is largest."""
 
     mechanism: Mechanism | Strategy
@@ -87,39 +76,6 @@ class Plan:
         return 1 - float(np.mean(self.ratios))
 
 
-def smart(
-    people: People,
-    partition: Partition,
-    consumers: Sequence[Consumer],
-    epsilon: float,
-    frequency_mechanism: str,
-    rng: np.random.Generator,
-    objective: Objective = "mean",
-) -> Answer:
-    """Ask everybody once through the mechanism that suits the consumers' bins best."""
-    if partition.cells == 1:
-        return nothing_to_ask(partition, consumers, people.n)
-    plan = choose(partition, tuple(consumers), smallest(consumers, epsilon), frequency_mechanism, objective)
-    tally = ask(plan.mechanism, people, np.arange(partition.cells), rng)
-    notes = {
-        "predicted_gain_over_chp": plan.gain,
-        "predicted_variance_ratio": list(plan.ratios),
-        "objective": objective,
-    }
-    cells: StrategyCells | PureCells
-    if isinstance(plan.mechanism, Strategy):
-        assert plan.decoder is not None
-        cells, bits = (
-            StrategyCells(partition, plan.mechanism, plan.decoder, tally, people.n),
-            plan.mechanism.report_bits,
-        )
-    else:
-        frequencies = plan.mechanism.estimate(tally, people.n).frequencies
-        cells, bits = PureCells(partition, plan.mechanism, frequencies, people.n, people.n), report_bits(plan.mechanism)
-    counts, variances = read_off(cells, consumers)
-    return Answer(counts, variances, plan.mechanism.epsilon, bits, cells, (plan.mechanism.name,), notes)
-
-
 @lru_cache(maxsize=64)
 def choose(
     partition: Partition,
@@ -127,14 +83,14 @@ def choose(
     epsilon: float,
     frequency_mechanism: str,
     objective: Objective = "mean",
-) -> Plan:
-    """The plan for these queries; the same queries give the same plan, and data play no part."""
+) -> Choice:
+    """The choice for these queries; the same queries give the same one, and data play no part."""
     if objective not in ("mean", "worst"):
         raise ParameterError(
             f"the objective must be mean or worst, not {objective!r}", where="objective", value=objective
         )
     plain = build(frequency_mechanism, partition.cells, epsilon)
-    fallback = Plan(plain, tuple(1.0 for _ in consumers))
+    fallback = Choice(plain, tuple(1.0 for _ in consumers))
     rivals = [variance_by_type(plain, partition, c) for c in consumers]
     asked = [i for i, rival in enumerate(rivals) if rival.any()]
     if not asked or partition.cells > MOST_CELLS or epsilon > MOST_EPSILON:
@@ -156,7 +112,7 @@ def choose(
         spread = [_by_type(strategy, decoder, b) for b in bins]
         ratios = [s.sum(axis=0) / rivals[i] for s, i in zip(spread, asked, strict=True)]
         worst = {i: float(r.max()) for i, r in zip(asked, ratios, strict=True)}
-        plan = Plan(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), decoder)
+        plan = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), decoder)
         fits = max(worst.values()) <= 1.0
         score = plan.gain if objective == "mean" else 1 - max(float(s.mean(axis=1).max()) for s in spread) / rival_bin
         if fits and score > best_score:

@@ -1,39 +1,24 @@
-"""Values become cells, and cells become tallies of randomised reports."""
+"""The values of a numeric column as people to ask: checked, counted by cell, drawn where only some are asked."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError, TableError
+from dither.mechanisms.kernels import strategy as kernels
 from dither.protocols.histogram.consumer import Partition
+from dither.reports import Question
 from dither.types import Integers
-
-if TYPE_CHECKING:
-    from dither.mechanisms import Mechanism
-    from dither.mechanisms.strategy import Strategy
 
 OutOfRange = Literal["error", "clip", "drop"]
 POLICIES: tuple[OutOfRange, ...] = ("error", "clip", "drop")
-PATHS = ("counts", "reports")
 _BLOCK = 1 << 18
-
-
-@dataclass(frozen=True)
-class People:
-    """The true cells of everyone who takes part: how many are in each and, where reports are to be made, who."""
-
-    counts: Integers
-    codes: npt.NDArray[np.integer[Any]] | None = None
-
-    @property
-    def n(self) -> int:
-        """How many people there are."""
-        return int(self.counts.sum())
 
 
 @dataclass(frozen=True)
@@ -104,51 +89,72 @@ def police(values: npt.NDArray[Any], low: float, high: float, policy: OutOfRange
     )
 
 
-def gather(values: npt.NDArray[Any], partition: Partition, *, reports: bool, name: str = "the values") -> People:
-    """The cells of values, an error if one lies outside the range.
+@dataclass(frozen=True)
+class ValueGroup:
+    """People by the cell of a partition that their value is in: how many, and who where reports are to be made.
 
-    Who is in which cell is kept only if reports are to be made.
+    `cell_of` maps the partition's cells to those of each attribute that is asked about.
     """
-    from dither.mechanisms.kernels import strategy as kernels
 
+    by_cell: Integers
+    codes: npt.NDArray[np.integer[Any]] | None = None
+    cell_of: Mapping[str, Integers] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.by_cell.sum())
+
+    def counts(self, question: Question) -> Integers:
+        cell_of = self.cell_of[question.attributes[0]]
+        return np.bincount(cell_of, weights=self.by_cell, minlength=question.mechanism.cells).astype(np.int64)
+
+    def cells(self, question: Question) -> Integers:
+        assert self.codes is not None
+        return self.cell_of[question.attributes[0]][self.codes]
+
+    def divide(self, sizes: Sequence[int]) -> Iterator[ValueGroup]:
+        assert list(sizes) == [len(self)]  # everybody who is asked is asked the same
+        yield self
+
+    def blocks(self) -> Iterator[ValueGroup]:
+        assert self.codes is not None
+        for start in range(0, len(self.codes), _BLOCK):
+            part = self.codes[start : start + _BLOCK]
+            counts = np.bincount(part, minlength=len(self.by_cell)).astype(np.int64)
+            yield ValueGroup(counts, part, self.cell_of)
+
+
+class ValuePeople:
+    """The values of a numeric column, each one participant; some of them are drawn without replacement."""
+
+    def __init__(self, everybody: ValueGroup, rng: np.random.Generator) -> None:
+        self._everybody, self._rng = everybody, rng
+
+    def __len__(self) -> int:
+        return len(self._everybody)
+
+    def next(self, number: int) -> ValueGroup:
+        group = self._everybody
+        if number == len(group):
+            return group
+        if group.codes is None:
+            drawn = self._rng.multivariate_hypergeometric(group.by_cell, number, method="marginals")
+            return ValueGroup(drawn, None, group.cell_of)
+        chosen = group.codes[self._rng.permutation(len(group.codes))[:number]]
+        return ValueGroup(np.bincount(chosen, minlength=len(group.by_cell)).astype(np.int64), chosen, group.cell_of)
+
+
+def gather(values: npt.NDArray[Any], partition: Partition, *, reports: bool, name: str = "the values") -> ValueGroup:
+    """People with these values, an error if one lies outside the range; who is in which cell is kept only for `reports`."""
     edges = np.asarray(partition.edges)
     guess, scale = kernels.guesses(edges)
     numbers = np.ascontiguousarray(values, dtype=np.float64)
+    counts, codes = np.zeros(partition.cells, np.int64), None
     if reports:
         codes = np.empty(len(numbers), np.uint16)
         wrong = kernels.code_cells(numbers, edges, guess, scale, codes)
-        counts = np.bincount(codes, minlength=partition.cells) if wrong < 0 else np.zeros(partition.cells, np.int64)
+        counts = counts if wrong >= 0 else np.bincount(codes, minlength=partition.cells).astype(np.int64)
     else:
-        codes = None
-        counts = np.zeros(partition.cells, np.int64)
         wrong = kernels.count_cells(numbers, edges, guess, scale, counts)
     if wrong >= 0:
         police(numbers, partition.edges[0], partition.edges[-1], "error", name)
-    return People(counts.astype(np.int64, copy=False), codes)
-
-
-def ask(mechanism: Mechanism | Strategy, people: People, cell_of: Integers, rng: np.random.Generator) -> Integers:
-    """The tally of one question put to everybody; `cell_of` maps the partition's cells to the question's.
-
-    With people's codes every report is made, packed as on the wire, and tallied in blocks; without them the tally is
-    drawn directly from the counts. Both have the same law.
-    """
-    if people.codes is None:
-        truth = np.bincount(cell_of, weights=people.counts, minlength=mechanism.cells).astype(np.int64)
-        return mechanism.simulate(truth, rng)
-    from dither.mechanisms.kernels.stream import RandomStream
-
-    stream = RandomStream.from_generator(rng)
-    tally = np.zeros(mechanism.counters, np.int64)
-    for start in range(0, len(people.codes), _BLOCK):
-        cells = cell_of[people.codes[start : start + _BLOCK]]
-        tally += mechanism.support(mechanism.randomise_many(cells, stream))
-    return tally
-
-
-def draw_sample(people: People, size: int, rng: np.random.Generator) -> People:
-    """Some of the people, drawn without replacement."""
-    if people.codes is None:
-        return People(rng.multivariate_hypergeometric(people.counts, size, method="marginals"))
-    chosen = people.codes[rng.permutation(len(people.codes))[:size]]
-    return People(np.bincount(chosen, minlength=len(people.counts)).astype(np.int64), chosen)
+    return ValueGroup(counts, codes)
