@@ -178,10 +178,8 @@ class HistogramMachine(ProtocolMachine[H]):
     def model(self) -> Independent:
         self._finished()
         found = {marginal.attributes[0]: norm_sub(marginal.frequencies) for marginal in self.measured()}
-        return Independent(
-            self.campaign.schema,
-            tuple(found.get(a.name, np.full(a.cardinality, 1 / a.cardinality)) for a in self.campaign.schema),
-        )
+        even = {a.name: np.full(a.cardinality, 1 / a.cardinality) for a in self.campaign.schema}
+        return Independent(self.campaign.schema, tuple((even | found).values()))
 
 
 class PartitionMachine(HistogramMachine[H]):
