@@ -8,57 +8,33 @@ Writes pictures made from generated tables with a known truth; nothing is read f
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 560, 300, 62, 46, 34, 150
-COLOURS = ("#1b6ca8", "#c8553d", "#4c956c", "#8e6c8a", "#555555", "#d19c1d")
+from dither.release.charts import WIDTH, Line, line_plot
+from dither.release.svg import label
+
+RIGHT, HEIGHT = 150, 250
+STYLE = ".rule{fill:none;stroke:#ddd}.e{text-anchor:end}.m{text-anchor:middle}"
 Points = Sequence[tuple[float, float]]
 
 
 def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], log_x: bool = False) -> str:
-    """Lines with markers, y from zero, names at the right."""
-    xs = sorted({x for points in lines.values() for x, _ in points})
-    top = max(y for points in lines.values() for _, y in points) * 1.08
-    low = min(0.0, min(y for points in lines.values() for _, y in points) * 1.05)
-    place = math.log if log_x else float
-    span = (place(xs[-1]) - place(xs[0])) or 1.0
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return (
-            LEFT + (place(x) - place(xs[0])) / span * (WIDTH - LEFT - RIGHT),
-            TOP + (1 - (y - low) / (top - low)) * (HEIGHT - TOP - BOTTOM),
-        )
-
+    """Lines with markers, y from zero, names at the right: a picture that stands alone, on white."""
+    hues = files("dither.release").joinpath("templates", "hues.css").read_text(encoding="utf-8").split("@media")[0]
+    drawn = [Line(hue, [(x, y, y, y) for x, y in points]) for hue, points in enumerate(lines.values())]
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/><text x="{LEFT}" y="20" font-size="14">{title}</text>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + RIGHT} {HEIGHT}" font-family="sans-serif" font-size="12">',
+        f'<style>{STYLE}{hues}</style><rect width="{WIDTH + RIGHT}" height="{HEIGHT}" fill="#fff"/>',
+        f'<g font-size="14">{label(8, 20, title)}</g>',
+        f'<g transform="translate(8 28)">{line_plot(drawn, (across, up), log_x=log_x)}</g>',
     ]
-    digits = 0 if top >= 100 else 2
-    for tick in np.linspace(low, top, 5):
-        x, y = at(xs[0], float(tick))
-        out.append(f'<line x1="{x:.0f}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dddddd"/>')
-        out.append(f'<text x="{x - 6:.0f}" y="{y + 4:.1f}" text-anchor="end">{tick:,.{digits}f}</text>')
-    for x in xs if len(xs) <= 8 else [float(v) for v in np.linspace(xs[0], xs[-1], 6)]:
-        across_at, down = at(x, low)
-        out.append(f'<text x="{across_at:.1f}" y="{down + 16:.1f}" text-anchor="middle">{x:g}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    out.append(f'<text x="{middle:.0f}" y="{HEIGHT - 10}" text-anchor="middle">{across}</text>')
-    out.append(f'<text transform="translate(14 {HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">{up}</text>')
-    for number, (name, points) in enumerate(lines.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        path = " ".join(f"{'M' if i == 0 else 'L'}{a:.1f} {b:.1f}" for i, (a, b) in enumerate(at(*p) for p in points))
-        out.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        if len(points) <= 12:
-            out += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in (at(*p) for p in points)]
-        y = TOP + 14 + 18 * number
-        out.append(
-            f'<line x1="{WIDTH - RIGHT + 8}" x2="{WIDTH - RIGHT + 26}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>'
-        )
-        out.append(f'<text x="{WIDTH - RIGHT + 32}" y="{y + 4}">{name}</text>')
+    for hue, name in enumerate(lines):
+        y = 60 + 18 * hue
+        out.append(f'<path class="course hue{hue}" d="M{WIDTH} {y}h18"/>{label(WIDTH + 24, y + 4, name)}')
     return "\n".join([*out, "</svg>"]) + "\n"
 
 

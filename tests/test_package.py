@@ -52,7 +52,7 @@ def test_import_is_lazy() -> None:
         "scipy",
         "sklearn",
         "numba",
-        "altair",
+        "jinja2",
         "typer",
         "rich",
         "cryptography",

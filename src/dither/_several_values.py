@@ -97,7 +97,7 @@ def several_values(
         epsilon_asked=float(epsilon),
         epsilon_achieved=several_epsilon(mechanism, most),
         bits_per_report=bits * most if strategy == "independent" else mechanism.cells * most.bit_length(),
-        mechanism=f"several-{strategy}",
+        method=f"several-{strategy}",
         frequency_mechanisms=(mechanism.name,),
         participants=len(slots.cells),
         low=low,

@@ -58,4 +58,4 @@ def test_the_page_says_what_is_left_out(outcome: Outcome, tmp_path: Path) -> Non
 
     text = page.render(outcome)
     assert "known privacy breach" in text
-    assert text.count("<svg") == sum(len(study.charts) for study in outcome.bench.studies)
+    assert text.count("<figure") == sum(len(study.charts) for study in outcome.bench.studies)

@@ -129,7 +129,8 @@ def test_skipped_points_and_published_rows(tmp_path: Path) -> None:
 def test_the_page_stands_alone_and_names_its_pictures(tmp_path: Path) -> None:
     quiet(declared(Counted(), note="A <note> & more"), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == page.count('role="img"') == 1
+    assert page.count("<svg") == page.count('role="img"') == 2  # one for each dataset
+    assert page.count("<figure") == 1
     assert "<script" not in page
     assert not re.search(r'(src|href)="(https?:)?//', page)
     assert "A &lt;note&gt; &amp; more" in page

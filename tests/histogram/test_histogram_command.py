@@ -70,11 +70,11 @@ def test_files_are_whole_and_need_nothing_else(
     out = tmp_path / "deep" / "out"
     given = ("--column", "pay", "--bins", "3", "--edges", "1800,20000,250000", "--epsilon", 1, "--schema", schema)
     assert run(table, *given, "-o", out, "--consistent", "--path", "reports") == 0
-    assert "histogram.html" in capsys.readouterr().out
-    assert sorted(p.name for p in out.iterdir()) == ["histogram.html", "histogram.json"]
-    document = json.loads((out / "histogram.json").read_text())
+    assert "report.html" in capsys.readouterr().out
+    assert sorted(p.name for p in out.iterdir()) == ["cells.bin", "release.json", "report.html"]
+    document = json.loads((out / "release.json").read_text())
     assert document["consistent"] is True
-    page = (out / "histogram.html").read_text()
+    page = (out / "report.html").read_text()
     assert len(re.findall(r'<svg role="img" aria-label="Histogram for', page)) == 2
     assert not re.search(r"<script|https?://|src=", page)
 

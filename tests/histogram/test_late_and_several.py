@@ -21,7 +21,7 @@ VALUES = np.random.default_rng(2).beta(2, 4, 20_000)
 @pytest.mark.parametrize("way", ["chp", "smart", "sampled"])
 def test_late_bins_that_fit_are_the_bins_themselves(way: str) -> None:
     release = histogram(VALUES, consumers=[6, 4], epsilon=2.0, low=0, high=1, method=way, seed=1)
-    late = release.late(6)
+    late = release.answer(6)
     assert late.estimates == pytest.approx(release.consumers[0].estimates)
     assert late.interpolation_bounds.tolist() == [0] * 6
     assert late.standard_errors == pytest.approx(release.consumers[0].standard_errors, rel=0.02)
@@ -33,7 +33,7 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
     heaped = np.repeat([0.01, 0.26, 0.51], [5_000, 3_000, 2_000])
     held = []
     for seed in range(60):
-        late = histogram(heaped, consumers=[4], epsilon=2.0, low=0, high=1, method=way, seed=seed).late(
+        late = histogram(heaped, consumers=[4], epsilon=2.0, low=0, high=1, method=way, seed=seed).answer(
             [0, 0.1, 0.3, 1]
         )
         truth = np.histogram(heaped, [0, 0.1, 0.3, 1])[0]
@@ -49,7 +49,7 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
 def test_split_has_no_partition_for_late_queries() -> None:
     release = histogram(VALUES, consumers=[3, 4], epsilon=2.0, low=0, high=1, method="split", seed=1)
     with pytest.raises(ParameterError, match="chp"):
-        release.late(5)
+        release.answer(5)
 
 
 def all_ratios(mechanism: Unary, most: int) -> Fraction:

@@ -16,22 +16,29 @@ from dither.models.bayes_net import BayesNet
 from dither.models.mixture import Mixture
 from dither.release import Release, pairs, truth_from_codes
 from dither.release.charts import (
-    AMBER,
-    VIRIDIS,
+    Axis,
+    Line,
     attribute_chart,
     cell_text,
     dependency_chart,
-    fit,
-    fit_all,
     heat_charts,
-    luminance,
-    ramp,
-    reads_dark,
-    text_width,
-    ticks,
+    histogram_chart,
+    line_chart,
 )
 from dither.release.figures import AttributeFigure, Bar, HeatMap
 from dither.release.pairs import Pair
+from dither.release.svg import (
+    AMBER,
+    VIRIDIS,
+    fit,
+    fit_all,
+    luminance,
+    ramp,
+    reads_dark,
+    short_number,
+    text_width,
+    ticks,
+)
 from dither.schema import Attribute, Schema
 
 
@@ -102,7 +109,11 @@ def test_every_label_stays_inside_its_picture() -> None:
         Pair("p", "q", 0.1), (long, "b"), tuple(f"{long} {i}" for i in range(8)), np.full((2, 8), 1 / 16), None, ""
     )
     graph = dependency_chart([f"{long} {i}" for i in range(30)], [Pair(f"{long} 0", f"{long} 1", 0.2)])
-    for svg in (attribute_chart(AttributeFigure("x", bars, bars)), graph, *heat_charts(heat)):
+    counts = np.array([-20.0, 1e7, 123_456.0])
+    bins = histogram_chart(np.array([-1e6, 0.0, 3.0, 2e9]), counts, counts - 5e6, counts + 5e6, "bins")
+    points = [(10.0**i, 10.0 ** (3 * i), 10.0 ** (3 * i) / 2, 10.0 ** (3 * i) * 2) for i in range(5)]
+    lines = [line_chart([Line(0, points)], ("people", "error"), "lines", log_x=log, log_y=log) for log in (True, False)]
+    for svg in (attribute_chart(AttributeFigure("x", bars, bars)), graph, *heat_charts(heat), bins, *lines):
         root = ElementTree.fromstring(svg)
         _, _, width, height = map(float, root.attrib["viewBox"].split())
         for text in root.iter("text"):
@@ -150,6 +161,33 @@ def test_numbers_of_cells_and_ticks() -> None:
     assert ticks(1.0) == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0])
     assert ticks(0.0) == [0.0]
     assert ticks(0.0007)[-1] <= 0.0007
+    assert ticks(15.0, 4, -10.0) == [-10.0, 0.0, 10.0]
+    assert [short_number(v) for v in (0.0, -250.0, 9999.0, 15_000.0, 2e6, 0.001)] == [
+        "0",
+        "−250",
+        "9999",
+        "15k",
+        "2M",
+        "0.001",
+    ]
+    assert Axis(3.0, 2e5, 0, 1, log=True).ticks() == [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]
+    assert Axis(0.3, 4.0, 0, 1, log=True).ticks() == [0.5, 1.0, 2.0]
+
+
+def test_points_of_a_line_stand_where_their_numbers_are() -> None:
+    chart = line_chart(
+        [Line(1, [(1.0, 0.0, 0.0, 0.0), (2.0, 5.0, 4.0, 6.0), (3.0, 10.0, 9.0, 11.0)])], ("x", "y"), "a line of three"
+    )
+    (course,) = [p for p in ElementTree.fromstring(chart).iter("path") if p.attrib["class"] == "course"]
+    places = [tuple(map(float, step.split())) for step in re.split("[ML]", course.attrib["d"])[1:]]
+    assert places[1][0] - places[0][0] == pytest.approx(places[2][0] - places[1][0], abs=0.11)
+    assert places[0][1] - places[1][1] == pytest.approx(places[1][1] - places[2][1], abs=0.11)
+    assert places[0][1] > places[2][1]
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_single_place_is_drawn(log: bool) -> None:
+    ElementTree.fromstring(line_chart([Line(0, [(4.0, 2.0, 2.0, 2.0)])], ("x", "y"), "one point", log_x=log, log_y=log))
 
 
 def test_cut_labels_stay_apart() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dither.estimate import Marginal
 from dither.models import Independent
-from dither.release import Release, figures, pairs, pictures, truth_from_codes
+from dither.release import Release, figures, pairs, report, truth_from_codes
 from dither.release.rerun import rerun_command, rerun_python
 from dither.schema import Attribute, Schema
 
@@ -185,26 +185,31 @@ def big_release(make_release: Callable[..., Release]) -> Release:
     )
 
 
+def figure_of(release: Release, name: str) -> figures.AttributeFigure:
+    assert release.truth is not None
+    return figures.attribute_figure(release.schema[name], release.marginal([name]), release.truth.marginal([name]))
+
+
 def test_large_domains_are_drawn_in_few_bars_that_lose_nothing(make_release: Callable[..., Release]) -> None:
     release = big_release(make_release)
-    many = figures.attribute_figure(release, "many")
+    many = figure_of(release, "many")
     assert len(many.bars) == 20
     assert [bar.estimate for bar in many.bars] == sorted((bar.estimate for bar in many.table), reverse=True)[:20]
     assert "100 more" in many.remark
     for name, most in (("steps", 20), ("pay", 20)):
-        figure = figures.attribute_figure(release, name)
+        figure = figure_of(release, name)
         assert len(figure.bars) <= most
         assert sum(bar.estimate for bar in figure.bars) == pytest.approx(1)
         assert sum(bar.truth or 0 for bar in figure.bars) == pytest.approx(1)
         assert len(figure.table) == release.schema[name].cardinality
-    steps = figures.attribute_figure(release, "steps")
+    steps = figure_of(release, "steps")
     assert steps.bars[-1].label == "(missing)"
     first = steps.bars[0]
     size = 7  # 120 values in at most 19 groups
     assert first.label == f"value 0 to value {size - 1}"
     assert first.high is not None
     assert first.high - first.estimate == pytest.approx(1.959964 * 0.001 * size**0.5, rel=1e-6)
-    assert figures.attribute_figure(release, "pay").bars[0].label == "0 to 75k"
+    assert figure_of(release, "pay").bars[0].label == "0 to 75k"
     heat = figures.heat_map(release, pairs.Pair("many", "steps", 1.0))
     assert heat.estimate.shape == (16, 16)
     assert heat.estimate.sum() == pytest.approx(1)
@@ -214,7 +219,7 @@ def test_large_domains_are_drawn_in_few_bars_that_lose_nothing(make_release: Cal
 def test_only_so_many_charts_are_drawn_but_every_attribute_is_listed(
     make_release: Callable[..., Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "MOST_CHARTS", 1)
+    monkeypatch.setattr(report, "MOST_CHARTS", 1)
     shown = Page(make_release().report())
     assert len([a for tag, a in shown.tags if tag == "svg" and a.get("role") == "img"]) == 1
     assert all(name in shown.text for name in ("colour", "<b>x</b>", "age"))

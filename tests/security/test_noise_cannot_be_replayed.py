@@ -191,7 +191,7 @@ def test_a_given_seed_repeats_the_release_and_is_said_aloud(maker: str) -> None:
 
 VERBS = {
     "publish": (["--method", "independent", "--schema", "SCHEMA"], "release.json", "report.html"),
-    "histogram": (["--column", "age", "--bins", "4", "--schema", "SCHEMA"], "histogram.json", "histogram.html"),
+    "histogram": (["--column", "age", "--bins", "4", "--schema", "SCHEMA"], "release.json", "report.html"),
     "central": (["--mechanism", "laplace", "--schema", "SCHEMA"], "release.json", "report.html"),
 }
 

@@ -60,7 +60,7 @@ def histogram(
     seed: Seed = None,
     path: SimulationPath = "counts",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="folder for histogram.json and histogram.html")
+        Path | None, typer.Option("-o", "--output", help="folder for release.json and report.html")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,7 +101,7 @@ def histogram(
         return
     _print(release)
     if folder is not None:
-        print(f"  page  {folder / 'histogram.html'}")
+        print(f"  page  {folder / 'report.html'}")
 
 
 def _consumers(bins: str, edges: list[str]) -> list[int | list[float]]:
@@ -150,7 +150,7 @@ def _read(table: str, column: str, schema: Path | None) -> tuple[Floats, tuple[f
 
 def _print(release: HistogramRelease) -> None:
     print(
-        f"{release.mechanism} ({', '.join(release.frequency_mechanisms) or 'nothing to ask'}): "
+        f"{release.method} ({', '.join(release.frequency_mechanisms) or 'nothing to ask'}): "
         f"{release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)} "
         f"(asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.bits_per_report} bits per participant"
@@ -158,7 +158,7 @@ def _print(release: HistogramRelease) -> None:
     print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")
     for consumer in release.consumers:
         print(f"\n{consumer.name}")
-        names = labels(consumer)
+        names = consumer.labels
         width = max(map(len, names))
         for name, estimate, error in zip(names, consumer.estimates, consumer.standard_errors, strict=True):
             print(f"  {name:<{width}}  {estimate:>14,.1f} ± {error:,.1f}")

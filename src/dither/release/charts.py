@@ -1,153 +1,35 @@
-"""Small pieces of SVG for a report's charts, written as text: no script, no drawing library, nothing fetched when shown.
-
-Colours and type come from classes that the report's style sheet paints, in dark mode too. Room for text is reckoned with a wide
-font in mind: which font the reader's browser has is not known here.
-"""
+"""The charts of all pages as inline SVG, each drawn for the width of a phone, so that its text keeps its size there."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from math import cos, radians, sin, sqrt
+
+from markupsafe import Markup
 
 from dither.release.figures import NUMBERED_COLUMNS, AttributeFigure, HeatMap
 from dither.release.pairs import Pair
+from dither.release.svg import (
+    AMBER,
+    FONT_SIZE,
+    VIRIDIS,
+    drawing,
+    fit,
+    fit_all,
+    label,
+    number,
+    path,
+    ramp,
+    reads_dark,
+    share,
+    short_number,
+    text_width,
+    ticks,
+)
 from dither.types import Floats
-
-FONT_SIZE = 12
-_NARROW = frozenset("iIjl.,:;'|!()[]{}ftr -/")
-_WIDE = frozenset("MWmw@%&—…+<>=~")
-
-
-def drawing(width: float, height: float, words: str, inside: str) -> str:
-    """An inline picture with its text alternative."""
-    box = f"0 0 {number(width)} {number(height)}"
-    return f'<svg role="img" aria-label="{escape(words, quote=True)}" viewBox="{box}">{inside}</svg>'
-
-
-def label(x: float, y: float, words: str, css: str = "", turn: float = 0.0) -> str:
-    """A line of text; `css` e means that it ends at x, m that its middle is there; `turn` in degrees."""
-    kind = f' class="{css}"' if css else ""
-    place = f'x="{number(x)}" y="{number(y)}"'
-    if turn:
-        place = f'transform="translate({number(x)} {number(y)})rotate({number(turn)})"'
-    return f"<text {place}{kind}>{escape(words, quote=False)}</text>"
-
-
-def path(css: str, steps: str, more: str = "") -> str:
-    """A path of a class."""
-    return f'<path class="{css}" d="{steps}"{more}/>' if steps else ""
-
-
-def number(value: float) -> str:
-    """A coordinate to a tenth of a pixel."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def text_width(words: str, size: float = FONT_SIZE) -> float:
-    """Pixels that a line takes in a wide sans-serif font."""
-    return size * sum(_letter(letter) for letter in words)
-
-
-def fit(words: str, room: float, size: float = FONT_SIZE) -> str:
-    """The words, cut with an ellipsis where they would take more than so many pixels."""
-    if text_width(words, size) <= room:
-        return words
-    room -= text_width("…", size)
-    used = 0.0
-    for i, letter in enumerate(words):
-        used += size * _letter(letter)
-        if used > room:
-            return f"{words[:i].rstrip()}…"
-    return words
-
-
-def fit_all(labels: Sequence[str], room: float, size: float = FONT_SIZE) -> list[str]:
-    """Labels cut to a width, numbered where cutting (or the schema) made two the same."""
-    out: list[str] = []
-    taken: set[str] = set()
-    for given in labels:
-        short, count = fit(given, room, size), 1
-        while short in taken:
-            count += 1
-            mark = f" ({count})"
-            short = fit(given, room - text_width(mark, size), size) + mark
-        taken.add(short)
-        out.append(short)
-    return out
-
-
-def ticks(top: float, most: int = 4) -> list[float]:
-    """Round figures from 0 up to `top`, evenly spaced and at most so many steps."""
-    if top <= 0:
-        return [0.0]
-    raw = top / most
-    scale = 10.0 ** math.floor(math.log10(raw))
-    step = next(scale * m for m in (1, 2, 2.5, 5, 10) if scale * m >= raw * (1 - 1e-9))
-    return [step * i for i in range(math.floor(top / step * (1 + 1e-9)) + 1)]
-
-
-def share(value: float) -> str:
-    """A share as a tick's label: per cent in as few digits as it needs."""
-    return f"{100 * value:.6g}%"
-
-
-def _letter(letter: str) -> float:
-    """The width of a letter in ems; other scripts' are taken as square."""
-    if letter in _NARROW:
-        return 0.38
-    if letter in _WIDE:
-        return 0.95
-    if letter.isupper():
-        return 0.72
-    return 0.62 if ord(letter) < 0x2E80 else 1.0
-
-
-# --------------------
-# Colours of heat maps: frequencies from dark to bright, half-widths of intervals from pale to dark.
-
-# Viridis (Smith, van der Walt, Firing, 2015; public domain) at 16 even steps, and a ramp of one hue for uncertainty.
-# fmt: off
-VIRIDIS = [
-    "#440154", "#481a6c", "#472f7d", "#414487", "#39568c", "#31688e", "#2a788e", "#23888e",
-    "#1f988b", "#22a884", "#35b779", "#54c568", "#7ad151", "#a5db36", "#d2e21b", "#fde725",
-]
-AMBER = [
-    "#fff6e5", "#ffe9c4", "#fedaa0", "#fcc87a", "#f7b355", "#ec9c39", "#db8425", "#c46c18", "#a85610", "#8a430b", "#6c3208",
-]
-# fmt: on
-LEVELS = 33
-
-
-def ramp(stops: list[str], position: float) -> str:
-    """The colour at a position from 0 to 1, one of 33 levels."""
-    level = round(min(max(position, 0.0), 1.0) * (LEVELS - 1)) / (LEVELS - 1)
-    place = level * (len(stops) - 1)
-    low = min(int(place), len(stops) - 2)
-    first, second = _channels(stops[low]), _channels(stops[low + 1])
-    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(first, second, strict=True))
-    return "#" + "".join(f"{channel:02x}" for channel in mixed)
-
-
-def reads_dark(colour: str) -> bool:
-    """Whether black stands out more on this colour than white; either way the contrast is at least 4.5 to 1."""
-    return luminance(colour) > 0.1791  # where (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of a colour such as #25313c (WCAG 2.2)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(colour))]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _channels(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-# --------------------
-# A report's charts as inline SVG, each drawn for the width of a phone, so that its text keeps its size there.
 
 WIDTH = 340
 _ROW = 19
@@ -156,7 +38,7 @@ _GRAPH_RADIUS = 68
 _NODE_GAP = 19
 
 
-def attribute_chart(figure: AttributeFigure) -> str:
+def attribute_chart(figure: AttributeFigure) -> Markup:
     """An attribute's estimates as points over pale bars, with 95 % intervals, and hollow diamonds for the truth."""
     labels = fit_all([bar.label for bar in figure.bars], _LABEL_ROOM)
     left = max(text_width(words) for words in labels) + 8
@@ -182,16 +64,15 @@ def attribute_chart(figure: AttributeFigure) -> str:
         if bar.low is not None and bar.high is not None:
             low, high = number(x(bar.low)), number(x(bar.high))
             intervals += f"M{low} {number(y)}H{high}M{low} {number(y - 3)}v6M{high} {number(y - 3)}v6"
-        dots += f"M{number(at - 2.8)} {number(y)}a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0"
+        dots += _dot(at, y)
         if bar.truth is not None:
             diamonds += f"M{number(x(bar.truth))} {number(y - 5)}l4.2 5l-4.2 5l-4.2 -5z"
     shown = path("rule", grid) + path("bar", bars) + path("reach", intervals) + path("dot", dots)
-    return drawing(
-        WIDTH, bottom + 20, _attribute_words(figure), shown + path("true", diamonds) + f"<g>{names}{axis}</g>"
-    )
+    shown += path("true", diamonds) + f"<g>{names}{axis}</g>"
+    return drawing(WIDTH, bottom + 20, _attribute_words(figure), shown)
 
 
-def dependency_chart(names: Sequence[str], pairs: Sequence[Pair]) -> str:
+def dependency_chart(names: Sequence[str], pairs: Sequence[Pair]) -> Markup:
     """The attributes on an oval, a line between dependent ones, thicker for more mutual information.
 
     Neighbours on either side are equally far apart in height, so that names never overlap however many there are.
@@ -242,7 +123,7 @@ _ROW_ROOM, _COLUMN_ROOM = 116, 96
 _LEGEND_STEPS = 24
 
 
-def heat_charts(heat: HeatMap) -> list[str]:
+def heat_charts(heat: HeatMap) -> list[Markup]:
     """An SVG of the estimate and, if there is something to set beside it, of that.
 
     The truth shares the estimate's colours. Half-widths of intervals have a scale of their own: pale is certain, dark is not.
@@ -271,7 +152,7 @@ def cell_text(value: float, top: float) -> str:
     return f"{shown:.1f}" if top >= 0.01 else f"{shown:.2f}"
 
 
-def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], words: str) -> str:
+def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], words: str) -> Markup:
     rows, columns = fit_all(heat.rows, _ROW_ROOM), fit_all(heat.columns, _COLUMN_ROOM)
     numbered = len(columns) <= NUMBERED_COLUMNS
     across = max(text_width(name) for name in columns)
@@ -327,3 +208,138 @@ def _legend(left: float, y: float, top: float, stops: list[str], power: float) -
 def _largest(heat: HeatMap, values: Floats) -> str:
     i, j = divmod(int(values.argmax()), values.shape[1])
     return f"Largest cell: {heat.rows[i]} with {heat.columns[j]}, {values[i, j]:.1%}."
+
+
+# --------------------
+# Numbers against numbers: histograms, and lines with the spread of their points. The style sheet has a colour for each `hue`.
+
+_HEIGHT, _HEAD, _FOOT = 220, 26, 40
+HUES = 12
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a chart by its colour; a point is its place, its figure and the ends of that figure's spread."""
+
+    hue: int
+    points: Sequence[tuple[float, float, float, float]]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Where the numbers from `low` to `high` stand between two pixels, evenly or by their logarithm."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
+        return self.start + (self.end - self.start) * (at - low) / (high - low)
+
+    def ticks(self, most: int = 5) -> list[float]:
+        """Round figures: powers of ten by the logarithm, unless there are fewer than two of them."""
+        if not self.log:
+            return ticks(self.high, most, self.low)
+        powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
+        if len(powers) < 2:
+            around = [m * 10.0**k for k in range(powers.start - 1, powers.stop + 1) for m in (1, 2, 5)]
+            return [value for value in around if self.low <= value <= self.high]
+        return [10.0**k for k in powers[:: math.ceil(len(powers) / most)]]
+
+
+def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, words: str) -> Markup:
+    """Bars between the bins' edges, each with its interval."""
+    bottom, top = min(0.0, float(counts.min()), float(low.min())), max(1e-9, float(counts.max()), float(high.max()))
+    up = Axis(bottom, top, _HEIGHT - _FOOT, _HEAD)
+    across = Axis(float(edges[0]), float(edges[-1]), _left(up), WIDTH - 20)
+    bars, reaches, dots = "", "", ""
+    zero = number(up(0.0))
+    for i, count in enumerate(counts):
+        left, right = across(float(edges[i])), across(float(edges[i + 1]))
+        middle, y = number((left + right) / 2), up(float(count))
+        bars += f"M{number(left)} {zero}V{number(y)}H{number(max(right - 0.8, left + 0.2))}V{zero}z"
+        reaches += f"M{middle} {number(up(float(low[i])))}V{number(up(float(high[i])))}"
+        dots += _dot((left + right) / 2, y)
+    inside = _frame(across, up, across.ticks(), "", "people")
+    inside += path("bar", bars) + path("reach", reaches) + path("dot", dots)
+    return drawing(WIDTH, _HEIGHT - _FOOT + 22, words, inside)
+
+
+def line_chart(
+    lines: Sequence[Line],
+    titles: tuple[str, str],
+    words: str,
+    *,
+    places: Sequence[float] = (),
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Markup:
+    """Lines with their points and spreads; `titles` are those of x and y, `places` further x that the axis has to hold."""
+    return drawing(WIDTH, _HEIGHT, words, line_plot(lines, titles, places=places, log_x=log_x, log_y=log_y))
+
+
+def line_plot(
+    lines: Sequence[Line],
+    titles: tuple[str, str],
+    *,
+    places: Sequence[float] = (),
+    log_x: bool = False,
+    log_y: bool = False,
+) -> str:
+    """What is inside such a chart, for a picture that stands alone."""
+    spots = sorted({*places, *(x for line in lines for x, *_ in line.points)})
+    values = [v for line in lines for _, *reached in line.points for v in reached]
+    bottom, top = _padded(min(values), max(values), log_y)
+    up = Axis(bottom if log_y else min(0.0, bottom), max(top, 1e-9), _HEIGHT - _FOOT, _HEAD, log_y)
+    first, last = (spots[0], spots[-1]) if len(spots) > 1 else _padded(spots[0], spots[0], log_x)
+    across = Axis(first, last, _left(up), WIDTH - 20, log_x)
+    drawn = ""
+    for line in lines:
+        course, reaches, dots = "", "", ""
+        for x, y, low, high in line.points:
+            at = across(x)
+            course += f"{'L' if course else 'M'}{number(at)} {number(up(y))}"
+            reaches += f"M{number(at)} {number(up(low))}V{number(up(high))}" if low < high else ""
+            dots += _dot(at, up(y))
+        few = path("spot", dots) if len(line.points) <= 24 else ""
+        drawn += f'<g class="hue{line.hue % HUES}">{path("course", course)}{path("spread", reaches)}{few}</g>'
+    return _frame(across, up, spots if len(spots) <= 10 else across.ticks(), *titles) + drawn
+
+
+def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
+    """A little room around what is drawn, and some where there is one figure only."""
+    if log:
+        return low / 1.3, high * 1.3
+    room = 0.04 * (high - low) or 0.5 * abs(high) or 1.0
+    return low - (room if low < 0 or low == high else 0.0), high + room
+
+
+def _left(up: Axis) -> float:
+    """Where a chart begins beside its axis' labels."""
+    return max(text_width(short_number(tick)) for tick in up.ticks()) + 10
+
+
+def _frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
+    """Grid, labels and titles; labels across that would run into each other are left out."""
+    grid, words, taken = "", label(0, 13, y_title), 0.0
+    for tick in up.ticks():
+        y = up(tick)
+        grid += f"M{number(across.start)} {number(y)}H{number(across.end)}"
+        words += label(across.start - 6, y + 4, short_number(tick), "e")
+    for tick in spots:
+        x, shown = across(tick), short_number(tick)
+        half = text_width(shown) / 2
+        grid += f"M{number(x)} {number(up.start)}v4"
+        if x - half > taken and x + half <= WIDTH:
+            words += label(x, up.start + 17, shown, "m")
+            taken = x + half + 4
+    if x_title:
+        words += label((across.start + across.end) / 2, up.start + 34, x_title, "m")
+    return path("rule", grid) + f"<g>{words}</g>"
+
+
+def _dot(x: float, y: float) -> str:
+    return f"M{number(x - 2.8)} {number(y)}a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dither.estimate import Marginal
 from dither.estimate.project import normal_interval
 from dither.release.pairs import Pair, compared_pairs
 from dither.release.release import Release
@@ -66,25 +67,28 @@ class Quality:
     covered: float | None
     intervals: int
 
+    @property
+    def one_way_mean(self) -> float:
+        """The mean distance of the single attributes' distributions."""
+        return sum(self.one_way.values()) / len(self.one_way)
 
-def attribute_figure(release: Release, name: str) -> AttributeFigure:
+
+def attribute_figure(attribute: Attribute, marginal: Marginal, truth: Floats | None = None) -> AttributeFigure:
     """The bars of one attribute: in order if its values have one, else by falling frequency."""
-    attribute = release.schema[name]
-    values = _bars(release, attribute)
+    values = _bars(marginal, truth)
     if attribute.ordered:
         groups = _neighbours(attribute, MOST_BARS)
         size = max(len(group) for group in groups)
         remark = f"Drawn in groups of up to {size} neighbouring values." if size > 1 else ""
         labels = short_labels(attribute, groups)
         bars = tuple(_merge(values, group, label) for group, label in zip(groups, labels, strict=True))
-        return AttributeFigure(name, bars, values, remark)
+        return AttributeFigure(attribute.name, bars, values, remark)
     values = tuple(sorted(values, key=lambda bar: -bar.estimate))
     if len(values) <= MOST_BARS:
-        return AttributeFigure(name, values, values)
+        return AttributeFigure(attribute.name, values, values)
     rest = len(values) - MOST_BARS
-    return AttributeFigure(
-        name, values[:MOST_BARS], values, f"The {MOST_BARS} most frequent; {rest} more are in the table."
-    )
+    remark = f"The {MOST_BARS} most frequent; {rest} more are in the table."
+    return AttributeFigure(attribute.name, values[:MOST_BARS], values, remark)
 
 
 def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> HeatMap:
@@ -119,7 +123,7 @@ def quality(release: Release) -> Quality | None:
         return None
     one_way, covered, intervals = {}, 0, 0
     for name in release.schema.names:
-        bars = _bars(release, release.schema[name])
+        bars = _bars(release.marginal([name]), truth.marginal([name]))
         one_way[name] = 0.5 * math.fsum(abs(bar.estimate - (bar.truth or 0.0)) for bar in bars)
         for bar in bars:
             if bar.low is not None and bar.high is not None and bar.truth is not None:
@@ -139,9 +143,7 @@ def quality(release: Release) -> Quality | None:
     )
 
 
-def _bars(release: Release, attribute: Attribute) -> tuple[Bar, ...]:
-    marginal = release.marginal([attribute.name])
-    truth = None if release.truth is None else release.truth.marginal([attribute.name])
+def _bars(marginal: Marginal, truth: Floats | None) -> tuple[Bar, ...]:
     low = high = None
     if marginal.standard_errors is not None:
         low, high = normal_interval(marginal.frequencies, marginal.standard_errors)
@@ -154,7 +156,7 @@ def _bars(release: Release, attribute: Attribute) -> tuple[Bar, ...]:
             None if high is None else float(high[i]),
             None if truth is None else float(truth[i]),
         )
-        for i, label in enumerate(attribute.labels)
+        for i, label in enumerate(marginal.labels[0])
     )
 
 
@@ -183,7 +185,7 @@ def _merge(bars: Sequence[Bar], group: Sequence[int], label: str) -> Bar:
 
 
 def short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list[str]:
-    """Labels that fit beside a chart, one a group of codes: bins by outer edges in few digits, others by their ends."""
+    """Labels that fit beside a chart, one per group of codes: bins by outer edges in few digits, others by their ends."""
     full = attribute.labels
     edges = _compact(attribute.edges)
     out = []

@@ -7,7 +7,8 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,36 +26,47 @@ from dither.release.words import find_warnings
 from dither.schema import load_schema
 from dither.tally.archive import pack, unpack
 
-FILES = ("synthetic.parquet", "release.json", "report.html", "schema.json", "model.bin", "measured.bin", "state.bin")
+MANIFEST = "release.json"
+FILES = ("synthetic.parquet", MANIFEST, "report.html", "schema.json", "model.bin", "measured.bin", "state.bin")
 MOST_STATE_BYTES = 64 << 20  # whole reports of millions of people are left out
 
 
-def check_target(directory: str | Path) -> Path:
-    """The real path of a folder that a release may be written to; an error if something else is there."""
+def check_target(directory: str | Path, form: str = FORMAT) -> Path:
+    """The real path of a folder that a release of this format may be written to; an error if something else is there."""
     target = Path(os.path.realpath(directory))
     if target.exists() and not target.is_dir():
         raise InputError(f"{directory} is a file; name a folder for the release", where=str(directory))
-    if target.is_dir() and any(target.iterdir()) and not (target / "release.json").is_file():
-        raise InputError(
-            f"{directory} has files in it and is not an earlier release; name a new or empty folder",
-            where=str(directory),
-        )
+    if target.is_dir() and any(target.iterdir()):
+        if not (target / MANIFEST).is_file():
+            words = "has files in it and is not an earlier release; name a new or empty folder"
+            raise InputError(f"{directory} {words}", where=str(directory))
+        if _format(target) not in (form, None):
+            words = "has a release of another kind in it; name a new or empty folder"
+            raise InputError(f"{directory} {words}", where=str(directory))
     return target
 
 
-def save_release(release: Release, directory: str | Path, clock: Callable[[], float]) -> Path:
-    """Write all files into a hidden sibling folder, then swap it in; on failure the target stays as it was."""
-    target = check_target(directory)
+def write_folder(directory: str | Path, form: str, files: Collection[str], write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a hidden sibling folder, then swap it in; on failure the target stays as it was.
+
+    `files` are the names that a release of this format may have. Anything else in an earlier one's folder is kept.
+    """
+    target = check_target(directory, form)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.parent / f".{target.name}.tmp-{secrets.token_hex(6)}"
     fresh.mkdir()
     try:
-        _write(release, fresh, clock)
-        _swap(fresh, target)
+        write(fresh)
+        _swap(fresh, target, files)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return Path(directory)
+
+
+def save_release(release: Release, directory: str | Path, clock: Callable[[], float]) -> Path:
+    """Write all files in one step."""
+    return write_folder(directory, FORMAT, FILES, lambda folder: _write(release, folder, clock))
 
 
 def load_release(directory: str | Path) -> Release:
@@ -62,8 +74,8 @@ def load_release(directory: str | Path) -> Release:
     from dither.schema.files import read_table
 
     folder = Path(directory)
-    manifest = _manifest(folder)
-    try:
+    manifest = read_manifest(folder)
+    with reading(folder):
         schema = load_schema(folder / "schema.json")
         release = Release(
             call=call_from_json(manifest["call"]),
@@ -78,10 +90,17 @@ def load_release(directory: str | Path) -> Release:
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
         )
         return replace(release, warnings=find_warnings(release))  # what a seed calls for stands whatever was written
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Whatever a damaged folder makes go wrong becomes one clear error."""
+    try:
+        yield
     except OSError as error:
         raise InputError(f"{folder} is not a whole release: cannot read {error.filename}", where=str(folder)) from None
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / 'release.json'} is not a whole manifest: {error!r}", where=str(folder)) from None
+        raise InputError(f"{folder / MANIFEST} is not a whole manifest: {error!r}", where=str(folder)) from None
     except ReportError as error:
         raise InputError(f"{folder} is not a whole release: {error}", where=str(folder)) from None
 
@@ -107,17 +126,32 @@ _PLAIN_FIELDS = (
 )
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
-    path = folder / "release.json"
+def read_manifest(folder: Path, form: str = FORMAT) -> dict[str, Any]:
+    """The manifest of a saved release of this format."""
+    path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        raise InputError(f"{folder} is not a release: it has no readable release.json", where=str(folder)) from None
+        raise InputError(f"{folder} is not a release: it has no readable {MANIFEST}", where=str(folder)) from None
     except ValueError:
         raise InputError(f"{path} is not JSON", where=str(path)) from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f"{path} is not a release manifest this version reads ({FORMAT})", where=str(path))
+    if not isinstance(manifest, dict) or manifest.get("format") != form:
+        raise InputError(f"{path} is not a release manifest this version reads ({form})", where=str(path))
     return manifest
+
+
+def write_json(data: dict[str, Any], path: Path) -> None:
+    """A document as every release writes it."""
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _format(folder: Path) -> object:
+    """The format that a folder's manifest names, None if it can't be read."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest.get("format") if isinstance(manifest, dict) else None
 
 
 def _write(release: Release, folder: Path, clock: Callable[[], float]) -> None:
@@ -130,16 +164,12 @@ def _write(release: Release, folder: Path, clock: Callable[[], float]) -> None:
     if release.state is not None and len(release.state) <= MOST_STATE_BYTES:
         (folder / "state.bin").write_bytes(release.state)
     (folder / "measured.bin").write_bytes(_pack_measured(release.measured))
-    _write_json(release.schema.to_json(), folder / "schema.json")
+    write_json(release.schema.to_json(), folder / "schema.json")
     (folder / "report.html").write_text(report.render_report(release), encoding="utf-8")
-    _write_json(release.with_seconds("report", clock() - started).to_json(), folder / "release.json")
+    write_json(release.with_seconds("report", clock() - started).to_json(), folder / MANIFEST)
 
 
-def _write_json(data: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _swap(fresh: Path, target: Path) -> None:
+def _swap(fresh: Path, target: Path, files: Collection[str]) -> None:
     """Put `fresh` in the target's place; an earlier release is moved aside first and put back should that fail."""
     if not target.exists() or not any(target.iterdir()):
         os.replace(fresh, target)
@@ -148,12 +178,12 @@ def _swap(fresh: Path, target: Path) -> None:
     os.replace(target, aside)
     try:
         for entry in aside.iterdir():
-            if entry.name not in FILES:  # what people laid beside an earlier release is not ours to delete
+            if entry.name not in files:  # what people laid beside an earlier release is not ours to delete
                 os.replace(entry, fresh / entry.name)
         os.replace(fresh, target)
     except BaseException:
         for entry in fresh.iterdir():
-            if entry.name not in FILES:
+            if entry.name not in files:
                 os.replace(entry, aside / entry.name)
         os.replace(aside, target)
         raise

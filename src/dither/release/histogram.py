@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import json
-import re
-import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from dither.errors import InputError, ParameterError, PrivacyError
+import numpy as np
+
+from dither import __version__
+from dither.errors import ParameterError, PrivacyError
 from dither.estimate.project import normal_interval
-from dither.notice import REPLAYABLE, Notice
+from dither.mechanisms import mechanism_from_json
+from dither.mechanisms.strategy import strategy_from_json
+from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
-from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, late_answer, make_consistent
+from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, late_answer, make_consistent
+from dither.protocols.histogram.smart import StrategyCells
+from dither.release.charts import histogram_chart
+from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
+from dither.release.pages import render_page
+from dither.release.words import noise_sentence
+from dither.tally.archive import pack, unpack
 from dither.protocols.histogram.machine import HistogramMachine
-from dither.release.words import noise_sentence, shown_epsilon
 from dither.types import Floats
 
 FORMAT = "dither-histogram-1"
+CELLS = "cells.bin"
+FILES = (MANIFEST, "report.html", CELLS)
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,13 @@ class ConsumerHistogram:
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Two-sided intervals for each bin on its own, around the raw counts."""
         return normal_interval(self.raw, self.standard_errors, level)
+
+    @property
+    def labels(self) -> list[str]:
+        """Each bin in words; the last one is closed."""
+        edges = [f"{edge:,.10g}" for edge in self.edges]
+        last = len(edges) - 2
+        return [f"[{edges[i]}, {edges[i + 1]}{']' if i == last else ')'}" for i in range(last + 1)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -67,7 +83,7 @@ class HistogramRelease:
     epsilon_asked: float
     epsilon_achieved: float
     bits_per_report: int
-    mechanism: str
+    method: str
     frequency_mechanisms: tuple[str, ...]
     participants: int
     low: float
@@ -77,7 +93,7 @@ class HistogramRelease:
     consistent: bool = False
     path: str = "counts"
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
     moved: int = field(default=0, repr=False, compare=False)
 
@@ -99,7 +115,7 @@ class HistogramRelease:
             epsilon_asked=machine.campaign.epsilon,
             epsilon_achieved=machine.epsilon,
             bits_per_report=machine.bits,
-            mechanism=machine.method,
+            method=machine.method,
             frequency_mechanisms=machine.mechanisms,
             participants=machine.population,
             low=machine.low,
@@ -135,31 +151,80 @@ class HistogramRelease:
             f"no consumer {name!r}; there are {', '.join(c.name for c in self.consumers)}", where="consumer"
         )
 
-    def late(self, consumer: Consumer | Any, level: float = 0.95) -> LateAnswer:
+    def answer(self, consumer: Consumer | Any, level: float = 0.95) -> LateAnswer:
         """Answer somebody who comes afterwards, from the same reports: a count of bins, edges or a `Consumer`."""
         if self.cells is None:
             raise ParameterError(
-                f"{self.mechanism} keeps no common partition to answer late queries from; collect with chp or smart",
-                where="mechanism",
-                value=self.mechanism,
+                f"{self.method} keeps no common partition to answer late queries from; collect with chp or smart",
+                where="method",
+                value=self.method,
             )
         (wanted,) = read_consumers([consumer], self.low, self.high)
         return late_answer(self.cells, wanted, level)
 
-    def save(self, directory: str | Path) -> Path:
-        """Write histogram.json and histogram.html, each in one step."""
+    def report(self) -> str:
+        """The page, one HTML file without any outside resource."""
+        return render_page(
+            "histogram.html",
+            title="Histograms",
+            version=__version__,
+            subtitle=f"Local differential privacy{', but NOT PRIVATE with its seed' if self.seed is not None else ''} · "
+            f"collected by {self.method} ({', '.join(self.frequency_mechanisms) or 'nothing to ask'})",
+            release=self,
+            histograms=[_section(consumer) for consumer in self.consumers],
+        )
 
-        return save_release(self, directory)
+    def save(self, directory: str | Path) -> Path:
+        """Write the folder in one step: release.json, report.html, and the cells that late answers come from."""
+
+        def write(folder: Path) -> None:
+            if self.cells is not None:
+                (folder / CELLS).write_bytes(_pack_cells(self.cells))
+            (folder / "report.html").write_text(self.report(), encoding="utf-8")
+            write_json(self.to_json(), folder / MANIFEST)
+
+        return write_folder(directory, FORMAT, FILES, write)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> HistogramRelease:
+        """Read a saved release."""
+        folder = Path(directory)
+        manifest = read_manifest(folder, FORMAT)
+        with reading(folder):
+            plain = {
+                name: manifest[name]
+                for name in (
+                    "epsilon_asked",
+                    "epsilon_achieved",
+                    "bits_per_report",
+                    "method",
+                    "participants",
+                    "consistent",
+                )
+            }
+            return cls(
+                **plain,
+                consumers=tuple(_consumer(entry) for entry in manifest["consumers"]),
+                frequency_mechanisms=tuple(manifest["frequency_mechanisms"]),
+                low=manifest["range"][0],
+                high=manifest["range"][1],
+                partition=tuple(manifest["partition"]),
+                seed=manifest["seed"],
+                path=manifest["path"],
+                notes=manifest["notes"],
+                warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
+                cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
+            )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; counts are estimated numbers of participants."""
+        """The manifest, plain JSON values only; counts are estimated numbers of participants."""
         return {
             "format": FORMAT,
             "consumers": [c.to_json() for c in self.consumers],
             "epsilon_asked": self.epsilon_asked,
             "epsilon_achieved": self.epsilon_achieved,
             "bits_per_report": self.bits_per_report,
-            "mechanism": self.mechanism,
+            "method": self.method,
             "frequency_mechanisms": list(self.frequency_mechanisms),
             "participants": self.participants,
             "range": [self.low, self.high],
@@ -169,140 +234,49 @@ class HistogramRelease:
             "seed": self.seed,
             "noise": self.noise,
             "path": self.path,
-            "notes": self.notes,
+            "notes": dict(self.notes),
             "warnings": [warning.to_json() for warning in self.warnings],
         }
 
 
-# --------------------
-# A release as files: histogram.json and one self-contained HTML page with a chart a consumer.
-
-_INK, _LINE, _FILL, _MARK = "#25313c", "#d9dfe5", "#9cc8e3", "#00507d"
-_STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 48rem; padding: 1rem; color: #25313c;
-background: #fff; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; } figure { margin: 0; } svg {
-max-width: 100%; height: auto; background: #fff; } table { border-collapse: collapse; width: 100%;
-font-variant-numeric: tabular-nums; } th, td { text-align: right; padding: .2rem .5rem; border-bottom: 1px solid
-#d9dfe5; } th:first-child { text-align: left; } .scroll { overflow-x: auto; } .warning { border-left: 4px solid
-#b84c00; padding-left: .75rem; } @media (prefers-color-scheme: dark) { body { color: #e6ebf0; background: #14191e; }
-th, td { border-color: #3a4550; } }
-"""
-
-
-def save_release(release: HistogramRelease, directory: str | Path) -> Path:
-    """Write both files, each under a temporary name first and then moved into place."""
-    from dither.schema.files import write_atomically
-
-    folder = Path(directory)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; name a folder for the histograms", where=str(folder))
-    # Everything is made before anything is written, so that a failure leaves no half of a release.
-    document = json.dumps(release.to_json(), indent=1, allow_nan=False) + "\n"
-    page = render(release)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "histogram.json", lambda path: path.write_text(document, encoding="utf-8"))
-    write_atomically(folder / "histogram.html", lambda path: path.write_text(page, encoding="utf-8"))
-    return folder
-
-
-def render(release: HistogramRelease) -> str:
-    """The page; it fetches nothing and runs no script."""
-    facts = (
-        f"{release.participants:,} simulated participants, each with epsilon {shown_epsilon(release.epsilon_achieved)} at most "
-        f"for everything sent (asked: {shown_epsilon(release.epsilon_asked)}); collected by {release.mechanism} "
-        f"({', '.join(release.frequency_mechanisms) or 'nothing to ask'}), "
-        f"{release.bits_per_report:,} bits a participant. Whoever ran the simulation held the values. "
-        f"The noise: {release.noise[:1].lower()}{release.noise[1:]}"
-    )
-    notes = "".join(f'<p class="warning">{escape(w.message)}</p>' for w in release.warnings)
-    parts = "".join(_section(i, c, release.consistent) for i, c in enumerate(release.consumers))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Histograms</title><style>{_STYLE}</style></head><body><main><h1>Histograms</h1>"
-        f"<p>{escape(facts)}</p>{notes}{parts}</main></body></html>\n"
-    )
-
-
-def _section(number: int, consumer: ConsumerHistogram, consistent: bool) -> str:
+def _section(consumer: ConsumerHistogram) -> dict[str, object]:
+    """A consumer's chart and the rows of its table."""
     low, high = consumer.interval()
-    rows = "".join(
-        f'<tr><th scope="row">{escape(label)}</th><td>{estimate:,.1f}</td><td>{error:,.1f}</td>'
-        f"<td>{a:,.1f} to {b:,.1f}</td></tr>"
-        for label, estimate, error, a, b in zip(
-            labels(consumer), consumer.estimates, consumer.standard_errors, low, high, strict=True
-        )
-    )
-    kind = "count (consistent)" if consistent else "count"
-    return (
-        f'<section aria-labelledby="c{number}"><h2 id="c{number}">{escape(consumer.name)}</h2>'
-        f"<figure>{chart(consumer)}</figure>"
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Figures of {escape(consumer.name)}">'
-        "<table><thead><tr>"
-        f'<th scope="col">bin</th><th scope="col">{kind}</th><th scope="col">standard error</th>'
-        f'<th scope="col">95 % interval</th></tr></thead><tbody>{rows}</tbody></table></div></section>'
-    )
-
-
-def labels(consumer: ConsumerHistogram) -> list[str]:
-    """Each bin in words; the last one is closed."""
-    edges = [f"{edge:,.10g}" for edge in consumer.edges]
-    last = len(edges) - 2
-    return [f"[{edges[i]}, {edges[i + 1]}{']' if i == last else ')'}" for i in range(last + 1)]
-
-
-def chart(consumer: ConsumerHistogram) -> str:
-    """Bars between the bins' edges with 95 % intervals, as inline SVG with a text alternative."""
-    import altair as alt
-
-    low, high = consumer.interval()
-    rows = [
-        {
-            "a": float(a),
-            "b": float(b),
-            "middle": float(a + b) / 2,
-            "count": float(c),
-            "low": float(lo),
-            "high": float(hi),
-        }
-        for a, b, c, lo, hi in zip(consumer.edges, consumer.edges[1:], consumer.estimates, low, high, strict=False)
-    ]
-    base = alt.Chart(alt.InlineData(values=rows))
-    x = alt.X("a:Q", title=None, scale=alt.Scale(domain=[rows[0]["a"], rows[-1]["b"]], nice=False, zero=False))
-    bars = base.mark_bar(color=_FILL, stroke="#ffffff").encode(x=x, x2="b:Q", y=alt.Y("count:Q", title="people"))
-    rules = base.mark_rule(color=_MARK, strokeWidth=2).encode(x="middle:Q", y="low:Q", y2="high:Q")
-    dots = base.mark_point(color=_MARK, filled=True, size=30, opacity=1).encode(x="middle:Q", y="count:Q")
-    top = max(range(len(rows)), key=lambda i: rows[i]["count"])
+    figures = list(zip(consumer.labels, consumer.estimates, consumer.standard_errors, low, high, strict=True))
+    name, count, _, least, most = max(figures, key=lambda row: row[1])
     words = (
-        f"Histogram for {consumer.name}, {len(rows)} bins. Largest: {labels(consumer)[top]} with about "
-        f"{rows[top]['count']:,.0f} people (95 % interval {rows[top]['low']:,.0f} to {rows[top]['high']:,.0f}). "
-        "All figures are in the table below."
+        f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about {count:,.0f} people "
+        f"(95 % interval {least:,.0f} to {most:,.0f}). All figures are in the table below."
     )
-    return to_svg(alt.layer(bars, rules, dots).properties(width=520, height=220), words)
-
-
-def to_svg(drawing: Any, words: str) -> str:
-    """An Altair chart as inline SVG with a text alternative."""
-    import vl_convert
-
-    spec = drawing.to_dict()
-    axis = {"labelColor": _INK, "titleColor": _INK, "gridColor": _LINE, "domainColor": _LINE, "tickColor": _LINE}
-    spec["config"] = {
-        "aria": False,
-        "font": "sans-serif",
-        "view": {"stroke": None},
-        "axis": axis,
-        "background": "#ffffff",
+    return {
+        "name": consumer.name,
+        "chart": histogram_chart(consumer.edges, consumer.estimates, low, high, words),
+        "rows": [(bin_, f"{n:,.1f}", f"{error:,.1f}", f"{a:,.1f} to {b:,.1f}") for bin_, n, error, a, b in figures],
     }
-    svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"', "", vl_convert.vegalite_to_svg(spec))
-    mark = f"h{zlib.crc32(words.encode()):x}-"
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{mark}\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{mark}\1)", svg)
-    shown = escape(words, quote=True)
-    return re.sub(
-        r"<svg\b([^>]*)>",
-        lambda m: f'<svg role="img" aria-label="{shown}"{m.group(1)}><title>{shown}</title>',
-        svg,
-        count=1,
-    )
+
+
+def _consumer(data: Mapping[str, Any]) -> ConsumerHistogram:
+    edges, estimates, errors = (np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors"))
+    raw = np.asarray(data["raw"], float) if "raw" in data else estimates
+    return ConsumerHistogram(str(data["name"]), edges, estimates, errors, raw)
+
+
+def _pack_cells(cells: CellEstimates) -> bytes:
+    meta: dict[str, Any] = {"edges": list(cells.partition.edges), "population": cells.population}
+    if isinstance(cells, PureCells):
+        meta |= {"mechanism": cells.mechanism.to_json(), "asked": cells.asked}
+        return pack(meta, {"frequencies": cells.frequencies})
+    if isinstance(cells, StrategyCells):
+        meta |= {"strategy": cells.strategy.to_json()}
+        return pack(meta, {"decoder": cells.decoder, "outputs": cells.outputs})
+    raise TypeError(f"cells of type {type(cells).__name__} can't be saved")
+
+
+def _unpack_cells(data: bytes) -> CellEstimates:
+    meta, arrays = unpack(data)
+    partition, population = Partition(tuple(meta["edges"])), meta["population"]
+    if "strategy" in meta:
+        strategy = strategy_from_json(meta["strategy"])
+        return StrategyCells(partition, strategy, arrays["decoder"], arrays["outputs"], population)
+    mechanism = mechanism_from_json(meta["mechanism"])
+    return PureCells(partition, mechanism, arrays["frequencies"], meta["asked"], population)

@@ -1,0 +1,69 @@
+"""Pages by Jinja2: one base template, every value escaped, one file that runs no script and loads nothing from elsewhere.
+
+What comes from outside (labels, names of columns and files) reaches a template as a value only, never as its text. The one thing
+marked safe is a chart, whose own text `svg` escapes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dither.release.words import certainty, likelihood_factor, shown_epsilon
+
+
+def render_page(template: str, *, title: str, version: str, heading: str | None = None, **values: object) -> str:
+    """A whole page; `title` stands in the browser's tab and, unless there is another `heading`, on the page."""
+    head = {
+        "title": title,
+        "heading": heading or title,
+        "version": version,
+        "subtitle": "",
+        "facts": (),
+        "contents": [],
+    }
+    return _environment().get_template(template).render(head | values)
+
+
+def percent(share: float) -> str:
+    """A share in per cent with two digits after the point; the sign stays on the number's line."""
+    return f"{100 * share:.2f}\N{NO-BREAK SPACE}%"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless it is one."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def sentence(words: str) -> str:
+    """With a capital letter and a full stop."""
+    return words[:1].upper() + words[1:] + ("" if words[-1:] in (".", "!", "?") else ".")
+
+
+def uncapitalised(words: str) -> str:
+    """A sentence as it goes on after a colon."""
+    return words[:1].lower() + words[1:]
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("dither.release"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.do"],
+    )
+    made.filters |= {
+        "certainty": certainty,
+        "counted": counted,
+        "epsilon": shown_epsilon,
+        "factor": likelihood_factor,
+        "grouped": "{:,}".format,
+        "percent": percent,
+        "sentence": sentence,
+        "uncapitalised": uncapitalised,
+    }
+    return made
