@@ -31,14 +31,13 @@ from benchmarks.workload import (
     paper_usefulness,
     usefulness_bound,
 )
-from dither.central.csm import compressed_sensing
-from dither.central.csm import release as release_csm
-from dither.central.domain import flat_counts
-from dither.central.laplace import Cells
-from dither.central.measure import rows_for
+from dither.central.csm import CsmParameters, compressed_sensing
+from dither.central.linear import Cells
+from dither.central.measurement import CuratorTask, observe
+from dither.central.methods import CENTRAL
 from dither.central.noise import calibrate, discrete_laplace, noise_variance, seeded_source
-from dither.central.registry import CENTRAL
-from dither.central.strategy import observe
+from dither.central.sensing import rows_for
+from dither.schema.cells import count_cells
 
 SEED = 20200401
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
@@ -78,7 +77,7 @@ def counts_of(dataset: str, cells: int, data_dir: Path | None) -> tuple[np.ndarr
     else:
         items = cells.bit_length() - 1
         codes, shape = _retail((data_dir or tables.BESIDE) / "retail50.parquet")[:, :items], (2,) * items
-    return flat_counts(codes, shape), shape
+    return count_cells(codes, shape).ravel(), shape
 
 
 @lru_cache(maxsize=1)
@@ -127,18 +126,25 @@ class Effort:
 
 
 def one_release(method: str, counts: np.ndarray, shape: Shape, epsilon: float, tau: float, seed: int) -> np.ndarray:
-    """One run of a mechanism, a baseline or the diagnostic."""
+    """One run of a method, a baseline or the diagnostic."""
     rng, source = np.random.default_rng([seed, 1]), seeded_source(seed)
+    task = CuratorTask(counts, epsilon, source, rng, shape=shape)
     if method == "csm":
-        return release_csm(counts, epsilon, source, rng=rng, tau=tau).estimate
+        return release("csm", task, tau=tau)
     if method == AUTOMATIC:
-        return release_csm(counts, epsilon, source, rng=rng, records=PUBLIC_RECORDS).estimate
+        return release("csm", task, records=PUBLIC_RECORDS)
     if method == "uniform":
         total = observe(Cells(1), counts.sum(keepdims=True), epsilon, source).values[0]
         return np.full(counts.size, total / counts.size)
     if method == PAPER:
         return paper_noise(counts, epsilon, tau, rng)[0]
-    return CENTRAL[method].release(counts, epsilon, source, rng=rng, shape=shape).estimate
+    return release(method, task)
+
+
+def release(method: str, task: CuratorTask, **parameters: Any) -> np.ndarray:
+    """The estimate of one method."""
+    chosen = CENTRAL[method]
+    return chosen.release(task, chosen.parameters(**parameters)).estimate
 
 
 def paper_noise(counts: np.ndarray, epsilon: float, tau: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -146,11 +152,11 @@ def paper_noise(counts: np.ndarray, epsilon: float, tau: float, rng: np.random.G
 
     The second value is the epsilon that this noise really gives: the exact L1 sensitivity over the scale.
     """
-    strategy = compressed_sensing(counts.size, tau=tau, rng=rng)
-    scale = Fraction(math.ceil(2**16 * strategy.matrix.unit * math.sqrt(strategy.matrix.rows) / epsilon), 2**16)
-    exact = strategy.measure(counts)
+    drawn = compressed_sensing(counts.size, tau, rng, CsmParameters())
+    scale = Fraction(math.ceil(2**16 * drawn.matrix.unit * math.sqrt(drawn.matrix.rows) / epsilon), 2**16)
+    exact = drawn.measure(counts)
     noisy = exact + discrete_laplace(scale, exact.size, seeded_source(int(rng.integers(2**31))))
-    return strategy.decode(noisy, noise_variance(scale)), float(strategy.sensitivity("add-remove") / scale)
+    return drawn.decode(noisy, noise_variance(scale)), float(drawn.sensitivity("add-remove") / scale)
 
 
 def released(
@@ -235,14 +241,12 @@ def figure6(cells: int, measurement: str, repeats: int) -> list[dict[str, Any]]:
     with threadpool_limits(1):
         for run in range(-1, repeats):
             begin = time.process_time()
-            made = release_csm(
-                counts, 0.1, seeded_source(run + 1), rng=np.random.default_rng([SEED, run + 1]), tau=0.3,
-                measurement=measurement,
-            )  # fmt: skip
+            task = CuratorTask(counts, 0.1, seeded_source(run + 1), np.random.default_rng([SEED, run + 1]))
+            made = release("csm", task, tau=0.3, measurement=measurement)
             taken = time.process_time() - begin
             for queries in (64, 128, 256) if run >= 0 else ():
                 begin = time.process_time()
-                Workload(cells, queries, SEED).answers(made.estimate)
+                Workload(cells, queries, SEED).answers(made)
                 rows.append({"queries": queries, "seed": run, "cpu_s": taken + time.process_time() - begin})
     return rows
 
@@ -253,12 +257,16 @@ def settings(dataset: str, dictionary: str, measurement: str, total: str, effort
     work = effort.workload(1024)
     with threadpool_limits(1):
         made = [
-            release_csm(
-                counts, 1.0, seeded_source(SEED + run), rng=np.random.default_rng([SEED, run]), tau=0.1,
-                measurement=measurement, dictionary=dictionary, total=total == "measured",
-            ).estimate
+            release(
+                "csm",
+                CuratorTask(counts, 1.0, seeded_source(SEED + run), np.random.default_rng([SEED, run])),
+                tau=0.1,
+                measurement=measurement,
+                dictionary=dictionary,
+                total=total == "measured",
+            )
             for run in range(effort.runs)
-        ]  # fmt: skip
+        ]
         parts = mean_squared_errors(work.errors(counts, np.stack(made, axis=1)), work.linear)
     return [{"seed": run, **_squares(parts, run)} for run in range(effort.runs)]
 

@@ -17,7 +17,7 @@ import pytest
 
 import dither
 from dither._several_values import several_values
-from dither.central.release import central_release
+from dither.central.curator import central_release
 
 STORED = Path(__file__).with_name("seeded_figures.json")
 COLUMNS = ["age", "workclass", "education", "sex", "income"]
@@ -84,7 +84,7 @@ def several(strategy: str) -> dict[str, Any]:
 def central(method: str) -> dict[str, Any]:
     table, schema = adult()
     release = central_release(
-        table, epsilon=1.0, mechanism=method, columns=["education", "sex", "income"], schema=schema, seed=9, bootstrap=2
+        table, epsilon=1.0, method=method, columns=["education", "sex", "income"], schema=schema, seed=9, bootstrap=2
     )
     out: dict[str, Any] = {"epsilon": release.epsilon_achieved, "rows": release.rows}
     if release.estimate is not None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dither._histogram import histogram as histogram
     from dither._publish import publish as publish
     from dither._several_values import several_values as several_values
+    from dither.central.curator import central_release as central_release
     from dither.central.release import CentralRelease as CentralRelease
-    from dither.central.release import central_release as central_release
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluation import evaluate as evaluate
@@ -47,7 +47,7 @@ _HOMES = {
     "Release": "dither.release",
     "Schema": "dither.schema",
     "bootstrap": "dither.uncertainty.replicates",
-    "central_release": "dither.central.release",
+    "central_release": "dither.central.curator",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",
     "histogram": "dither._histogram",

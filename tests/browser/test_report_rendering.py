@@ -1,4 +1,4 @@
-"""The report as headless Chromium shows it, on a desk and on a phone; and that the checks find what they are for."""
+"""All kinds of pages as headless Chromium shows them, on a desk and on a phone; and that the checks find what they are for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dither
+from benchmarks.harness import Bench, Chart, Study, execute
 from dither.estimate import Marginal
 from dither.models.mixture import Mixture
 from dither.notice import Notice
@@ -20,13 +21,14 @@ from dither.schema import Attribute, Schema
 AUDIT = (Path(__file__).parent / "page_audit.js").read_text(encoding="utf-8")
 OPEN_ALL = "document.querySelectorAll('details').forEach((part) => { part.open = true })"
 WIDTHS = (1280, 390)
+HOSTILE = '<script>console.error("in")</script>"><img src=x onerror=console.error("in")>'
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A simulation, the same as a collection, a wide one and one with hardly any data, each in a file."""
+    """Releases: a simulation, the same as a collection, a wide one, one with hardly any data; and the other kinds of pages."""
     folder = tmp_path_factory.mktemp("reports")
     adult = dither.publish("adult", epsilon=4.0, method="noincremental", population=10_000, rows=20, seed=3)
     table = pa.table({f"answer {i}": [f"choice {(j * (i + 2)) % 7}" for j in range(120)] for i in range(5)})
@@ -36,11 +38,45 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "wide": wide_release(60),
         "tiny": dither.publish(table, epsilon=0.5, method="independent", rows=20, seed=3),
     }
+    values = np.random.default_rng(2).normal(40_000, 15_000, 5000).clip(0, 100_000)
+    consumers = [4, [0, 12.5, 40_000, 100_000], {"name": HOSTILE, "bins": 60}]
+    others = {
+        "histogram": dither.histogram(values, consumers=consumers, epsilon=1.0, low=0, high=100_000, seed=1),
+        "central": dither.central_release(hostile_table(), epsilon=1.0, method="laplace", seed=1, bootstrap=4),
+    }
     out = {}
-    for name, release in releases.items():
+    for name, release in (releases | others).items():
         out[name] = folder / f"{name}.html"
         out[name].write_text(release.report(), encoding="utf-8")
-    return out
+    execute(bench(), folder / "bench", show=lambda words: None)
+    return out | {"benchmark": folder / "bench" / "index.html"}
+
+
+def hostile_table() -> pa.Table:
+    """Labels and a name that would speak up if they were not escaped."""
+    return pa.table({"plain": ["yes", "no"] * 60, HOSTILE: [HOSTILE, "Donau" * 9, "回答なし"] * 40})
+
+
+def bench() -> Bench:
+    """Lines over several orders of magnitude, in two panels, one of them with a single place; and a long table."""
+
+    def measure(**point: Any) -> dict[str, Any]:
+        return {"error": 10 ** (2 * point["epsilon"] - 3) * (1 + point["seed"]), "seconds": 1 / point["epsilon"]}
+
+    axes = {"dataset": ("Adult", HOSTILE), "method": ("first", "second"), "epsilon": (0.5, 1.0, 4.0), "seed": (0, 1)}
+    charts = (Chart("epsilon", "error", log_x=True, log_y=True), Chart("epsilon", "seconds", panels=()))
+    skip = lambda dataset, method, epsilon, seed: dataset == HOSTILE and epsilon != 1.0  # noqa: E731
+    long = {"case": tuple(f"a case with a name of its own, number {i}" for i in range(30))}
+    return Bench(
+        "made-up",
+        "Made up",
+        "Numbers that follow from their labels.",
+        (
+            Study("lines", "Lines", axes, measure, charts=charts, skip=skip),
+            Study("long", "Long", long, lambda case: {f"measure_{i}": 1e6 / 3 for i in range(9)}),
+        ),
+        "smoke",
+    )
 
 
 def wide_release(attributes: int) -> Release:
@@ -89,24 +125,31 @@ def audit(window: Any, page: Path, width: int, scheme: str = "light") -> list[st
     return found + [f"request: {address}" for address in window.requests if address != page.as_uri()]
 
 
-@pytest.mark.parametrize("name", ["simulated", "collected", "wide", "tiny"])
-def test_a_report_is_whole_at_every_width(window: Any, pages: dict[str, Path], name: str) -> None:
+WANTED = {
+    "simulated": (5, "truth, known in this simulation only"),
+    "collected": (5, "Half-width of the 95 % interval"),
+    "wide": (5, "The other 36 attributes"),
+    "tiny": (5, "Too little data"),
+    "histogram": (3, HOSTILE),
+    "central": (2, HOSTILE),
+    "benchmark": (3, "All 30 lines"),
+}
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_a_page_is_whole_at_every_width(window: Any, pages: dict[str, Path], name: str) -> None:
     for width in WIDTHS:
         assert audit(window, pages[name], width) == [], width
-    assert window.run("document.querySelectorAll('svg[role=img]').length") >= 5
-    wanted = {
-        "simulated": "truth, known in this simulation only",
-        "collected": "Half-width of the 95 % interval",
-        "wide": "The other 36 attributes",
-        "tiny": "Too little data",
-    }
-    assert wanted[name] in window.run("document.body.innerText")
+    pictures, words = WANTED[name]
+    assert window.run("document.querySelectorAll('svg[role=img]').length") >= pictures
+    assert words in window.run("document.body.innerText")
 
 
-def test_a_report_can_be_read_in_the_dark(window: Any, pages: dict[str, Path]) -> None:
-    assert audit(window, pages["collected"], 390, "dark") == []
+@pytest.mark.parametrize("name", ["collected", "histogram", "central", "benchmark"])
+def test_a_page_can_be_read_in_the_dark(window: Any, pages: dict[str, Path], name: str) -> None:
+    assert audit(window, pages[name], 390, "dark") == []
     dark = window.run("getComputedStyle(document.body).backgroundColor")
-    window.visit(pages["collected"].as_uri(), 390)
+    window.visit(pages[name].as_uri(), 390)
     assert window.run("getComputedStyle(document.body).backgroundColor") != dark
 
 

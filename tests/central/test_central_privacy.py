@@ -13,40 +13,40 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.central.running import run
 
-from dither.central import csm, dppro, fourier, hierarchical, laplace, privbayes, privelet, records
-from dither.central.measure import sensing
+from dither.central import csm, dppro, fourier, linear, privbayes
+from dither.central.measurement import LinearMeasurement, Neighbours, observe
 from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace, exponents, seeded_source
-from dither.central.registry import CENTRAL
-from dither.central.strategy import Neighbours, Strategy, observe
+from dither.central.sensing import sensing
 
 NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
 
 
-def strategies(cells: int) -> dict[str, Strategy]:
+def measurements(cells: int) -> dict[str, LinearMeasurement]:
     """Every linear mechanism over a small domain."""
     rng = np.random.default_rng(11)
-    made: dict[str, Strategy] = {
-        "laplace": laplace.Cells(cells),
-        "privelet": privelet.Wavelet(cells),
-        "hierarchical": hierarchical.Tree(cells),
-        "hierarchical, 3 children": hierarchical.Tree(cells, 3),
+    made: dict[str, LinearMeasurement] = {
+        "laplace": linear.Cells(cells),
+        "privelet": linear.Wavelet(cells),
+        "hierarchical": linear.Tree(cells),
+        "hierarchical, 3 children": linear.Tree(cells, 3),
         "fourier": fourier.LowFrequencies(cells, max(3, cells // 4)),
         "dppro": dppro.Projection(sensing("gaussian", max(3, cells // 3), cells, rng), "transpose"),
     }
     for kind in ("gaussian", "bernoulli", "hadamard"):
         for total in (True, False):
             made[f"csm, {kind}, total {total}"] = csm.compressed_sensing(
-                cells, tau=0.6, measurement=kind, total=total, rng=rng
+                cells, 0.6, rng, csm.CsmParameters(measurement=kind, total=total)
             )
     return made
 
 
-NAMES = list(strategies(8))
+NAMES = list(measurements(8))
 
 
-def matrix_of(strategy: Strategy, cells: int) -> np.ndarray:
-    return np.stack([strategy.measure(np.eye(cells, dtype=np.int64)[j]) for j in range(cells)], axis=1)
+def matrix_of(measurement: LinearMeasurement, cells: int) -> np.ndarray:
+    return np.stack([measurement.measure(np.eye(cells, dtype=np.int64)[j]) for j in range(cells)], axis=1)
 
 
 def largest_distance(matrix: np.ndarray, neighbours: Neighbours) -> int:
@@ -65,17 +65,17 @@ def is_private(matrix: np.ndarray, scale: Fraction, neighbours: Neighbours, epsi
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("cells", [8, 6])
 def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbours, cells: int) -> None:
-    strategy = strategies(cells)[name]
-    matrix = matrix_of(strategy, cells)
+    measurement = measurements(cells)[name]
+    matrix = matrix_of(measurement, cells)
     counts = np.random.default_rng(3).integers(0, 9, cells)
-    assert np.array_equal(strategy.measure(counts), matrix @ counts)
-    claimed = strategy.sensitivity(neighbours)
+    assert np.array_equal(measurement.measure(counts), matrix @ counts)
+    claimed = measurement.sensitivity(neighbours)
     brute = largest_distance(matrix, neighbours)
     assert claimed >= brute
     if cells == 8:
         assert claimed == brute
     for epsilon in (0.1, 1.0, 3.7):
-        seen = observe(strategy, counts, epsilon, seeded_source(1), neighbours)
+        seen = observe(measurement, counts, epsilon, seeded_source(1), neighbours)
         assert is_private(matrix, seen.scale, neighbours, epsilon)
         assert seen.epsilon <= epsilon
         # mutant: the noise of a sensitivity that is one unit, or a tenth, too small
@@ -86,18 +86,20 @@ def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbour
 
 def test_the_paper_s_calibration_is_rejected() -> None:
     """Noise of scale 1 / epsilon for columns of unit length (definition 5): its loss is sqrt(s) epsilon."""
-    strategy = csm.compressed_sensing(64, tau=0.5, measurement="bernoulli", total=False, rng=np.random.default_rng(0))
+    measurement = csm.compressed_sensing(
+        64, 0.5, np.random.default_rng(0), csm.CsmParameters(measurement="bernoulli", total=False)
+    )
     scale = Fraction(math.isqrt(32 * 10**12), 10**6)  # unit length: entries 1 / sqrt(s), noise 1
-    matrix = matrix_of(strategy, 64)
+    matrix = matrix_of(measurement, 64)
     assert not is_private(matrix, scale, "add-remove", 1.0)
     assert is_private(matrix, scale, "add-remove", 5.7)
 
 
 def test_output_law_by_enumeration() -> None:
     """For two cells: the ratio of the output's exact probabilities over a box of outputs meets epsilon, and no less."""
-    for strategy in (laplace.Cells(2), privelet.Wavelet(2), hierarchical.Tree(2)):
-        matrix = matrix_of(strategy, 2)
-        scale = calibrate(strategy.sensitivity("add-remove"), 0.7)
+    for measurement in (linear.Cells(2), linear.Wavelet(2), linear.Tree(2)):
+        matrix = matrix_of(measurement, 2)
+        scale = calibrate(measurement.sensitivity("add-remove"), 0.7)
         here, there = matrix @ np.array([2, 1]), matrix @ np.array([2, 2])
         box = np.array(list(itertools.product(range(-3, 8), repeat=matrix.shape[0])))
         gaps = np.abs(box - there).sum(axis=1) - np.abs(box - here).sum(axis=1)
@@ -114,11 +116,11 @@ def noise_is_of_scale(noise: np.ndarray, scale: Fraction) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_noise_that_is_added_has_the_scale_that_is_claimed(name: str) -> None:
-    strategy = strategies(512)[name]
+    measurement = measurements(512)[name]
     counts = np.arange(512)
     source = seeded_source(9)
-    seen = [observe(strategy, counts, 0.5, source) for _ in range(80)]
-    noise = np.concatenate([one.values - strategy.measure(counts) for one in seen])
+    seen = [observe(measurement, counts, 0.5, source) for _ in range(80)]
+    noise = np.concatenate([one.values - measurement.measure(counts) for one in seen])
     assert noise_is_of_scale(noise, seen[0].scale)
     smaller = discrete_laplace(seen[0].scale * Fraction(9, 10), noise.size, source)
     assert not noise_is_of_scale(smaller, seen[0].scale)
@@ -128,11 +130,9 @@ def test_the_noise_that_is_added_has_the_scale_that_is_claimed(name: str) -> Non
 @pytest.mark.parametrize("neighbours", NOTIONS)
 def test_a_release_tells_the_noise_it_used(name: str, neighbours: Neighbours) -> None:
     counts = np.arange(16)
-    made = CENTRAL[name].release(
-        counts, 0.8, seeded_source(4), rng=np.random.default_rng(7), neighbours=neighbours, shape=(4, 4)
-    )
+    made = run(name, counts, 0.8, seeded_source(4), rng=np.random.default_rng(7), neighbours=neighbours, shape=(4, 4))
     assert made.estimate.shape == (16,)
-    assert made.details["sensitivity"] / made.details["noise_scale"] <= 0.8 * (1 + 1e-12)
+    assert made.notes["sensitivity"] / made.notes["noise_scale"] <= 0.8 * (1 + 1e-12)
     assert 0.799 < made.epsilon <= 0.8
 
 
@@ -183,12 +183,12 @@ def test_fourier_choice_keeps_its_share(neighbours: Neighbours) -> None:
 
 
 def test_fourier_spends_both_halves() -> None:
-    made = fourier.release(np.arange(64), 0.6, seeded_source(2))
-    assert made.details["epsilon_choice"] == 0.3
-    assert made.details["epsilon_noise"] <= 0.3
+    made = run("fourier", np.arange(64), 0.6, seeded_source(2))
+    assert made.notes["epsilon_choice"] == 0.3
+    assert made.notes["epsilon_noise"] <= 0.3
     assert made.epsilon <= 0.6
-    fixed = fourier.release(np.arange(64), 0.6, seeded_source(2), frequencies=5)
-    assert fixed.details["epsilon_choice"] == 0
+    fixed = run("fourier", np.arange(64), 0.6, seeded_source(2), frequencies=5)
+    assert fixed.notes["epsilon_choice"] == 0
     assert fixed.epsilon <= 0.6
 
 
@@ -214,7 +214,7 @@ def test_privbayes_choices_keep_their_share() -> None:
         for other in neighbours_of(table, "add-remove"):
             scores = []
             for counts in (table, other):
-                marginal = privbayes.histogram_marginal(counts, (2, 2, 2))
+                marginal = privbayes.histogram_counts(counts, (2, 2, 2))
                 scores.append(np.array([-privbayes.dependence_score(marginal((*p, n))) for n, p in edges]))
             losses.append(choice_loss(scores[0], scores[1], moved, 0.4))
             mutants.append(choice_loss(scores[0], scores[1], moved // 8, 0.4))
@@ -228,12 +228,13 @@ def test_privbayes_budget_adds_up(neighbours: Neighbours) -> None:
     codes = rng.integers(0, 3, size=(400, 4))
     for epsilon in (0.1, 0.7, 2.3):
         net = privbayes.learn(
-            privbayes.table_marginal(codes, (3, 3, 3, 3)),
+            privbayes.table_counts(codes, (3, 3, 3, 3)),
             (3, 3, 3, 3),
             epsilon,
             seeded_source(1),
-            rng=rng,
-            neighbours=neighbours,
+            rng,
+            neighbours,
+            privbayes.PrivBayesParameters(),
         )
         budget = net.budget
         parts = Fraction(budget.records) + Fraction(budget.choices) + Fraction(budget.tables)
@@ -252,13 +253,13 @@ def test_record_form_is_private_for_any_two_records() -> None:
     every = np.array(list(itertools.product(*(range(k) for k in sizes))))
     measured = every @ matrix.T.astype(np.int64)
     brute = max(int(np.abs(a - b).sum()) for a, b in itertools.combinations(measured, 2))
-    claimed, exact = records.record_sensitivity(matrix, sizes)
+    claimed, exact = csm.record_sensitivity(matrix, sizes)
     assert exact
     assert claimed == brute
     assert Fraction(brute) / calibrate(claimed, 0.9) <= Fraction(0.9)
     assert Fraction(brute) / calibrate(claimed // 2, 0.9) > Fraction(0.9)
     wide = rng.integers(-5, 6, size=(3, 20))
-    bound, exact = records.record_sensitivity(wide, (2,) * 20)
+    bound, exact = csm.record_sensitivity(wide, (2,) * 20)
     assert not exact
     corners = rng.integers(0, 2, size=(2000, 20)) * 2 - 1
     assert bound >= int(np.abs(corners @ wide.T).sum(axis=1).max())

@@ -22,8 +22,7 @@ import pytest
 
 import dither
 from dither._several_values import several_values
-from dither.central.folder import save_central
-from dither.central.release import central_release
+from dither.central.curator import central_release
 from dither.cli import run
 from dither.notice import REPLAYABLE
 from dither.schema import Attribute, Schema
@@ -151,7 +150,7 @@ MAKERS: dict[str, Callable[[int | None], Any]] = {
     "histogram": lambda seed: dither.histogram(ages(), **HISTOGRAM, **given(seed)),
     "several_values": lambda seed: several_values([[a] for a in ages()], **HISTOGRAM, most=2, **given(seed)),
     "central_release": lambda seed: central_release(
-        table(SECRET), epsilon=0.3, mechanism="laplace", schema=SCHEMA, bootstrap=0, **given(seed)
+        table(SECRET), epsilon=0.3, method="laplace", schema=SCHEMA, bootstrap=0, **given(seed)
     ),
 }
 
@@ -192,7 +191,7 @@ def test_a_given_seed_repeats_the_release_and_is_said_aloud(maker: str) -> None:
 VERBS = {
     "publish": (["--method", "independent", "--schema", "SCHEMA"], "release.json", "report.html"),
     "histogram": (["--column", "age", "--bins", "4", "--schema", "SCHEMA"], "release.json", "report.html"),
-    "central": (["--mechanism", "laplace", "--schema", "SCHEMA"], "release.json", "report.html"),
+    "central": (["--method", "laplace", "--schema", "SCHEMA"], "release.json", "report.html"),
 }
 
 
@@ -245,9 +244,9 @@ def test_a_simulated_page_claims_no_devices_and_a_collected_one_does(tmp_path: P
 
 def test_a_saved_central_release_keeps_its_public_seed_apart(tmp_path: Path) -> None:
     """What the manifest calls public draws matrices and the order of rows; as a seed it gives other noise."""
-    options: dict[str, Any] = {"epsilon": 0.3, "mechanism": "laplace", "schema": SCHEMA, "bootstrap": 0}
+    options: dict[str, Any] = {"epsilon": 0.3, "method": "laplace", "schema": SCHEMA, "bootstrap": 0}
     release = central_release(table(SECRET), **options)
-    folder = save_central(release, tmp_path / "out")
+    folder = release.save(tmp_path / "out")
     public = json.loads((folder / "release.json").read_text())["public_seed"]
     again = central_release(table(SECRET), **options, seed=public)
     assert not np.array_equal(again.estimate, release.estimate)

@@ -15,8 +15,7 @@ import pytest
 
 import dither
 from dither._several_values import several_values
-from dither.central.folder import save_central
-from dither.central.release import central_release
+from dither.central.curator import central_release
 from dither.cli import run
 from dither.errors import PrivacyError
 from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH
@@ -66,7 +65,7 @@ def test_resampled_rows_are_said_in_all_four_places(
 def test_private_means_the_same_in_every_manifest(seed: int | None) -> None:
     made = [
         dither.publish(people(), **OPTIONS, seed=seed),
-        central_release(people(), epsilon=1.0, mechanism="laplace", schema=SCHEMA, seed=seed, bootstrap=0),
+        central_release(people(), epsilon=1.0, method="laplace", schema=SCHEMA, seed=seed, bootstrap=0),
         dither.histogram([20.0, 70.0] * 100, consumers=[3], epsilon=1.0, low=0, high=90, seed=seed),
         several_values([[20.0], [70.0]] * 100, consumers=[3], epsilon=1.0, low=0, high=90, most=2, seed=seed),
     ]
@@ -97,8 +96,8 @@ def test_a_folder_with_a_seed_warns_whatever_its_manifest_says(tmp_path: Path) -
 
 
 def test_a_record_wise_release_does_not_deny_its_curator(tmp_path: Path) -> None:
-    release = central_release(people(), epsilon=1.0, mechanism="csm-records", schema=SCHEMA, seed=1)
-    words = plain((save_central(release, tmp_path / "out") / "report.html").read_text())
+    release = central_release(people(), epsilon=1.0, method="csm-records", schema=SCHEMA, seed=1)
+    words = plain((release.save(tmp_path / "out") / "report.html").read_text())
     assert "before anyone sees it" not in words + release.trust_model
     assert "A curator who holds the whole table made this release" in words
     assert "curator" in release.trust_model

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither
-from dither.central.release import central_release
+from dither.central.curator import central_release
 from dither.schema import Attribute, Schema, numeric
 from dither.schema.native import schema_type
 from dither.schema.table import encode
@@ -80,7 +80,7 @@ def published(table: Any) -> Any:
 
 
 def curated(table: Any) -> Any:
-    return central_release(table, epsilon=0.5, mechanism="laplace", schema=SCHEMA, seed=3, bootstrap=0).synthetic
+    return central_release(table, epsilon=0.5, method="laplace", schema=SCHEMA, seed=3, bootstrap=0).synthetic
 
 
 def shape(table: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """DPPro: a random projection of the histogram with noise, decoded linearly.
 
 Trust model: central. Guarantee: pure epsilon, from the exact L1 sensitivity of the drawn integer matrix. Two departures
-from Xu et al., so that every mechanism of this package is compared on the same task under the same guarantee: they
+from Xu et al., so that every method of this package is compared on the same task under the same guarantee: they
 project the records and add Gaussian noise for (epsilon, delta); here the histogram is projected and the noise is
 discrete Laplace. `decode="transpose"` answers a query q by the inner product of
 projections (Johnson-Lindenstrauss, unbiased); `decode="least-norm"` gives the smallest histogram that agrees with the
@@ -15,25 +15,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from dither.central.measure import DenseSensing, HadamardSensing, rows_for, sensing
-from dither.central.noise import ByteSource
-from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, release_by
-from dither.errors import ParameterError
+from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, release_by
+from dither.central.sensing import Measurement, Sensing, check_tau, rows_for, sensing
+from dither.checks import check_choice
 from dither.types import Floats, Integers
 
-DECODERS = ("transpose", "least-norm")
+Decoder = Literal["transpose", "least-norm"]
 
 
 @dataclass(frozen=True)
 class Projection:
     """A drawn projection and the way it is decoded."""
 
-    matrix: DenseSensing | HadamardSensing
-    decoder: str
+    matrix: Sensing
+    decoder: Decoder
 
     @property
     def cells(self) -> int:
@@ -72,31 +71,28 @@ class Projection:
         return solution / scale
 
 
+@dataclass(frozen=True)
+class DpproParameters:
+    """`tau` is the compression ratio, from the domain size unless given; see `sensing` for `measurement`."""
+
+    tau: float | None = None
+    measurement: Measurement = "gaussian"
+    decode: Decoder = "least-norm"
+
+    def __post_init__(self) -> None:
+        if self.tau is not None:
+            check_tau(self.tau)
+        check_choice("measurement", self.measurement, get_args(Measurement))
+        check_choice("decode", self.decode, get_args(Decoder))
+
+
 def default_tau(cells: int) -> float:
     """A projection to about 8 sqrt(cells) dimensions, from the domain size alone."""
     return min(1.0, 8 / math.sqrt(cells))
 
 
-def release(
-    counts: npt.ArrayLike,
-    epsilon: float,
-    source: ByteSource,
-    *,
-    rng: np.random.Generator,
-    neighbours: str = "add-remove",
-    shape: tuple[int, ...] | None = None,
-    tau: float | None = None,
-    measurement: str = "gaussian",
-    decode: str = "least-norm",
-) -> HistogramRelease:
-    """Release a histogram through a random projection; `rng` is public randomness for the matrix."""
-    histogram = check_counts(counts)
-    if decode not in DECODERS:
-        raise ParameterError(
-            f"decode {decode!r} is not known; use {' or '.join(DECODERS)}", where="decode", value=decode
-        )
-    ratio = default_tau(histogram.size) if tau is None else tau
-    matrix = sensing(measurement, rows_for(ratio, histogram.size), histogram.size, rng)
-    notion = check_neighbours(neighbours)
-    details = {"tau": ratio, "measurement": measurement, "decode": decode}
-    return release_by(Projection(matrix, decode), histogram, epsilon, source, notion, **details)
+def release(task: CuratorTask, parameters: DpproParameters) -> NoisyHistogram:
+    """Release a histogram through a random projection."""
+    ratio = default_tau(task.cells) if parameters.tau is None else parameters.tau
+    matrix = sensing(parameters.measurement, rows_for(ratio, task.cells), task.cells, task.rng)
+    return release_by(Projection(matrix, parameters.decode), task, {"tau": ratio})

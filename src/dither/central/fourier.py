@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from dither.central.measure import exact_product, matrix_sensitivity
-from dither.central.noise import ByteSource, choose
-from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, observe
-from dither.errors import ParameterError
-from dither.mechanisms.probability import check_epsilon
+from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe
+from dither.central.noise import choose
+from dither.central.sensing import exact_product, matrix_sensitivity
+from dither.checks import check_whole, check_whole_or_none
 from dither.types import Codes, Floats, Integers
 
 GRID = 4096
@@ -92,36 +90,26 @@ def frequency_scores(
     return np.rint(SCORE_GRID * error).astype(np.int64), math.ceil(SCORE_GRID * moved) + 2
 
 
-def release(
-    counts: npt.ArrayLike,
-    epsilon: float,
-    source: ByteSource,
-    *,
-    rng: np.random.Generator | None = None,
-    neighbours: str = "add-remove",
-    shape: tuple[int, ...] | None = None,
-    frequencies: int | None = None,
-) -> HistogramRelease:
+@dataclass(frozen=True)
+class LowFrequencyParameters:
+    """`frequencies` is how many are kept: chosen privately with half of epsilon unless given."""
+
+    frequencies: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole_or_none("frequencies", self.frequencies, 1)
+
+
+def release(task: CuratorTask, parameters: LowFrequencyParameters) -> NoisyHistogram:
     """Release a histogram through its low frequencies; a fixed number of them leaves all of epsilon for noise."""
-    histogram = check_counts(counts)
-    notion = check_neighbours(neighbours)
-    check_epsilon(epsilon)
-    chosen, share, choosing = frequencies, epsilon, 0.0
+    candidates = candidate_frequencies(task.cells)
+    chosen, share, choosing = parameters.frequencies, task.epsilon, 0.0
     if chosen is None:
-        share = choosing = epsilon / 2
-        candidates = candidate_frequencies(histogram.size)
-        scores, moved = frequency_scores(histogram, candidates, share, notion)
-        chosen = int(candidates[choose(scores, moved, choosing, source)])
-    most = int(candidate_frequencies(histogram.size)[-1])
-    if not 1 <= chosen <= most:
-        raise ParameterError(f"frequencies must be from 1 to {most} for {histogram.size:,} cells", where="frequencies")
-    strategy = LowFrequencies(histogram.size, chosen)
-    seen = observe(strategy, histogram, share, source, notion)
-    details = {
-        "frequencies": chosen,
-        "epsilon_choice": choosing,
-        "epsilon_noise": seen.epsilon,
-        "noise_scale": float(seen.scale),
-    }
-    details |= {"sensitivity": seen.sensitivity, "measurements": seen.values.size}
-    return HistogramRelease(strategy.decode(seen.values, seen.variance), choosing + seen.epsilon, details)
+        share = choosing = task.epsilon / 2
+        scores, moved = frequency_scores(task.counts, candidates, share, task.neighbours)
+        chosen = int(candidates[choose(scores, moved, choosing, task.source)])
+    check_whole("frequencies", chosen, 1, int(candidates[-1]))
+    measurement = LowFrequencies(task.cells, chosen)
+    seen = observe(measurement, task.counts, share, task.source, task.neighbours)
+    notes = {"frequencies": chosen, "epsilon_choice": choosing, "epsilon_noise": seen.epsilon, **seen.notes}
+    return NoisyHistogram(measurement.decode(seen.values, seen.variance), choosing + seen.epsilon, notes)

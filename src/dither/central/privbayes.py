@@ -2,7 +2,7 @@
 
 Trust model: central. Guarantee: pure epsilon by composition, every part accounted in `Budget`: 2 % for the number of
 records (nothing under `replace`, where it is public), 30 % of the rest for the d - 1 choices of a node and its
-parents, the remainder for one noisy count table a node (sensitivity d, or 2 d for a replaced record).
+parents, the remainder for one noisy count table per node (sensitivity d, or 2 d for a replaced record).
 
 The score is PrivBayes' R, times the number of records: half the L1 distance between the joint counts of a node and
 its parents and what independence predicts. One added record moves it by 2 (n - a)(n - b) / (n (n + 1)) < 2, with a and
@@ -21,23 +21,35 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
-from dither.central.laplace import Cells
+from dither.central.linear import Cells
+from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, release_by
 from dither.central.noise import ByteSource, achieved_epsilon, calibrate, choose, discrete_laplace
-from dither.central.strategy import HistogramRelease, Neighbours, check_counts, check_neighbours, observe
+from dither.checks import check_between, check_whole
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
+from dither.schema.cells import cells_of, count_cells
 from dither.types import Codes, Floats, Integers
 
 COUNT_SHARE = 0.02
 STRUCTURE_SHARE = 0.3
-THETA = 4.0
 SCORE_GRID = 64
 MOST_CANDIDATES = 20_000
 
 # The counts of some attributes, as an array with one axis for each.
-Marginal = Callable[[tuple[int, ...]], Integers]
+CountsOf = Callable[[tuple[int, ...]], Integers]
+
+
+@dataclass(frozen=True)
+class PrivBayesParameters:
+    """At most `degree` parents per node, in tables whose average count is at least `theta` times its noise."""
+
+    degree: int = 2
+    theta: float = 4.0
+
+    def __post_init__(self) -> None:
+        check_whole("degree", self.degree, 0)
+        check_between("theta", self.theta, 0, math.inf, ends="()")
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Network:
+class NoisyNetwork:
     """Nodes in an order where parents come first; `records` is the noisy (or public) number of records."""
 
     nodes: tuple[Node, ...]
@@ -72,7 +84,7 @@ class Network:
     budget: Budget
 
     def joint(self) -> Floats:
-        """The whole distribution, one axis an attribute."""
+        """The whole distribution, one axis per attribute."""
         d = len(self.cardinalities)
         out = np.ones(self.cardinalities)
         for node in self.nodes:
@@ -89,49 +101,47 @@ class Network:
         codes = np.zeros((rows, len(self.cardinalities)), dtype=np.int32)
         for node in self.nodes:
             tables = node.conditional.reshape(-1, self.cardinalities[node.attribute])
-            which = np.zeros(rows, dtype=np.int64)
-            for parent in node.parents:
-                which = which * self.cardinalities[parent] + codes[:, parent]
+            which = cells_of(codes, self.cardinalities, node.parents)
             cumulative = tables.cumsum(axis=1)[:, :-1]
             codes[:, node.attribute] = (rng.random(rows)[:, None] >= cumulative[which]).sum(axis=1)
         return codes
 
 
 def learn(
-    marginal: Marginal,
+    counts_of: CountsOf,
     cardinalities: Sequence[int],
     epsilon: float,
     source: ByteSource,
-    *,
     rng: np.random.Generator,
-    neighbours: Neighbours = "add-remove",
-    degree: int = 2,
-    theta: float = THETA,
-) -> Network:
-    """Learn a network of at most `degree` parents a node; `rng` is public randomness for the first node."""
+    neighbours: Neighbours,
+    parameters: PrivBayesParameters,
+) -> NoisyNetwork:
+    """Learn a network; `rng` is public randomness for the first node."""
     check_epsilon(epsilon)
     sizes = tuple(int(k) for k in cardinalities)
     d = len(sizes)
-    records, spent_records = _records(marginal, epsilon, source, neighbours)
+    records, spent_records = _records(counts_of, epsilon, source, neighbours)
     for_choices = STRUCTURE_SHARE * (epsilon - spent_records) if d > 1 else 0.0
     # A hair less than what is left, so that rounding in these sums cannot push the whole above epsilon.
     for_tables = (epsilon - spent_records - for_choices) * (1 - 2**-50)
-    most_cells = max(records, 1.0) * for_tables / (2 * d * theta)
-    edges, spent_choices = _structure(marginal, sizes, for_choices, source, rng, neighbours, degree, most_cells)
+    most_cells = max(records, 1.0) * for_tables / (2 * d * parameters.theta)
+    edges, spent_choices = _structure(
+        counts_of, sizes, for_choices, source, rng, neighbours, parameters.degree, most_cells
+    )
     sensitivity = d * (1 if neighbours == "add-remove" else 2)
     scale = calibrate(sensitivity, for_tables)
     nodes = []
     for attribute, parents in edges:
-        exact = marginal((*parents, attribute))
+        exact = counts_of((*parents, attribute))
         noisy = exact + discrete_laplace(scale, exact.size, source).reshape(exact.shape)
         nodes.append(Node(attribute, parents, _conditional(noisy.astype(np.float64))))
     budget = Budget(spent_records, spent_choices, achieved_epsilon(sensitivity, scale))
-    return Network(tuple(nodes), sizes, records, budget)
+    return NoisyNetwork(tuple(nodes), sizes, records, budget)
 
 
-def _records(marginal: Marginal, epsilon: float, source: ByteSource, neighbours: Neighbours) -> tuple[float, float]:
+def _records(counts_of: CountsOf, epsilon: float, source: ByteSource, neighbours: Neighbours) -> tuple[float, float]:
     """The number of records, noisy unless the neighbour notion makes it public, and what it cost."""
-    exact = int(marginal((0,)).sum())
+    exact = int(counts_of((0,)).sum())
     if neighbours == "replace":
         return float(exact), 0.0
     scale = calibrate(1, COUNT_SHARE * epsilon)
@@ -139,7 +149,7 @@ def _records(marginal: Marginal, epsilon: float, source: ByteSource, neighbours:
 
 
 def _structure(
-    marginal: Marginal,
+    counts_of: CountsOf,
     sizes: tuple[int, ...],
     epsilon: float,
     source: ByteSource,
@@ -154,7 +164,7 @@ def _structure(
     edges: list[tuple[int, tuple[int, ...]]] = [(placed[0], ())]
     scores: dict[tuple[int, tuple[int, ...]], int] = {}
     each = epsilon / max(1, d - 1)
-    moved = score_sensitivity(int(marginal((0,)).sum()), neighbours)
+    moved = score_sensitivity(int(counts_of((0,)).sum()), neighbours)
     for _ in range(d - 1):
         candidates = [
             (node, parents)
@@ -169,7 +179,7 @@ def _structure(
             )
         for candidate in candidates:
             if candidate not in scores:
-                scores[candidate] = dependence_score(marginal((*candidate[1], candidate[0])))
+                scores[candidate] = dependence_score(counts_of((*candidate[1], candidate[0])))
         # More dependence is better; the exponential mechanism here prefers small scores.
         values = np.array([-scores[candidate] for candidate in candidates], dtype=np.int64)
         node, parents = candidates[choose(values, moved, each, source)]
@@ -223,57 +233,36 @@ def _conditional(noisy: Floats) -> Floats:
     return np.where(totals > 0, clipped / np.where(totals > 0, totals, 1.0), uniform)
 
 
-def table_marginal(codes: npt.NDArray[np.integer], cardinalities: Sequence[int]) -> Marginal:
+def table_counts(codes: Codes, cardinalities: Sequence[int]) -> CountsOf:
     """Counts of some attributes from rows of codes."""
-
-    def marginal(attributes: tuple[int, ...]) -> Integers:
-        shape = tuple(cardinalities[a] for a in attributes)
-        flat = np.ravel_multi_index(tuple(codes[:, a].astype(np.int64) for a in attributes), shape)
-        return np.bincount(flat, minlength=math.prod(shape)).astype(np.int64).reshape(shape)
-
-    return marginal
+    return lambda attributes: count_cells(codes, cardinalities, attributes)
 
 
-def histogram_marginal(counts: Integers, shape: Sequence[int]) -> Marginal:
+def histogram_counts(counts: Integers, shape: Sequence[int]) -> CountsOf:
     """Counts of some attributes from the histogram of all of them."""
     full = counts.reshape(tuple(shape))
 
-    def marginal(attributes: tuple[int, ...]) -> Integers:
+    def counts_of(attributes: tuple[int, ...]) -> Integers:
         dropped = tuple(a for a in range(full.ndim) if a not in attributes)
         kept = sorted(attributes)
         return full.sum(axis=dropped).transpose([kept.index(a) for a in attributes])
 
-    return marginal
+    return counts_of
 
 
-def release(
-    counts: npt.ArrayLike,
-    epsilon: float,
-    source: ByteSource,
-    *,
-    rng: np.random.Generator,
-    neighbours: str = "add-remove",
-    shape: tuple[int, ...] | None = None,
-    degree: int = 2,
-    theta: float = THETA,
-) -> HistogramRelease:
-    """Release a histogram over a product domain of this shape through a network; one axis alone is plain Laplace."""
-    histogram = check_counts(counts)
-    notion = check_neighbours(neighbours)
-    sizes = (histogram.size,) if shape is None else tuple(shape)
-    if math.prod(sizes) != histogram.size:
-        raise ParameterError(f"shape {sizes} does not have {histogram.size} cells", where="shape", value=sizes)
-    if len(sizes) == 1:
-        seen = observe(Cells(histogram.size), histogram, epsilon, source, notion)
-        return HistogramRelease(seen.values.astype(np.float64), seen.epsilon, {"parents": {}})
+def release(task: CuratorTask, parameters: PrivBayesParameters) -> NoisyHistogram:
+    """Release a histogram through a network of its attributes; one attribute alone is plain Laplace."""
+    if len(task.shape) == 1:
+        alone = release_by(Cells(task.cells), task)
+        return NoisyHistogram(alone.estimate, alone.epsilon, {"parents": {}})
     network = learn(
-        histogram_marginal(histogram, sizes), sizes, epsilon, source,
-        rng=rng, neighbours=notion, degree=degree, theta=theta,
+        histogram_counts(task.counts, task.shape),
+        task.shape, task.epsilon, task.source, task.rng, task.neighbours, parameters,
     )  # fmt: skip
-    return HistogramRelease(network.joint().ravel() * network.records, network.budget.total, network_details(network))
+    return NoisyHistogram(network.joint().ravel() * network.records, network.budget.total, network_notes(network))
 
 
-def network_details(network: Network) -> dict[str, object]:
+def network_notes(network: NoisyNetwork) -> dict[str, object]:
     """What a manifest tells of a network; computed from noisy values only."""
     return {
         "parents": {str(node.attribute): list(node.parents) for node in network.nodes},

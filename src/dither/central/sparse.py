@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+import pywt
+from scipy import fft
+from scipy.linalg import solve_triangular
 
+from dither.checks import check_choice
 from dither.errors import ParameterError
-from dither.types import Floats
+from dither.types import Floats, Integers
 
 Floating = npt.NDArray[np.floating[Any]]
-DICTIONARIES = ("dct", "haar", "identity")
+Basis = Literal["dct", "haar", "identity"]
 
 
 @dataclass(frozen=True)
 class Dictionary:
     """An orthonormal basis by its two fast transforms."""
 
-    name: str
     analyse: Callable[[Floating], Floating]
     synthesise: Callable[[Floating], Floating]
     power_of_two: bool = False
@@ -32,37 +35,23 @@ class Dictionary:
 
 def dictionary(name: str) -> Dictionary:
     """The dictionary of this name."""
-    makers = {"dct": _dct, "haar": _haar, "identity": _identity}
-    if name not in makers:
-        raise ParameterError(
-            f"dictionary {name!r} is not known; use one of {', '.join(DICTIONARIES)}", where="dictionary", value=name
-        )
-    return makers[name]()
+    check_choice("dictionary", name, get_args(Basis))
+    if name == "dct":
+        return Dictionary(lambda x: fft.dct(x, norm="ortho", axis=-1), lambda c: fft.idct(c, norm="ortho", axis=-1))
+    if name == "haar":
+        return Dictionary(_haar_analyse, _haar_synthesise, power_of_two=True)
+    return Dictionary(lambda x: x, lambda c: c)
 
 
-def _dct() -> Dictionary:
-    from scipy import fft
-
-    return Dictionary("dct", lambda x: fft.dct(x, norm="ortho", axis=-1), lambda c: fft.idct(c, norm="ortho", axis=-1))
-
-
-def _identity() -> Dictionary:
-    return Dictionary("identity", lambda x: x, lambda c: c)
+def _haar_analyse(x: Floating) -> Floating:
+    levels = _levels(x.shape[-1])
+    return np.concatenate(pywt.wavedec(x, "haar", mode="periodization", level=levels, axis=-1), axis=-1)
 
 
-def _haar() -> Dictionary:
-    import pywt
-
-    def analyse(x: Floating) -> Floating:
-        levels = _levels(x.shape[-1])
-        return np.concatenate(pywt.wavedec(x, "haar", mode="periodization", level=levels, axis=-1), axis=-1)
-
-    def synthesise(c: Floating) -> Floating:
-        levels = _levels(c.shape[-1])
-        parts = [c[..., :1]] + [c[..., 2**j : 2 ** (j + 1)] for j in range(levels)]
-        return np.asarray(pywt.waverec(parts, "haar", mode="periodization", axis=-1))
-
-    return Dictionary("haar", analyse, synthesise, power_of_two=True)
+def _haar_synthesise(c: Floating) -> Floating:
+    levels = _levels(c.shape[-1])
+    parts = [c[..., :1]] + [c[..., 2**j : 2 ** (j + 1)] for j in range(levels)]
+    return np.asarray(pywt.waverec(parts, "haar", mode="periodization", axis=-1))
 
 
 def _levels(size: int) -> int:
@@ -101,7 +90,7 @@ def matching_pursuit(
     atoms: int,
     stop: float = 0.0,
     norms: Floats | float = 1.0,
-) -> tuple[np.ndarray, Floats]:
+) -> tuple[Integers, Floats]:
     """Indices and coefficients of at most `atoms` atoms.
 
     Ends when no correlation of an atom with the residual, over the atom's norm, exceeds `stop`.
@@ -131,8 +120,6 @@ def matching_pursuit(
         taken = np.append(taken, weight)
     if not picked:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
-    from scipy.linalg import solve_triangular
-
     coefficients = solve_triangular(triangle[: len(picked), : len(picked)], taken)
     return np.array(picked, dtype=np.int64), np.asarray(coefficients)
 

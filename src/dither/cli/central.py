@@ -15,7 +15,7 @@ def central(
     epsilon: Annotated[float, typer.Option(help="guarantee of the whole release for one record")],
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
     columns: Annotated[str | None, typer.Option(help="columns to release, separated by commas [default: all]")] = None,
-    mechanism: Annotated[
+    method: Annotated[
         str,
         typer.Option(help="csm, laplace, privelet, hierarchical, fourier, privbayes, dppro, or csm-records (local)"),
     ] = "csm",
@@ -25,15 +25,10 @@ def central(
         int | None,
         typer.Option(help="noise that whoever knows the seed can replay: NOT private [default: noise that nobody can]"),
     ] = None,
-    tau: Annotated[
-        float | None, typer.Option(help="csm, dppro: compression ratio [default: from public figures]")
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter, such as tau=0.3; repeatable"),
     ] = None,
-    records: Annotated[int | None, typer.Option(help="csm: public guess of the number of records, for tau")] = None,
-    dictionary: Annotated[str | None, typer.Option(help="csm: haar, dct or identity")] = None,
-    measurement: Annotated[str | None, typer.Option(help="csm, dppro: hadamard, gaussian or bernoulli")] = None,
-    sparsity: Annotated[int | None, typer.Option(help="csm: number of atoms [default: from the noise level]")] = None,
-    branching: Annotated[int | None, typer.Option(help="hierarchical: children of a node")] = None,
-    degree: Annotated[int | None, typer.Option(help="privbayes: most parents of a column")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the manifest")] = False,
 ) -> None:
     """Release columns under CENTRAL differential privacy: you hold the whole table and are trusted with it.
@@ -41,34 +36,33 @@ def central(
     This is not the local model of 'dither publish', where nobody ever holds the records. Noise comes from the operating
     system unless --seed is given. Writes synthetic.parquet, histogram.parquet, release.json and report.html.
 
-    Example: dither central adult --mechanism laplace --columns sex,income --epsilon 1 -o out
+    Example: dither central adult --method laplace --columns sex,income --epsilon 1 -o out
     """
-    from dither.central.folder import check_central_target, save_central
-    from dither.central.release import central_release
+    from dither.central.curator import central_release
+    from dither.central.release import FORMAT
+    from dither.cli.publish import _settings
+    from dither.release.folder import check_target
     from dither.release.words import shown_epsilon
 
-    check_central_target(output)
-    names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-    given = {"tau": tau, "records": records, "dictionary": dictionary, "measurement": measurement}
-    given |= {"sparsity": sparsity, "branching": branching, "degree": degree}
+    check_target(output, FORMAT)
     release = central_release(
         table,
         epsilon=epsilon,
-        mechanism=mechanism,
-        columns=names,
+        method=method,
+        columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
         schema=schema,
         neighbours=neighbours,
         seed=seed,
-        parameters=given,
+        parameters=_settings(set_ or []),
     )
     for note in release.warnings:
         print(f"dither: warning: {note}", file=sys.stderr)
-    folder = save_central(release, output)
+    folder = release.save(output)
     if as_json:
         print(json.dumps(release.to_json()))
         return
     print(
-        f"{release.mechanism}: epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)}), "
+        f"{release.method}: epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.rows:,} synthetic rows"
     )
     print(f"  trust model  {release.trust_model}")
@@ -76,4 +70,4 @@ def central(
     if release.estimate is not None:
         print(f"  histogram    {folder / 'histogram.parquet'}")
     print(f"  report       {folder / 'report.html'}")
-    print(f"  noise        {release.to_json()['noise']}")
+    print(f"  noise        {release.noise}")

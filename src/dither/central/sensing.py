@@ -14,16 +14,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.strategy import Neighbours
+from dither.central.measurement import Neighbours
+from dither.checks import check_between, check_choice
 from dither.errors import ParameterError
 from dither.types import Codes, Floats, Integers
 
-MEASUREMENTS = ("hadamard", "gaussian", "bernoulli")
+Measurement = Literal["hadamard", "gaussian", "bernoulli"]
 GRID = 256
 DENSE_ENTRIES = 2**25
 LARGEST_EXACT = 2**53
@@ -31,37 +32,13 @@ LARGEST_EXACT = 2**53
 T = TypeVar("T", np.int64, np.float64)
 
 
-class Sensing(Protocol):
-    """A measurement matrix of `rows` by `size`; `unit` is the root mean square of its entries.
-
-    With `total` the first row is `unit` in every cell, so it measures the number of records.
-    """
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def unit(self) -> float: ...
-    @property
-    def total(self) -> bool: ...
-
-    def apply(self, counts: Integers) -> Integers:
-        """The measurement of a histogram, exactly."""
-
-    def forward(self, vector: Floats) -> Floats:
-        """The measurement of any vector, in floating point (for decoding only)."""
-
-    def correlate(self, residual: Floats) -> Floats:
-        """The transpose applied to a residual (for decoding only)."""
-
-    def sensitivity(self, neighbours: Neighbours) -> int:
-        """The exact L1 sensitivity."""
-
-
 @dataclass(frozen=True)
 class DenseSensing:
-    """A matrix that is held in full, as small integers."""
+    """A matrix of `rows` by `size` that is held in full, as small integers; `unit` is the root mean square of its entries.
+
+    With `total` the first row is `unit` in every cell, so it measures the number of records. `apply` is exact; `forward`
+    and its transpose `correlate` are floating point, for decoding only.
+    """
 
     matrix: npt.NDArray[np.int16]
     unit: float
@@ -97,9 +74,10 @@ class DenseSensing:
 
 @dataclass(frozen=True)
 class HadamardSensing:
-    """Some rows of H diag(signs), H the Hadamard matrix of a power-of-two order; cells beyond `size` are always empty.
+    """Some rows of H diag(signs), H the Hadamard matrix of a power-of-two order; offers what `DenseSensing` does.
 
-    Random signs keep the rows from looking like cosines or wavelets, which are near rows of a plain Hadamard matrix.
+    Cells beyond `size` are always empty. Random signs keep the rows from looking like cosines or wavelets, which are near
+    rows of a plain Hadamard matrix.
     Reference: Ailon, Chazelle, "The fast Johnson-Lindenstrauss transform", 2009.
     """
 
@@ -153,15 +131,17 @@ class HadamardSensing:
         return int(np.maximum(equal, opposite).max())
 
 
+Sensing = DenseSensing | HadamardSensing
+
+
 def _xor_correlation(vector: Integers) -> Integers:
     """sum_i v_i v_(i xor d) for every d, in whole numbers: the convolution theorem of the Hadamard transform."""
     return walsh_hadamard(walsh_hadamard(vector) ** 2) // vector.size
 
 
-def sensing(
-    kind: str, rows: int, size: int, rng: np.random.Generator, *, total: bool = False
-) -> DenseSensing | HadamardSensing:
+def sensing(kind: str, rows: int, size: int, rng: np.random.Generator, *, total: bool = False) -> Sensing:
     """Draw a measurement matrix from public randomness; with `total` one of its rows measures the number of records."""
+    check_choice("measurement", kind, get_args(Measurement))
     if not 1 <= rows <= size:
         raise ParameterError(
             f"{rows} measurements of {size} cells are not between 1 and the number of cells", where="tau"
@@ -170,10 +150,6 @@ def sensing(
         order = 1 << (size - 1).bit_length()
         chosen = np.sort(rng.permutation(order)[: rows - int(total)]).astype(np.int64)
         return HadamardSensing(chosen, rng.integers(0, 2, size, dtype=np.int64) * 2 - 1, order, total)
-    if kind not in MEASUREMENTS:
-        raise ParameterError(
-            f"measurement {kind!r} is not known; use one of {', '.join(MEASUREMENTS)}", where="measurement", value=kind
-        )
     if rows * size > DENSE_ENTRIES:
         raise ParameterError(
             f"a {kind} matrix of {rows:,} by {size:,} does not fit (limit {DENSE_ENTRIES:,} entries); "
@@ -222,11 +198,14 @@ def _padded(vector: npt.NDArray[T], order: int) -> npt.NDArray[T]:
     return out
 
 
+def check_tau(tau: float) -> float:
+    """A compression ratio in (0, 1]."""
+    return check_between("tau", tau, 0, 1, ends="(]")
+
+
 def rows_for(tau: float, size: int) -> int:
-    """The number of measurements of a compression ratio tau in (0, 1]."""
-    if not (isinstance(tau, (int, float)) and math.isfinite(tau) and 0 < tau <= 1):
-        raise ParameterError(f"tau must be above 0 and at most 1, not {tau!r}", where="tau", value=tau)
-    return max(1, math.ceil(tau * size))
+    """The number of measurements of a compression ratio."""
+    return max(1, math.ceil(check_tau(tau) * size))
 
 
 # --------------------

@@ -1,0 +1,250 @@
+"""What a curator does: take some columns of a table, run one method on them, and make a release.
+
+Everything in the release is computed from noisy values and public parameters; the number of synthetic rows comes from the
+noisy estimate, or is public under `replace`.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from dither.central.csm import release_records
+from dither.central.measurement import (
+    MOST_CELLS,
+    CuratorTask,
+    Neighbours,
+    NoisyHistogram,
+    check_neighbours,
+    domain_size,
+)
+from dither.central.methods import CentralMethod, central_method
+from dither.central.noise import ByteSource, seeded_source
+from dither.central.privbayes import learn, network_notes, table_counts
+from dither.central.release import CentralRelease
+from dither.checks import check_between
+from dither.datasets import open_table, published_layout
+from dither.errors import ParameterError, PrivacyError, TableError
+from dither.estimate.project import norm_sub
+from dither.mechanisms.probability import check_epsilon
+from dither.notice import REPLAYABLE, Notice
+from dither.protocols.parameters import build_parameters
+from dither.randomness import check_seed
+from dither.schema import Schema
+from dither.schema.cells import codes_of, count_cells
+from dither.schema.table import decode, encode
+from dither.types import Codes, Floats, Integers
+
+EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
+MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
+BOOTSTRAP = 16
+BOOTSTRAP_CELLS = 2**16
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a method gave before it is turned into a table; `total` is the noisy or public number of records."""
+
+    codes: Codes
+    epsilon: float
+    notes: Mapping[str, Any]
+    total: int | None = None
+    estimate: Floats | None = None
+    standard_errors: Floats | None = None
+
+
+def central_release(
+    table: Any,
+    *,
+    epsilon: float,
+    method: str = "csm",
+    columns: Sequence[str] | None = None,
+    schema: Any = None,
+    neighbours: str = "add-remove",
+    seed: int | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    bootstrap: int = BOOTSTRAP,
+    clock: Callable[[], float] = time.perf_counter,
+) -> CentralRelease:
+    """Release some columns of a table by a central method.
+
+    Without `seed` the noise comes from the operating system and nothing recorded can draw it again; with one whoever
+    knows it can. `public_seed` in the release is of what is public anyway (matrices, the rows' order) and not of the
+    noise. `bootstrap` is the number of repetitions, on the estimate itself, from which standard errors are computed;
+    they cost no privacy.
+    """
+    epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
+    notion = check_neighbours(neighbours)
+    chosen = central_method(method)
+    built: Any = build_parameters(chosen.parameters, parameters or {}, method)
+    check_seed(seed)
+    started = clock()
+    opened, whole, warnings = open_table(table, schema)
+    kept = _chosen_columns(whole, columns)
+    encoded = encode(_select(opened, kept.names), kept)
+    read = clock()
+    public = secrets.randbits(63) if seed is None else seed
+    source: ByteSource = secrets.token_bytes if seed is None else seeded_source(seed)
+    if chosen.release is None:
+        notion = "replace"  # any record against any other
+        made = _record_form(encoded.codes, kept, epsilon, source, public, built)
+    elif method == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MOST_CELLS:
+        made = _wide_network(encoded.codes, kept, epsilon, source, public, notion, built)
+    else:
+        domain_size(kept.cardinalities, kept.names)
+        counts = count_cells(encoded.codes, kept.cardinalities).ravel()
+        rng = np.random.default_rng([public, 1])
+        task = CuratorTask(counts, epsilon, source, rng, notion, kept.cardinalities)
+        made = _histogram_form(chosen.release, task, public, built, bootstrap)
+    noised = clock()
+    layout = published_layout(table, encoded.layout, kept, warnings)
+    synthetic = decode(made.codes, kept, layout, np.random.default_rng([public, 3]))
+    told = [*warnings, *([REPLAYABLE] if seed is not None else []), *_cautions(chosen), *_about_size(made)]
+    return CentralRelease(
+        method=method,
+        schema=kept,
+        synthetic=synthetic,
+        estimate=made.estimate,
+        standard_errors=made.standard_errors,
+        epsilon_asked=epsilon,
+        epsilon_achieved=made.epsilon,
+        neighbours=notion,
+        parameters=asdict(built),
+        public_seed=public,
+        seed=seed,
+        rows=len(made.codes),
+        seconds={"read": read - started, "method": noised - read, "table": clock() - noised},
+        notes=made.notes,
+        warnings=tuple(told),
+    )
+
+
+def _chosen_columns(schema: Schema, columns: Sequence[str] | None) -> Schema:
+    names = schema.names if columns is None else tuple(columns)
+    if not names:
+        raise ParameterError("name at least one column to release", where="columns")
+    return Schema(tuple(schema[name] for name in names))
+
+
+def _select(table: Any, names: Sequence[str]) -> Any:
+    frame = nw.from_native(table, eager_only=True)
+    absent = [name for name in names if name not in frame.columns]
+    if absent:
+        raise TableError(f"the table has no column {absent[0]!r}; it has {', '.join(frame.columns)}", where=absent[0])
+    return frame.select(list(names)).to_native()
+
+
+def _record_form(
+    codes: Codes, schema: Schema, epsilon: float, source: ByteSource, public: int, parameters: Any
+) -> _Made:
+    rng = np.random.default_rng([public, 1])
+    made = release_records(codes, schema.cardinalities, epsilon, source, rng, parameters)
+    return _Made(made.codes, made.epsilon, {"sensitivity": made.sensitivity, "sensitivity_exact": made.exact})
+
+
+def _wide_network(
+    codes: Codes,
+    schema: Schema,
+    epsilon: float,
+    source: ByteSource,
+    public: int,
+    neighbours: Neighbours,
+    parameters: Any,
+) -> _Made:
+    """PrivBayes on a domain too large for a histogram: it needs counts of few columns of the rows only."""
+    sizes, rng = schema.cardinalities, np.random.default_rng([public, 1])
+    network = learn(table_counts(codes, sizes), sizes, epsilon, source, rng, neighbours, parameters)
+    total = round(network.records)
+    rows = network.sample(total if neighbours == "replace" else min(total, MOST_ROWS), rng)
+    return _Made(rows, network.budget.total, network_notes(network), total)
+
+
+def _histogram_form(
+    release: Callable[[CuratorTask, Any], NoisyHistogram],
+    task: CuratorTask,
+    public: int,
+    parameters: Any,
+    bootstrap: int,
+) -> _Made:
+    """A histogram, its standard errors, and rows in its shares."""
+    made = release(task, parameters)
+    known = task.neighbours == "replace"
+    total = int(task.counts.sum()) if known else max(0, round(float(made.estimate.sum())))
+    filled = whole_cells(made.estimate, total)
+    errors = None
+    if bootstrap >= 2 and filled.size <= BOOTSTRAP_CELLS:
+        errors = _bootstrap(release, replace(task, counts=filled, epsilon=made.epsilon), public, parameters, bootstrap)
+    if not known and total > MOST_ROWS:
+        filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
+    order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
+    rows = codes_of(np.repeat(np.arange(filled.size), filled), task.shape).astype(np.int32)[order]
+    return _Made(rows, made.epsilon, made.notes, total, made.estimate, errors)
+
+
+def whole_cells(estimate: Floats, total: int) -> Integers:
+    """Whole, non-negative counts with this total, nearest to an estimate: projection, then largest remainders."""
+    if total == 0:
+        return np.zeros(estimate.size, dtype=np.int64)
+    shares = norm_sub(estimate / total) * total
+    floors = np.floor(shares).astype(np.int64)
+    missing = total - int(floors.sum())
+    order = np.argsort(-(shares - floors), kind="stable")
+    floors[order[: max(0, missing)]] += 1
+    if missing < 0:  # rounding error put the floors above the total
+        floors[order[::-1][np.flatnonzero(floors[order[::-1]] > 0)[:-missing]]] -= 1
+    return floors
+
+
+def _bootstrap(
+    release: Callable[[CuratorTask, Any], NoisyHistogram],
+    task: CuratorTask,
+    public: int,
+    parameters: Any,
+    repetitions: int,
+) -> Floats:
+    """Standard errors of the cells from repeating the method on its own estimate, which is public already."""
+    again = []
+    for run in range(repetitions):
+        rng = np.random.default_rng([public, 4, run])
+        source = seeded_source(int(rng.integers(2**62)))
+        made = release(replace(task, source=source, rng=rng), parameters)
+        again.append(made.estimate - task.counts)
+    return np.sqrt((np.stack(again) ** 2).mean(axis=0))
+
+
+def _about_size(made: _Made) -> list[Notice]:
+    """What to tell of a table whose size, a noisy figure, came out absurd."""
+    rows = len(made.codes)
+    if rows == 0:
+        words = (
+            "the noisy number of records is not above zero, so the synthetic table is empty: there is more noise than data; name "
+            "fewer columns or use a larger epsilon. Each further run spends its epsilon again"
+        )
+        return [Notice("empty-table", words)]
+    if made.total is not None and rows < made.total:
+        words = (
+            f"the noisy number of records is {made.total:,}; the synthetic table has {rows:,} rows in the same shares"
+        )
+        return [Notice("rows-capped", words)]
+    return []
+
+
+def _cautions(method: CentralMethod) -> list[Notice]:
+    """What a reader has to know of the method's figures."""
+    if method.release is None:
+        words = "record form: a LOCAL method; each row carries its own noise and single rows mean little"
+        return [Notice("record-form", words)]
+    if method.partial:
+        words = (
+            f"the method {method.name} leaves out what it does not measure or model; standard errors are of the noise and of what "
+            "it leaves out of its own estimate, and can miss bias against the real table"
+        )
+        return [Notice("bias", words)]
+    return []

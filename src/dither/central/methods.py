@@ -1,0 +1,57 @@
+"""The central methods by name: what each takes, how it releases a histogram, a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dither.central import csm, dppro, fourier, linear, privbayes
+from dither.central.measurement import CuratorTask, NoisyHistogram
+from dither.checks import check_choice
+
+RECORDS = "csm-records"
+
+
+@dataclass(frozen=True)
+class CentralMethod:
+    """A method with the class of its parameters; `release` is None for the record form, which gives rows.
+
+    `partial` says that it leaves out what it does not measure or model.
+    """
+
+    name: str
+    title: str
+    reference: str
+    parameters: type
+    release: Callable[[CuratorTask, Any], NoisyHistogram] | None
+    partial: bool = False
+
+
+_METHODS = (
+    CentralMethod(
+        "csm", "compressed sensing, histogram form", "Zheng et al. 2020", csm.CsmParameters, csm.release, partial=True
+    ),
+    CentralMethod("laplace", "noise on every cell (LM)", "Dwork et al. 2006", linear.NoParameters, linear.laplace),
+    CentralMethod("privelet", "weighted Haar wavelet", "Xiao et al. 2011", linear.NoParameters, linear.privelet),
+    CentralMethod(
+        "hierarchical", "tree of counts (HM)", "Hay et al. 2010", linear.HierarchicalParameters, linear.hierarchical
+    ),
+    CentralMethod(
+        "fourier", "privately chosen low frequencies (FM)", "Acs et al. 2012", fourier.LowFrequencyParameters,
+        fourier.release, partial=True,
+    ),
+    CentralMethod(
+        "privbayes", "Bayesian network", "Zhang et al. 2017", privbayes.PrivBayesParameters, privbayes.release, partial=True
+    ),
+    CentralMethod(
+        "dppro", "random projection, decoded linearly", "Xu et al. 2017", dppro.DpproParameters, dppro.release, partial=True
+    ),
+    CentralMethod(RECORDS, "compressed sensing, record form", "Zheng et al. 2020", csm.RecordParameters, None),
+)  # fmt: skip
+CENTRAL: dict[str, CentralMethod] = {method.name: method for method in _METHODS}
+
+
+def central_method(name: str) -> CentralMethod:
+    """The method of this name; an error lists the ones there are."""
+    return CENTRAL[check_choice("method", name, CENTRAL)]
