@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -32,6 +33,7 @@ from dither.central.release import CentralRelease
 from dither.checks import check_between
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
+from dither.estimate.apportion import apportion
 from dither.estimate.project import norm_sub
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import REPLAYABLE, Notice
@@ -40,7 +42,7 @@ from dither.randomness import check_seed
 from dither.schema import Schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.table import decode, encode
-from dither.types import Codes, Floats, Integers
+from dither.types import Codes, Floats, Integers, NativeTable
 
 EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
 MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
@@ -61,12 +63,12 @@ class _Made:
 
 
 def central_release(
-    table: Any,
+    table: NativeTable | str | Path,
     *,
     epsilon: float,
     method: str = "csm",
     columns: Sequence[str] | None = None,
-    schema: Any = None,
+    schema: Schema | str | Path | None = None,
     neighbours: str = "add-remove",
     seed: int | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -133,7 +135,7 @@ def _chosen_columns(schema: Schema, columns: Sequence[str] | None) -> Schema:
     return Schema(tuple(schema[name] for name in names))
 
 
-def _select(table: Any, names: Sequence[str]) -> Any:
+def _select(table: NativeTable, names: Sequence[str]) -> NativeTable:
     frame = nw.from_native(table, eager_only=True)
     absent = [name for name in names if name not in frame.columns]
     if absent:
@@ -192,14 +194,7 @@ def whole_cells(estimate: Floats, total: int) -> Integers:
     """Whole, non-negative counts with this total, nearest to an estimate: projection, then largest remainders."""
     if total == 0:
         return np.zeros(estimate.size, dtype=np.int64)
-    shares = norm_sub(estimate / total) * total
-    floors = np.floor(shares).astype(np.int64)
-    missing = total - int(floors.sum())
-    order = np.argsort(-(shares - floors), kind="stable")
-    floors[order[: max(0, missing)]] += 1
-    if missing < 0:  # rounding error put the floors above the total
-        floors[order[::-1][np.flatnonzero(floors[order[::-1]] > 0)[:-missing]]] -= 1
-    return floors
+    return apportion(total, norm_sub(estimate / total))
 
 
 def _bootstrap(

@@ -34,10 +34,6 @@ class Projection:
     matrix: Sensing
     decoder: Decoder
 
-    @property
-    def cells(self) -> int:
-        return self.matrix.size
-
     def measure(self, counts: Integers) -> Integers:
         return self.matrix.apply(counts)
 

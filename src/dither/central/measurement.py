@@ -34,9 +34,6 @@ MOST_CELLS = 2**20
 class LinearMeasurement(Protocol):
     """A measurement that does not look at the data."""
 
-    @property
-    def cells(self) -> int: ...
-
     def measure(self, counts: Integers) -> Integers:
         """A x, exactly."""
 

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 
 from dither import __version__
 from dither.central.measurement import Neighbours, check_neighbours
-from dither.central.methods import RECORDS, CentralMethod, central_method
+from dither.central.methods import RECORDS, central_method
 from dither.errors import PrivacyError, StateError
+from dither.estimate import Marginal
 from dither.estimate.project import norm_sub
 from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.release.figures import attribute_figure
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
-from dither.release.marginal import Marginal
 from dither.release.pages import render_page
 from dither.release.report import attribute_card, shown_note
 from dither.release.words import noise_sentence
@@ -32,7 +32,7 @@ from dither.schema import Schema, load_schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.files import write_table
 from dither.schema.table import encode
-from dither.types import Floats
+from dither.types import Floats, NativeTable
 
 FORMAT = "dither-central-release-1"
 SYNTHETIC, HISTOGRAM, SCHEMA = "synthetic.parquet", "histogram.parquet", "schema.json"
@@ -56,7 +56,7 @@ class CentralRelease:
 
     method: str
     schema: Schema
-    synthetic: Any
+    synthetic: NativeTable
     estimate: Floats | None
     standard_errors: Floats | None
     epsilon_asked: float
@@ -193,12 +193,11 @@ class CentralRelease:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest."""
-        chosen: CentralMethod = central_method(self.method)
         return {
             "format": FORMAT,
             "trust_model": self.trust_model,
             "method": self.method,
-            "reference": chosen.reference,
+            "reference": central_method(self.method).reference,
             "columns": list(self.schema.names),
             "cells": math.prod(self.schema.cardinalities),
             "flattening": "C order of the product of the columns' codes: the last column changes fastest",
