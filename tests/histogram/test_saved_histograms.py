@@ -20,9 +20,7 @@ VALUES = np.random.default_rng(7).beta(2, 5, 4000) * 10
 
 def collected(method: str, **options: object) -> HistogramRelease:
     consumers = [5] if method == "shp" else [5, [0, 1, 4, 10]]
-    return dither.histogram(
-        VALUES, consumers=consumers, epsilon=2.0, low=0, high=10, mechanism=method, seed=3, **options
-    )
+    return dither.histogram(VALUES, consumers=consumers, epsilon=2.0, low=0, high=10, method=method, seed=3, **options)
 
 
 @pytest.mark.parametrize("method", ["shp", "chp", "smart", "split", "sampled"])

@@ -108,6 +108,7 @@ def test_the_folder_is_the_same_whether_or_not_a_value_lay_outside(
 ) -> None:
     """Byte by byte, with the seed and the clock held still: no file has the true count, or that there was one."""
     monkeypatch.setattr("dither._publish.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr("dither.release.release.time", SimpleNamespace(perf_counter=lambda: 0.0))
     written = []
     for last in ("other", "Atlantis"):
         release = dither.publish(people(last), **OPTIONS, seed=5, unknown="other")

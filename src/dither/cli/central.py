@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dither.central.curator import central_release
+from dither.central.release import FORMAT
+from dither.cli.options import AsJson, SchemaFile, Seed, Settings, Table, print_warnings, read_settings
+from dither.release import check_target
+from dither.release.words import shown_epsilon
+
 
 def central(
-    table: Annotated[str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")],
+    table: Table,
     epsilon: Annotated[float, typer.Option(help="guarantee of the whole release for one record")],
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
     columns: Annotated[str | None, typer.Option(help="columns to release, separated by commas [default: all]")] = None,
@@ -19,17 +24,11 @@ def central(
         str,
         typer.Option(help="csm, laplace, privelet, hierarchical, fourier, privbayes, dppro, or csm-records (local)"),
     ] = "csm",
-    schema: Annotated[Path | None, typer.Option(help="schema file; an inferred domain leaks it")] = None,
+    schema: SchemaFile = None,
     neighbours: Annotated[str, typer.Option(help="add-remove (one record more or less) or replace")] = "add-remove",
-    seed: Annotated[
-        int | None,
-        typer.Option(help="noise that whoever knows the seed can replay: NOT private [default: noise that nobody can]"),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter, such as tau=0.3; repeatable"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the manifest")] = False,
+    seed: Seed = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Release columns under CENTRAL differential privacy: you hold the whole table and are trusted with it.
 
@@ -38,12 +37,6 @@ def central(
 
     Example: dither central adult --method laplace --columns sex,income --epsilon 1 -o out
     """
-    from dither.central.curator import central_release
-    from dither.central.release import FORMAT
-    from dither.cli.publish import _settings
-    from dither.release.folder import check_target
-    from dither.release.words import shown_epsilon
-
     check_target(output, FORMAT)
     release = central_release(
         table,
@@ -53,10 +46,9 @@ def central(
         schema=schema,
         neighbours=neighbours,
         seed=seed,
-        parameters=_settings(set_ or []),
+        parameters=read_settings(settings),
     )
-    for note in release.warnings:
-        print(f"dither: warning: {note}", file=sys.stderr)
+    print_warnings(release.warnings)
     folder = release.save(output)
     if as_json:
         print(json.dumps(release.to_json()))

@@ -28,7 +28,8 @@ from dither.errors import ParameterError, SchemaError, TableError
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import Notice
 from dither.protocols.histogram.values import OutOfRange
-from dither.release.histogram import HistogramRelease, labels
+from dither.release import check_target
+from dither.release.histogram import FORMAT, HistogramRelease
 from dither.release.words import shown_epsilon
 from dither.schema import load_schema
 from dither.types import Floats
@@ -72,6 +73,8 @@ def histogram(
     Example: dither histogram adult --column age --bins 3,5,7 --epsilon 3
     """
     check_epsilon(epsilon)
+    if output is not None:
+        check_target(output, FORMAT)
     consumers = _consumers(bins, edges or [])
     values, public, notes = _read(table, column, schema)
     if public is not None:
