@@ -14,7 +14,7 @@ from dither.estimate import Marginal
 from dither.models import Independent
 from dither.models.bayes_net import BayesNet
 from dither.models.mixture import Mixture
-from dither.release import Release, pairs, truth_from_codes
+from dither.release import Release, figures, truth_from_codes
 from dither.release.charts import (
     Axis,
     Line,
@@ -25,8 +25,7 @@ from dither.release.charts import (
     histogram_chart,
     line_chart,
 )
-from dither.release.figures import AttributeFigure, Bar, HeatMap
-from dither.release.pairs import Pair
+from dither.release.figures import AttributeFigure, Bar, HeatMap, Pair
 from dither.release.svg import (
     AMBER,
     VIRIDIS,
@@ -76,18 +75,18 @@ def test_a_hundred_attributes_stay_a_small_page(make_release: Callable[..., Rele
 
 def test_the_graph_and_the_charts_show_the_strongest() -> None:
     found = [Pair(f"n{i}", f"n{i + 1}", 1 / (i + 1)) for i in range(60)]
-    edges = pairs.graph_edges(found)
+    edges = figures.graph_edges(found)
     assert edges == tuple(found[:29])  # a chain of 30 attributes
     dense = [Pair(f"n{i}", f"n{j}", 1.0) for i in range(20) for j in range(i)]
-    assert len(pairs.graph_edges(dense)) == 40
+    assert len(figures.graph_edges(dense)) == 40
 
 
 def test_attributes_that_depend_most_are_charted(make_release: Callable[..., Release]) -> None:
     release = wide_release(make_release, 8)
     names = release.schema.names
     strong = [Pair(names[5], names[2], 0.9), Pair(names[7], names[2], 0.5), Pair(names[0], names[1], 0.1)]
-    assert pairs.telling_attributes(release, strong, 3) == (names[2], names[5], names[7])
-    assert pairs.telling_attributes(release, [], 3) == names[:3]
+    assert figures.telling_attributes(release, strong, 3) == (names[2], names[5], names[7])
+    assert figures.telling_attributes(release, [], 3) == names[:3]
 
 
 def test_a_wide_net_is_searched_along_its_edges(make_release: Callable[..., Release]) -> None:
@@ -97,9 +96,9 @@ def test_a_wide_net_is_searched_along_its_edges(make_release: Callable[..., Rele
     parents = ((), *((i,) for i in range(39)))
     model = BayesNet(schema, parents, (np.array([0.5, 0.5]), *[flip] * 39))
     release = make_release(schema=schema, model=model, measured=())
-    found = pairs.strong_pairs(release)
+    found = figures.strong_pairs(release)
     assert {frozenset((p.first, p.second)) for p in found} == {frozenset((f"x{i}", f"x{i + 1}")) for i in range(39)}
-    assert len(pairs.compared_pairs(release)) == pairs.MOST_DISTANT
+    assert len(figures.compared_pairs(release)) == figures.MOST_DISTANT
 
 
 def test_every_label_stays_inside_its_picture() -> None:

@@ -14,7 +14,7 @@ import dither
 from dither.estimate import Marginal
 from dither.mechanisms import Mechanism, mechanism
 from dither.models import Independent
-from dither.release import Release, figures, pairs
+from dither.release import Release, figures
 from dither.release.standard_errors import pair_errors, split_errors
 from dither.schema import Attribute, Schema
 
@@ -133,7 +133,7 @@ def test_groups_of_a_heat_map_add_up_in_squares(make_release: Callable[..., Rele
     kinds = np.arange(12, 0, -1) / 78
     model = Independent(schema, (np.full(24, 1 / 24), kinds))
     release = make_release(schema=schema, model=model, measured=())
-    heat = figures.heat_map(release, pairs.Pair("kind", "steps", 1.0), lambda names: np.full((24, 12), 0.01))
+    heat = figures.heat_map(release, figures.Pair("kind", "steps", 1.0), lambda names: np.full((24, 12), 0.01))
     assert (heat.pair.first, heat.pair.second) == ("steps", "kind")
     assert heat.intervals
     assert heat.estimate.shape == (12, 8)

@@ -12,7 +12,7 @@ import pytest
 
 from dither.estimate import Marginal
 from dither.models import Independent
-from dither.release import Release, figures, pairs, report, truth_from_codes
+from dither.release import Release, figures, report, truth_from_codes
 from dither.release.rerun import rerun_command, rerun_python
 from dither.schema import Attribute, Schema
 
@@ -118,7 +118,7 @@ def test_without_a_truth_pairs_stand_beside_their_intervals(
     both = combinations(simulated.schema.names, 2)
     measured = [Marginal(p, model.marginal(p), np.full(model.marginal(p).shape, 0.02), 12345) for p in both]
     release = make_release(model=model, measured=measured)
-    pair = pairs.strong_pairs(release)[0]
+    pair = figures.strong_pairs(release)[0]
     heat = figures.heat_map(release, pair)
     assert heat.beside is not None
     assert heat.beside == pytest.approx(np.full(heat.beside.shape, 1.959964 * 0.02), rel=1e-6)
@@ -130,7 +130,7 @@ def test_without_a_truth_pairs_stand_beside_their_intervals(
 
 
 def test_pairs_are_ranked_by_mutual_information(simulated: Release) -> None:
-    found = pairs.strong_pairs(simulated)
+    found = figures.strong_pairs(simulated)
     assert len(found) == 3
     assert [p.bits for p in found] == sorted((p.bits for p in found), reverse=True)
     joint = simulated.model.marginal([found[0].first, found[0].second])
@@ -141,8 +141,8 @@ def test_pairs_are_ranked_by_mutual_information(simulated: Release) -> None:
         if joint[i, j] > 0
     )
     assert found[0].bits == pytest.approx(slow)
-    assert pairs.mutual_information(np.eye(4) / 4) == pytest.approx(2.0)
-    assert pairs.mutual_information(np.full((3, 5), 1 / 15)) == pytest.approx(0.0, abs=1e-12)
+    assert figures.mutual_information(np.eye(4) / 4) == pytest.approx(2.0)
+    assert figures.mutual_information(np.full((3, 5), 1 / 15)) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_quality_is_measured_against_the_truth(simulated: Release) -> None:
@@ -210,7 +210,7 @@ def test_large_domains_are_drawn_in_few_bars_that_lose_nothing(make_release: Cal
     assert first.high is not None
     assert first.high - first.estimate == pytest.approx(1.959964 * 0.001 * size**0.5, rel=1e-6)
     assert figure_of(release, "pay").bars[0].label == "0 to 75k"
-    heat = figures.heat_map(release, pairs.Pair("many", "steps", 1.0))
+    heat = figures.heat_map(release, figures.Pair("many", "steps", 1.0))
     assert heat.estimate.shape == (16, 16)
     assert heat.estimate.sum() == pytest.approx(1)
     assert "105 others" in heat.rows + heat.columns

@@ -10,8 +10,7 @@ from math import cos, radians, sin, sqrt
 
 from markupsafe import Markup
 
-from dither.release.figures import NUMBERED_COLUMNS, AttributeFigure, HeatMap
-from dither.release.pairs import Pair
+from dither.release.figures import NUMBERED_COLUMNS, AttributeFigure, HeatMap, Pair
 from dither.release.svg import (
     AMBER,
     FONT_SIZE,

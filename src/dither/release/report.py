@@ -11,9 +11,21 @@ from markupsafe import Markup
 
 from dither.release.asked import AskedRound
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
-from dither.release.figures import AttributeFigure, Bar, HeatMap, Quality, attribute_figure, heat_map, quality
+from dither.release.figures import (
+    MOST_SEARCHED,
+    AttributeFigure,
+    Bar,
+    HeatMap,
+    Pair,
+    Quality,
+    attribute_figure,
+    graph_edges,
+    heat_map,
+    quality,
+    strong_pairs,
+    telling_attributes,
+)
 from dither.release.pages import counted, percent, render_page
-from dither.release.pairs import MOST_SEARCHED, Pair, graph_edges, strong_pairs, telling_attributes
 from dither.release.release import Release
 from dither.release.rerun import citation, rerun_command, rerun_lead, rerun_python
 from dither.release.standard_errors import pair_errors
