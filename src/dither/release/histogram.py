@@ -9,8 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-import numpy as np
-
 from dither import __version__
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate.project import normal_interval
@@ -19,13 +17,13 @@ from dither.mechanisms.strategy import strategy_from_json
 from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
 from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, late_answer, make_consistent
+from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.histogram.smart import StrategyCells
 from dither.release.charts import histogram_chart
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
 from dither.release.words import noise_sentence
 from dither.tally.archive import pack, unpack
-from dither.protocols.histogram.machine import HistogramMachine
 from dither.types import Floats
 
 FORMAT = "dither-histogram-1"
