@@ -24,9 +24,7 @@ from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import binary_attributes, split_rows, train_and_test
 from dither.estimate.joint import estimate_joints
 from dither.evaluation.metrics import WaySummary, attribute_sets, evaluate_model, marginal, tvd
-from dither.mechanisms import PackedReports
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.means import numbers_of, report_bytes
 from dither.mechanisms.several_means import MultiMean
 from dither.models import Model
 from dither.protocols.bayesnet.learn import choose_root
@@ -255,13 +253,9 @@ def reported_accuracy(
     rng = np.random.default_rng([SEED, seed])
     people = table.codes[rng.choice(len(table.codes), min(rows, len(table.codes)), replace=False)]
     reports = chosen.randomise_many(2 * people / top - 1, RandomStream.from_generator(rng))
-    noisy, asked = np.zeros((len(people), d)), np.zeros((len(people), d), bool)
-    width = 1 + report_bytes(chosen.grid)
-    for place in range(chosen.asked):
-        part = reports.rows[:, place * width : (place + 1) * width]
-        values = numbers_of(chosen.grid, PackedReports(np.ascontiguousarray(part[:, 1:])))
-        noisy[np.arange(len(people)), part[:, 0]] = values
-        asked[np.arange(len(people)), part[:, 0]] = True
+    noisy = chosen.numbers(reports)
+    asked = ~np.isnan(noisy)
+    noisy[~asked] = 0.0
     scores = []
     for target in targets:
         column = table.schema.index(target)

@@ -390,7 +390,7 @@ async function checkPlan(a, known) {
   need(typeof split === 'boolean' && Array.isArray(shares) && shares.every((s) => finite(s) && s >= 0), 'wrong shares');
   need(split ? shares.length === 0 : shares.length === questions.length, 'a plan has either shares or split');
   need(split || Math.abs(shares.reduce((x, y) => x + y, 0) - 1) <= 1e-9, 'shares that do not add up');
-  need((split ? ['counts', 'gram', 'patterns'] : ['counts']).includes(tally), 'a tally that the plan cannot have');
+  need((split ? ['counts', 'patterns'] : ['counts']).includes(tally), 'a tally that the plan cannot have');
   need(finite(population) && population > 0 && population <= 1 && a.start < 1, 'a round that asks nobody');
   checkWork(questions);
   const asked = new Set();

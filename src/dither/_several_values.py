@@ -26,7 +26,7 @@ from dither.mechanisms import Mechanism, Unary
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.probability import check_epsilon, log_up
 from dither.protocols.histogram.consumer import Partition, read_consumers, union
-from dither.protocols.histogram.estimates import PureCells, build, read_off, report_bits
+from dither.protocols.histogram.estimates import PureCells, build, read_off
 from dither.protocols.histogram.machine import smallest
 from dither.protocols.histogram.values import as_numbers, check_range, gather
 from dither.randomness import check_seed, generator
@@ -88,7 +88,7 @@ def several_values(
     frequencies = mechanism.estimate(tally, answers).frequencies
     cells = PureCells(_with_none(partition), mechanism, frequencies, answers, answers)
     counts, variances = read_off(cells, asked)
-    bits = report_bits(mechanism)
+    bits = mechanism.report_bits
     return HistogramRelease(
         consumers=tuple(
             ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count)

@@ -11,7 +11,7 @@ from dither.mechanisms import GRR, ByteSource, Unary, mechanism
 from dither.mechanisms.kernels.stream import RandomStream
 
 
-@pytest.mark.parametrize("name", ["grr", "sue", "oue", "olh", "subset", "bloom"])
+@pytest.mark.parametrize("name", ["grr", "sue", "oue", "olh", "subset", "bloom", "hadamard"])
 def test_honest_mechanisms_pass_and_the_bound_means_something(name: str) -> None:
     built = mechanism(name, 6, 1.0)
     verdict = audit(built, 1.0, 8_000, RandomStream.from_seed("audit", name))

@@ -13,7 +13,7 @@ from dither._histogram import collect, histogram
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.mechanisms import mechanism as build
 from dither.protocols.histogram.consumer import Consumer, read_consumers, union
-from dither.protocols.histogram.estimates import PureCells, report_bits, variance_by_type, weighted_variance
+from dither.protocols.histogram.estimates import PureCells, variance_by_type
 from dither.protocols.histogram.values import ValueGroup
 
 BINS = (3, 4, 6)
@@ -72,12 +72,12 @@ def test_weighted_variance_is_the_group_variance_and_the_simulated_one(name: str
     for size in (1, 3, 7):
         row = np.zeros(8)
         row[:size] = 1.0
-        assert weighted_variance(mechanism, row, f, 100) == pytest.approx(
+        assert mechanism.weighted_variance(row, f, 100) == pytest.approx(
             mechanism.group_variance(size, float(f[:size].sum()), 100), rel=1e-9
         )
     weights, rng = np.array([0.3, -1.0, 2.0, 0.0, 0.5, 1.0, 1.0, 0.25]), np.random.default_rng(2)
     drawn = [weights @ mechanism.estimate(mechanism.simulate(COUNTS, rng), 2000).frequencies for _ in range(800)]
-    assert np.var(drawn) == pytest.approx(weighted_variance(mechanism, weights, f, 2000), rel=4.5 * math.sqrt(2 / 800))
+    assert np.var(drawn) == pytest.approx(mechanism.weighted_variance(weights, f, 2000), rel=4.5 * math.sqrt(2 / 800))
 
 
 @pytest.mark.parametrize("way", ["chp", "split", "sampled", "smart"])
@@ -113,7 +113,7 @@ def test_bits_are_the_union_of_edges() -> None:
             seed=1,
         )
         assert split.bits_per_report == sum(bins)
-    assert report_bits(build("grr", 13, 3.0)) == 4
+    assert build("grr", 13, 3.0).report_bits == 4
 
 
 def test_chp_beats_split() -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from dither._histogram import collect
-from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms import GRR, mechanism
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.strategy import Strategy, strategy_from_json
+from dither.errors import ParameterError
+from dither.mechanisms import SetStrategy, mechanism
 from dither.protocols.histogram.consumer import read_consumers, union
 from dither.protocols.histogram.design import optimise
 from dither.protocols.histogram.estimates import variance_by_type
@@ -23,68 +19,6 @@ from dither.protocols.histogram.values import ValueGroup
 
 CONSUMERS = read_consumers([3, 5, 7], 0.0, 1.0)
 PARTITION = union(CONSUMERS, 0.0, 1.0)
-
-
-def small(threshold_bits: int = 16, epsilon: float = 1.0) -> Strategy:
-    """Four cells, two halves and four singles."""
-    sets, ratio = [0b0011, 0b1100, 1, 2, 4, 8], math.exp(epsilon)
-    weights = [0.5 / (1 + ratio)] * 2 + [0.5 / (3 + ratio)] * 4
-    return Strategy.for_epsilon(4, sets, weights, epsilon, threshold_bits)
-
-
-def test_every_draw_of_a_16_bit_build_gives_the_stated_law() -> None:
-    strategy = small()
-    laws = []
-    for cell in range(4):
-        outputs = [strategy.randomise(cell, lambda n, d=draw: d.to_bytes(n, "little"))[0] for draw in range(2**16)]
-        laws.append(np.bincount(outputs, minlength=strategy.counters))
-        assert laws[-1].tolist() == strategy.column(cell) == strategy.matrix[:, cell].tolist()
-    table = np.array(laws)
-    worst = max(Fraction(int(o.max()), int(o.min())) for o in table.T)
-    assert math.log(worst) <= strategy.epsilon <= 1.0
-    assert strategy.epsilon == pytest.approx(math.log(worst), abs=1e-12)
-
-
-def test_a_strategy_that_gives_more_away_says_so_and_a_broken_one_is_refused() -> None:
-    strategy = small(32)
-    moved = tuple(draws - 50 * (cell < 2) for cell, draws in enumerate(strategy.rest))
-    louder = replace(strategy, high=(strategy.high[0] + 50, *strategy.high[1:]), rest=moved)
-    assert louder.epsilon > 1.0 >= strategy.epsilon
-    with pytest.raises(PrivacyError, match="add up"):
-        replace(strategy, high=(strategy.high[0] + 1, *strategy.high[1:]))
-    with pytest.raises(PrivacyError, match="never"):
-        replace(strategy, low=(0, *strategy.low[1:]))
-    with pytest.raises(PrivacyError, match="cannot be drawn"):
-        Strategy.for_epsilon(4, [1], [0.36], 1.0)
-
-
-def test_many_people_draw_as_one_does() -> None:
-    strategy, cells = small(32), np.array([0, 1, 2, 3] * 100)
-    rows = strategy.randomise_many(cells, RandomStream.from_seed(1)).rows
-    source = RandomStream.from_seed(1)
-    assert [bytes(r) for r in rows] == [strategy.randomise(int(c), source) for c in cells]
-
-
-def test_reports_are_checked_and_the_strategy_survives_json() -> None:
-    strategy = small(32)
-    assert strategy_from_json(strategy.to_json()) == strategy
-    strategy.check_report(b"\x06")
-    with pytest.raises(ReportError):
-        strategy.check_report(b"\x07")
-    with pytest.raises(ReportError):
-        strategy_from_json({"name": "strategy"})
-
-
-def test_randomised_response_is_a_strategy_with_the_same_variance() -> None:
-    """Singles only: the decoder must find randomised response's own estimate."""
-    k, epsilon = 5, 1.5
-    weight = 1 / (math.exp(epsilon) + k - 1)
-    strategy = Strategy.for_epsilon(k, [1 << i for i in range(k)], [weight] * k, epsilon)
-    decoder, chances = strategy.decoder(), strategy.matrix / 2.0**32
-    by_type = decoder**2 @ chances - np.eye(k)
-    grr = GRR.for_epsilon(k, epsilon)
-    assert np.diag(by_type) == pytest.approx(grr.group_variance(1, 1.0, 1), rel=1e-3)
-    assert by_type[0, 1] == pytest.approx(grr.group_variance(1, 0.0, 1), rel=1e-3)
 
 
 def test_design_finds_randomised_response_where_that_is_best() -> None:
@@ -126,11 +60,11 @@ def test_design_reaches_what_a_general_solver_finds_over_all_sets() -> None:
 def test_no_consumer_is_worse_off_than_with_chp_on_any_data(epsilon: float, kind: str) -> None:
     plan = choose(PARTITION, CONSUMERS, epsilon, kind)
     assert plan.mechanism.epsilon <= epsilon
-    if not isinstance(plan.mechanism, Strategy):
+    if not isinstance(plan.mechanism, SetStrategy):
         assert plan.mechanism == mechanism(kind, 13, epsilon)
         return
     assert plan.decoder is not None
-    chances = plan.mechanism.matrix / 2.0**32
+    chances = plan.mechanism.chance_table
     assert plan.decoder @ chances == pytest.approx(np.eye(13), abs=1e-7)  # unbiased
     for consumer in CONSUMERS:
         bins = PARTITION.membership(consumer)
@@ -163,7 +97,7 @@ def test_the_worst_bin_can_be_the_objective() -> None:
     mean, worst = (choose(PARTITION, CONSUMERS, 1.0, "best", o) for o in ("mean", "worst"))
 
     def largest(plan: object) -> float:
-        chances = plan.mechanism.matrix / 2.0**32
+        chances = plan.mechanism.chance_table
         return max(
             float(((PARTITION.membership(c) @ plan.decoder) ** 2 @ chances).mean(axis=1).max()) for c in CONSUMERS
         )
@@ -175,7 +109,7 @@ def test_the_worst_bin_can_be_the_objective() -> None:
 
 def test_a_lucky_draw_never_claims_certainty() -> None:
     plan = choose(PARTITION, CONSUMERS, 1.0, "best")
-    assert isinstance(plan.mechanism, Strategy)
+    assert isinstance(plan.mechanism, SetStrategy)
     assert plan.decoder is not None
     nobody = StrategyCells(PARTITION, plan.mechanism, plan.decoder, np.zeros(plan.mechanism.counters, np.int64), 10)
     assert np.all(nobody.bin_variances(CONSUMERS[0]) > 0)
@@ -183,7 +117,7 @@ def test_a_lucky_draw_never_claims_certainty() -> None:
 
 def test_many_cells_fall_back_to_chp() -> None:
     consumers = read_consumers([401], 0.0, 1.0)
-    assert not isinstance(choose(union(consumers, 0.0, 1.0), consumers, 1.0, "best").mechanism, Strategy)
+    assert not isinstance(choose(union(consumers, 0.0, 1.0), consumers, 1.0, "best").mechanism, SetStrategy)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])

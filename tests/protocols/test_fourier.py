@@ -9,10 +9,8 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, ReportError, StateError
-from dither.mechanisms import choose
-from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms import Hadamard, Mechanism, PackedReports, mechanism_from_json
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.mechanism import Mechanism, PackedReports
 from dither.protocols.fourier import Fourier, FourierParameters
 from dither.protocols.machine import Campaign
 from dither.simulate import simulate
@@ -100,7 +98,7 @@ def test_bad_mechanisms_and_reports_are_refused():
         mechanism.check_report(b"\xff")
     with pytest.raises(ReportError):
         mechanism.support(PackedReports(np.array([[255]], np.uint8)))
-    again = choose.mechanism_from_json(mechanism.to_json())
+    again = mechanism_from_json(mechanism.to_json())
     assert again == mechanism
 
 

@@ -93,7 +93,7 @@ def test_many_different_mechanisms_are_refused_before_their_epsilon_is_worked_ou
         worked += 1
         return 0.0
 
-    monkeypatch.setattr("dither.mechanisms.grr.log_up", log_up)
+    monkeypatch.setattr("dither.mechanisms.base.log_up", log_up)
     refused(announce(plan()) | {"plan": asked}, "different mechanisms")
     assert worked == 0
     same = asked | {"questions": [asked["questions"][0]] * 2000, "shares": asked["shares"][:2000]}

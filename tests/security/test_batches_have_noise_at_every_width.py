@@ -13,13 +13,11 @@ import pytest
 from scipy.stats import chi2
 
 from dither.errors import ParameterError
-from dither.mechanisms import GRR, BloomRappor, LocalHash, SubsetSelection, oue, sue
-from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms import GRR, BloomRappor, Hadamard, LocalHash, SetStrategy, SubsetSelection, oue, sue
 from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
-from dither.mechanisms.means import Duchi, Piecewise, randomise, randomise_many
+from dither.mechanisms.means import Duchi, Piecewise
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.mechanisms.square_wave import SquareWave
-from dither.mechanisms.strategy import Strategy
 
 PEOPLE = 40_000
 
@@ -33,7 +31,7 @@ def builds(bits: int) -> list[Any]:
         BloomRappor.for_epsilon(4, 3.0, 6, 2, threshold_bits=bits),
         Hadamard.for_epsilon(6, 2, 1.0, bits),
         SquareWave.for_epsilon(4, 1.0, bits),
-        *([Strategy.for_epsilon(4, [3, 5], [0.1, 0.1], 1.0, bits)] if bits > 8 else []),
+        *([SetStrategy.for_epsilon(4, [3, 5], [0.1, 0.1], 1.0, bits)] if bits > 8 else []),
     ]
 
 
@@ -60,7 +58,7 @@ def test_a_batch_whose_draws_are_too_short_would_be_noticed(bits: int, monkeypat
     def too_short(stream: RandomStream, count: int, width: int) -> Any:
         return uniform_draws(stream, count, width) >> 8
 
-    monkeypatch.setattr("dither.mechanisms.kernels.grr.uniform_draws", too_short)
+    monkeypatch.setattr("dither.mechanisms.kernels.outputs.uniform_draws", too_short)
     assert misfit(GRR.for_epsilon(4, 1.0, bits), 2, bits) > 1
 
 
@@ -73,9 +71,9 @@ def test_a_batch_is_what_devices_send_draw_for_draw(bits: int) -> None:
         assert [bytes(row) for row in rows] == [built.randomise(int(p), source) for p in people]
     for grid in (Duchi.for_epsilon(1.0, 5, bits), Piecewise.for_epsilon(1.0, 9, bits)):
         values = np.linspace(-1, 1, 300)
-        rows = randomise_many(grid, values, RandomStream.from_seed(bits)).rows
+        rows = grid.randomise_many(values[:, None], RandomStream.from_seed(bits)).rows
         source = RandomStream.from_seed(bits)
-        assert [bytes(row) for row in rows] == [randomise(grid, float(v), source) for v in values]
+        assert [bytes(row) for row in rows] == [grid.randomise([float(v)], source) for v in values]
 
 
 @pytest.mark.parametrize("bits", DRAW_WIDTHS)

@@ -165,7 +165,7 @@ def test_redrawn_tallies_have_the_law_of_people_sampled_from_the_model(network: 
 def test_redraw_refuses_tallies_of_whole_reports(network: Network) -> None:
     questions = tuple(question(network.schema, [n], 0.5, "sue") for n in network.schema.names)
     with pytest.raises(ParameterError, match="whole reports"):
-        draw_tally(Plan(0, questions, split=True, tally="gram"), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
+        draw_tally(Plan(0, questions, split=True, tally="patterns"), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
     counted = draw_tally(Plan(0, questions, split=True), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
     assert [a.n for a in answers_of([counted])] == [10] * len(questions)
 

@@ -92,7 +92,7 @@ def _show_sdmetrics(scores: SDMetricsScores, console: Console) -> None:
 
 
 def audit(
-    mechanism: Annotated[str, typer.Option(help="grr, sue, oue, olh, subset, bloom or best")],
+    mechanism: Annotated[str, typer.Option(help="grr, sue, oue, olh, subset, bloom, hadamard or best")],
     cells: Annotated[int, typer.Option(help="number of values the question distinguishes")],
     epsilon: Annotated[float, typer.Option(help="the guarantee asked for")],
     trials: Annotated[int, typer.Option(help="reports made for each of two values")] = 20_000,

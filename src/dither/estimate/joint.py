@@ -29,7 +29,7 @@ from dither.estimate.lasso import (
     view_weight,
 )
 from dither.estimate.marginal import Marginal
-from dither.mechanisms import BloomRappor, Mechanism
+from dither.mechanisms import BloomRappor, Mechanism, Unary
 from dither.reports import Plan
 from dither.tally import PatternTally, report_bits
 from dither.types import Floats, Integers
@@ -208,7 +208,7 @@ def encoding_of(mechanism: Mechanism) -> Encoding:
         sets = mechanism.filters
         filters = np.array([[f >> b & 1 for b in range(mechanism.bits)] for f in sets], np.uint8)
         return Encoding(filters, mechanism.cells, float(mechanism.p), float(mechanism.q))
-    if mechanism.name not in ("sue", "oue"):
+    if not isinstance(mechanism, Unary):
         raise ParameterError(f"reports of {mechanism.name} are not bit vectors; use a unary or Bloom mechanism")
     return Encoding(None, mechanism.cells, float(mechanism.p), float(mechanism.q))
 

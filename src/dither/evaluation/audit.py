@@ -9,14 +9,13 @@ Reference: Ding, Wang, Wang, Zhang, Kifer, "Detecting violations of differential
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from scipy.special import betaincinv
 
 from dither.checks import check_whole
-from dither.mechanisms import BloomRappor, ByteSource, LocalHash, Mechanism
+from dither.mechanisms import ByteSource, Mechanism
 
 CONFIDENCE = 0.999
 
@@ -40,51 +39,17 @@ class Audit:
         return asdict(self)
 
 
-def event_for(mechanism: Mechanism, first: int, second: int) -> Callable[[bytes], bool]:
-    """The reports with the largest likelihood ratio between two values: those that support the first and not the second."""
-    if mechanism.name == "grr":
-        return lambda report: int.from_bytes(report, "little") == first
-    if isinstance(mechanism, BloomRappor):
-        differ = mechanism.filters[first] ^ mechanism.filters[second]
-        expected = mechanism.filters[first] & differ
-        return lambda report: int.from_bytes(report, "little") & differ == expected
-    if isinstance(mechanism, LocalHash):
-        hashing = mechanism
-
-        def hits(report: bytes) -> bool:
-            a, b = int.from_bytes(report[:4], "little"), int.from_bytes(report[4:8], "little")
-            answer = int.from_bytes(report[8:], "little")
-            return hashing.bucket(a, b, first) == answer != hashing.bucket(a, b, second)
-
-        return hits
-
-    def supports(report: bytes) -> bool:
-        bits = int.from_bytes(report, "little")
-        return bool(bits >> first & 1) and not bits >> second & 1
-
-    return supports
-
-
 def empirical_lower_bound(
     mechanism: Mechanism, trials: int, source: ByteSource, confidence: float = CONFIDENCE
 ) -> float:
     """A lower bound of epsilon from `trials` reports of each of two values, valid with the stated confidence."""
-    first, second = _far_apart(mechanism)
-    event = event_for(mechanism, first, second)
+    first, second = mechanism.far_apart
+    event = mechanism.tells(first, second)
     hits = [sum(event(mechanism.randomise(value, source)) for _ in range(trials)) for value in (first, second)]
     tail = (1 - confidence) / 2
     lower = float(betaincinv(hits[0], trials - hits[0] + 1, tail)) if hits[0] else 0.0
     upper = float(betaincinv(hits[1] + 1, trials - hits[1], 1 - tail)) if hits[1] < trials else 1.0
     return max(0.0, math.log(lower / upper)) if lower > 0 else 0.0
-
-
-def _far_apart(mechanism: Mechanism) -> tuple[int, int]:
-    """Two values whose reports differ as much as any two values' do."""
-    if isinstance(mechanism, BloomRappor):
-        filters = mechanism.filters[:256]
-        pairs = ((i, j) for i in range(len(filters)) for j in range(i))
-        return max(pairs, key=lambda p: (filters[p[0]] ^ filters[p[1]]).bit_count())
-    return 0, mechanism.cells - 1
 
 
 def audit(

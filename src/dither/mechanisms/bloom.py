@@ -12,58 +12,42 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import (
-    ByteSource,
-    Estimate,
-    PackedReports,
-    bit_law,
-    check_cells,
-    check_length,
-    check_value,
-)
-from dither.mechanisms.probability import (
-    THRESHOLD_BITS,
-    ceil_fraction,
-    check_epsilon,
-    check_whole_numbers,
-    exp_down,
-    log_up,
-)
+from dither.checks import check_between, check_whole
+from dither.errors import ParameterError, PrivacyError
+from dither.mechanisms.base import Mechanism, _kernels, bit_chances
+from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
 if TYPE_CHECKING:
-    import numpy as np
+    from dither.types import Floats
 
-    from dither.mechanisms.kernels.stream import RandomStream
-    from dither.types import Codes, Counts
-
-MOST_CELLS = 2**16
 MOST_HASHES = (
     64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
 )
 MOST_FILTER_BYTES = 1 << 26  # all cells' filters together
 ALL_PAIRS = 1024  # filters up to which all pairs are compared, in search of the two that are farthest apart
+FALSE_POSITIVE = 0.022  # LoPub's
 _COMPARED_BYTES = 1 << 24
 
 
 def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
     """LoPub eq. 6 and 7: the number of bits m and of hashes h for a false-positive rate, rounded up and to nearest."""
-    if not 0 < false_positive < 1:
-        raise ParameterError(
-            f"the false-positive rate must lie between 0 and 1, not {false_positive!r}", where="false_positive"
-        )
+    check_between("the false-positive rate", false_positive, 0, 1, ends="()")
     strength = math.log(1 / false_positive)
     return max(2, math.ceil(strength / math.log(2) ** 2 * cells)), max(1, round(strength / math.log(2)))
 
 
 @dataclass(frozen=True)
-class BloomRappor:
-    """`bits` bits, `hashes` of them set by a value; `flipped` of 2^threshold_bits draws report the opposite of a bit."""
+class BloomRappor(Mechanism):
+    """`bits` bits, `hashes` of them set by a value; `flipped` of 2^threshold_bits draws report the opposite of a bit.
+
+    The counters, p and q are those of bits; the cells are read from them by regression.
+    """
 
     cells: int
     bits: int
@@ -72,38 +56,26 @@ class BloomRappor:
     seed: int = 0
     threshold_bits: int = THRESHOLD_BITS
     name = "bloom"
+    most_cells = 2**16
+    bit_vectors = True
 
     def __post_init__(self) -> None:
-        check_whole_numbers(self)
-        check_cells(self.cells)
-        if self.cells > MOST_CELLS:
-            raise ParameterError(
-                f"a Bloom question covers at most {MOST_CELLS:,} cells", where="cells", value=self.cells
-            )
-        if not 1 <= self.hashes <= MOST_HASHES or self.hashes >= self.bits:
-            raise ParameterError(
-                f"a Bloom filter needs 1 to {MOST_HASHES} hashes and more bits than hashes, not {self.hashes} hashes and "
-                f"{self.bits} bits",
-                where="bits",
-            )
+        super().__post_init__()
+        check_whole("hashes", self.hashes, 1, min(MOST_HASHES, self.bits - 1))
         if self.cells * self.report_bytes > MOST_FILTER_BYTES:
             raise ParameterError(
                 f"the filters of {self.cells:,} cells with {self.bits:,} bits each are too large; use fewer bits",
                 where="bits",
                 value=self.bits,
             )
-        if not 1 <= self.flipped < 2 ** (self.threshold_bits - 1):
-            raise PrivacyError(
-                "the flip probability rounds to 0 or 1: choose f strictly between, or a larger epsilon", where="flip"
-            )
+        self.require(1 <= self.flipped < 2 ** (self.threshold_bits - 1))
 
     @classmethod
     def for_flip(
         cls, cells: int, flip: float, bits: int, hashes: int, seed: int = 0, threshold_bits: int = THRESHOLD_BITS
     ) -> BloomRappor:
         """From LoPub's flip probability f; f/2 is rounded up, towards privacy."""
-        if not 0 < flip < 1:
-            raise PrivacyError(f"the flip probability must lie between 0 and 1, not {flip!r}", where="flip", value=flip)
+        check_between("flip", flip, 0, 1, ends="()", error=PrivacyError)
         flipped = ceil_fraction(Fraction(flip) / 2 * 2**threshold_bits)
         return cls(cells, bits, hashes, flipped, seed, threshold_bits)
 
@@ -117,6 +89,12 @@ class BloomRappor:
         share = math.nextafter(check_epsilon(epsilon) / distance, 0.0)
         flipped = ceil_fraction(2**threshold_bits / (exp_down(share) + 1))
         return cls(cells, bits, hashes, flipped, seed, threshold_bits)
+
+    @classmethod
+    def for_cells(cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> BloomRappor:
+        """The same with LoPub's size of a filter for a false-positive rate of 2.2 %."""
+        bits, hashes = bloom_size(cells, FALSE_POSITIVE)
+        return cls.for_epsilon(cells, epsilon, bits, hashes, threshold_bits=threshold_bits)
 
     @cached_property
     def filters(self) -> tuple[int, ...]:
@@ -156,13 +134,13 @@ class BloomRappor:
         """P(an unset bit is reported as set)."""
         return Fraction(self.flipped, 2**self.threshold_bits)
 
-    @cached_property
-    def epsilon(self) -> float:
-        return log_up((self.p / self.q) ** self.distance)
+    @property
+    def ratio(self) -> Fraction:
+        return (self.p / self.q) ** self.distance
 
     @property
-    def report_bytes(self) -> int:
-        return (self.bits + 7) // 8
+    def report_bits(self) -> int:
+        return self.bits
 
     @property
     def draw_bytes(self) -> int:
@@ -172,64 +150,39 @@ class BloomRappor:
     def counters(self) -> int:
         return self.bits
 
-    def randomise(self, value: int, source: ByteSource) -> bytes:
-        check_value(value, self.cells)
-        step = self.threshold_bits // 8
-        draws = source(self.draw_bytes)
-        out = self.filters[value]
+    def report(self, value: int, data: bytes) -> int:
+        out, step = self.filters[value], self.threshold_bits // 8
         for bit in range(self.bits):
-            out ^= (int.from_bytes(draws[bit * step : (bit + 1) * step], "little") < self.flipped) << bit
-        return out.to_bytes(self.report_bytes, "little")
+            out ^= (int.from_bytes(data[bit * step : (bit + 1) * step], "little") < self.flipped) << bit
+        return out
 
-    def law(self, value: int) -> dict[bytes, Fraction]:
-        check_value(value, self.cells)
-        return bit_law([self.p if self.filters[value] >> bit & 1 else self.q for bit in range(self.bits)])
-
-    def check_report(self, report: bytes) -> None:
-        check_length(report, self.report_bytes)
-        if int.from_bytes(report, "little") >> self.bits:
-            raise ReportError(f"a bit beyond the {self.bits} bits is set")
-
-    def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.kernels import bloom
-
-        return bloom.randomise(self, values, stream)
-
-    def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.kernels import bits
-
-        return bits.count_bits(reports.rows, self.bits)
-
-    def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.kernels import bloom
-
-        return bloom.simulate(self, true_counts, rng)
-
-    def estimate(self, support: Counts, n: int) -> Estimate:
-        from dither.mechanisms.kernels import bloom
-
-        return bloom.estimate(self, support, n)
+    def chances(self, value: int) -> dict[int, Fraction]:
+        return bit_chances([self.p if self.filters[value] >> bit & 1 else self.q for bit in range(self.bits)])
 
     def variance(self, frequency: float, n: int) -> float:
-        """The mean over the cells of the regression's variance; it does not depend on the frequency, see `fleet.bloom`."""
-        from dither.mechanisms.kernels import bloom
-
-        return bloom.mean_variance(self, n)
+        """The mean over the cells of the regression's variance; it does not depend on the frequency."""
+        return float(_kernels().bits.bloom_covariance(self, n).diagonal().mean())
 
     def group_variance(self, size: int, frequency: float, n: int) -> float:
         """The mean over all groups of this size, neglecting correlations between cells that the regression leaves."""
         return size * self.variance(frequency, n)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "cells": self.cells,
-            "bits": self.bits,
-            "hashes": self.hashes,
-            "flipped": self.flipped,
-            "seed": self.seed,
-            "threshold_bits": self.threshold_bits,
-        }
+    def weighted_variance(self, weights: Floats, frequencies: Floats, n: int) -> float:
+        return float(weights @ _kernels().bits.bloom_covariance(self, n) @ weights)
+
+    def forged_range(self, targeted: int | Sequence[int]) -> tuple[float, float]:
+        """For a number of cells r times the worst cell's."""
+        return _kernels().bits.bloom_forged(self, targeted)
+
+    def tells(self, first: int, second: int) -> Callable[[bytes], bool]:
+        differ = self.filters[first] ^ self.filters[second]
+        return lambda report: int.from_bytes(report, "little") & differ == self.filters[first] & differ
+
+    @property
+    def far_apart(self) -> tuple[int, int]:
+        filters = self.filters[:256]
+        pairs = ((i, j) for i in range(len(filters)) for j in range(i))
+        return max(pairs, key=lambda p: (filters[p[0]] ^ filters[p[1]]).bit_count())
 
 
 def _filter(seed: int, value: int, bits: int, hashes: int) -> int:
@@ -242,9 +195,8 @@ def _filter(seed: int, value: int, bits: int, hashes: int) -> int:
             if len(chosen) < hashes:
                 chosen.add(int.from_bytes(digest[i : i + 4], "little") % bits)
         counter += 1
-    out = bytearray(
-        (bits + 7) // 8
-    )  # a filter may be long: bytes are set in place, an integer would be copied for each
+    # A filter may be long: bytes are set in place, an integer would be copied for each.
+    out = bytearray((bits + 7) // 8)
     for bit in chosen:
         out[bit >> 3] |= 1 << (bit & 7)
     return int.from_bytes(out, "little")

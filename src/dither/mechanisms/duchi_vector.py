@@ -24,54 +24,38 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
 
-from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.means import MeanEstimate, check_number, check_record, check_records, mean_of
-from dither.mechanisms.mechanism import ByteSource, PackedReports, check_length
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down, log_up
+from dither.checks import check_whole
+from dither.mechanisms.base import check_enumerable
+from dither.mechanisms.means import MeanMechanism, round_to_level
+from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from dither.mechanisms.kernels.stream import RandomStream
-    from dither.types import Floats
-
-_SIGN_BYTES = THRESHOLD_BITS // 8  # for rounding one value
+SIGN_BYTES = THRESHOLD_BITS // 8  # for rounding one value
+MOST_ATTRIBUTES = 255
 MOST_BITS = 576  # of one draw, as 255 attributes take
-_BLOCK = 1 << 15  # people randomised at a time: a draw may take 72 bytes
-_INT64_UP_TO = 66  # the last number of attributes whose binomial coefficients all fit 63 bits
 
 
 @dataclass(frozen=True)
-class DuchiVector:
+class DuchiVector(MeanMechanism):
     """One sign for each of `attributes`; `low` draws for a vector that agrees in half of them or fewer."""
 
     attributes: int
     low: int
     threshold_bits: int
     name = "duchi-vector"
+    levels = 2
+    draw_widths = range(8, MOST_BITS + 1, 8)
 
     def __post_init__(self) -> None:
-        _check_attributes(self.attributes)
-        for number in (self.low, self.threshold_bits):
-            if isinstance(number, bool) or not isinstance(number, int):
-                raise ParameterError(f"draws and widths must be whole numbers, not {number!r}", value=number)
-        if self.threshold_bits % 8 or not 8 <= self.threshold_bits <= MOST_BITS:
-            raise ParameterError(f"draws of {self.threshold_bits} bits are not supported", where="threshold_bits")
+        super().__post_init__()
+        check_whole("attributes", self.attributes, 1, MOST_ATTRIBUTES)
         left = 2**self.threshold_bits - self._others * self.low
-        if self.low < 1 or left % self._agreeing or self.high <= self.low:
-            raise PrivacyError(
-                f"{self.attributes} signs cannot be drawn from 2^{self.threshold_bits} numbers at this epsilon; raise it",
-                where="epsilon",
-                value=self.low,
-            )
+        self.require(self.low >= 1 and left % self._agreeing == 0 and self.high > self.low)
 
     @classmethod
     def for_epsilon(cls, attributes: int, epsilon: float, threshold_bits: int | None = None) -> DuchiVector:
         """The smallest `low` that keeps epsilon; from epsilon 45 on not all of it is used."""
-        _check_attributes(attributes)
+        check_whole("attributes", attributes, 1, MOST_ATTRIBUTES)
         bits = 8 * math.ceil((2 * attributes + 64) / 8) if threshold_bits is None else threshold_bits
         agreeing = _majority(attributes)
         others = 2**attributes - agreeing
@@ -97,14 +81,25 @@ class DuchiVector:
         """Draws of a vector that agrees with v in more than half of the coordinates."""
         return (2**self.threshold_bits - self._others * self.low) // self._agreeing
 
-    @cached_property
-    def epsilon(self) -> float:
-        """Of the whole vector, from the whole numbers drawn; rounded up."""
-        return log_up(Fraction(self.high, self.low))
+    @property
+    def ratio(self) -> Fraction:
+        return Fraction(self.high, self.low)
 
-    def law(self, agreements: int) -> Fraction:
+    def chance(self, agreements: int) -> Fraction:
         """The exact chance of one vector that agrees with v in so many coordinates."""
         return Fraction(self.high if 2 * agreements > self.attributes else self.low, 2**self.threshold_bits)
+
+    def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
+        check_enumerable(2**self.attributes)
+        signs = sum(level << j for j, level in enumerate(levels))
+        return {
+            report.to_bytes(self.report_bytes, "little"): self.chance(self.attributes - (report ^ signs).bit_count())
+            for report in range(2**self.attributes)
+        }
+
+    def numbers_in(self, report: bytes) -> tuple[Fraction | None, ...]:
+        bits = int.from_bytes(report, "little")
+        return tuple(self.scale if bits >> j & 1 else -self.scale for j in range(self.attributes))
 
     @cached_property
     def scale(self) -> Fraction:
@@ -121,13 +116,16 @@ class DuchiVector:
         return float(self.scale**2) - value**2
 
     @property
-    def report_bytes(self) -> int:
-        return (self.attributes + 7) // 8
+    def worst_variance(self) -> float:
+        return self.variance()
+
+    @property
+    def report_bits(self) -> int:
+        return self.attributes
 
     @property
     def draw_bytes(self) -> int:
-        """The number of random bytes one report consumes, whatever the values."""
-        return self.attributes * _SIGN_BYTES + self.threshold_bits // 8
+        return self.attributes * SIGN_BYTES + self.threshold_bits // 8
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -144,84 +142,18 @@ class DuchiVector:
         """The coordinates that agree, as bits: the set of this rank in the order of its highest members."""
         (left, rank), bits = self.place(draw), 0
         for j in reversed(range(self.attributes)):
-            without = _binomials(self.attributes)[j][left]
+            without = binomials(self.attributes)[j][left]
             if rank >= without:
                 bits, rank, left = bits | 1 << j, rank - without, left - 1
         return bits
 
-    def randomise(self, values: Sequence[float], source: ByteSource) -> bytes:
-        """The report of one participant with values in [-1, 1]."""
-        check_record(values, self.attributes)
-        uppers = [_upper_draws(check_number(value, f"values[{j}]")) for j, value in enumerate(values)]
-        data = source(self.draw_bytes)
+    def report(self, values: Sequence[float], data: bytes) -> bytes:
         signs = 0
-        for j, upper in enumerate(uppers):
-            signs |= (int.from_bytes(data[j * _SIGN_BYTES : (j + 1) * _SIGN_BYTES], "little") < upper) << j
-        differing = signs ^ self.agreeing(int.from_bytes(data[self.attributes * _SIGN_BYTES :], "little"))
+        for j, value in enumerate(values):
+            draw = int.from_bytes(data[j * SIGN_BYTES : (j + 1) * SIGN_BYTES], "little")
+            signs |= round_to_level(value, 2, draw, THRESHOLD_BITS) << j
+        differing = signs ^ self.agreeing(int.from_bytes(data[self.attributes * SIGN_BYTES :], "little"))
         return (differing ^ (2**self.attributes - 1)).to_bytes(self.report_bytes, "little")
-
-    def check_report(self, report: bytes) -> None:
-        """Raise `ReportError` unless some values can produce these bytes."""
-        check_length(report, self.report_bytes)
-        if int.from_bytes(report, "little") >> self.attributes:
-            raise ReportError(f"a report has more than {self.attributes} signs", value=report)
-
-    def randomise_many(self, values: Any, stream: RandomStream) -> PackedReports:
-        """The reports of many simulated participants (rows of `values`), draw for draw as on a device."""
-        import numpy as np
-
-        table = check_records(values, self.attributes)
-        if not np.all((table >= -1) & (table <= 1)):
-            raise ParameterError("values must be numbers from -1 to 1", where="values")
-        out = np.empty((len(table), self.report_bytes), np.uint8)
-        for start in range(0, len(table), _BLOCK):
-            block = table[start : start + _BLOCK]
-            data = stream.words(len(block) * self.draw_bytes, np.uint8).reshape(len(block), self.draw_bytes)
-            width = self.attributes * _SIGN_BYTES
-            signs = np.ascontiguousarray(data[:, :width]).view("<u4") < np.round((block + 1) / 2 * 2**THRESHOLD_BITS)
-            same = signs == self.agreeing_many(data[:, width:])
-            out[start : start + _BLOCK] = np.packbits(same, axis=1, bitorder="little")
-        return PackedReports(out)
-
-    def agreeing_many(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-        """`agreeing` of many draws, one a row of bytes: the draws are too long for words, their ranks mostly are not."""
-        import numpy as np
-
-        kind: Any = np.int64 if self.attributes <= _INT64_UP_TO else object
-        places = [self.place(int.from_bytes(row.tobytes(), "little")) for row in data]
-        left = np.array([agreements for agreements, _ in places], np.int64)
-        rank = np.array([rank for _, rank in places], kind)
-        out = np.empty((len(data), self.attributes), np.bool_)
-        for j in reversed(range(self.attributes)):
-            without = np.array(_binomials(self.attributes)[j], kind)[left]
-            out[:, j] = rank >= without
-            rank -= without * out[:, j]
-            left -= out[:, j]
-        return out
-
-    def numbers(self, reports: PackedReports) -> Floats:
-        """The unbiased numbers that the reports stand for, one row a participant."""
-        import numpy as np
-
-        width = reports.rows.shape[1]
-        if width != self.report_bytes:
-            raise ReportError(f"reports of {self.report_bytes} bytes were expected, not {width}", value=width)
-        bits = np.unpackbits(reports.rows, axis=1, bitorder="little")
-        if bits[:, self.attributes :].any():
-            raise ReportError(f"a report has more than {self.attributes} signs", where="reports")
-        scale = float(self.scale)
-        return np.where(bits[:, : self.attributes], scale, -scale)
-
-    def estimate(self, reports: PackedReports) -> list[MeanEstimate]:
-        """One mean an attribute, each from all reports."""
-        return [mean_of(column) for column in self.numbers(reports).T]
-
-
-def _check_attributes(attributes: int) -> None:
-    if isinstance(attributes, bool) or not isinstance(attributes, int) or not 1 <= attributes <= 255:
-        raise ParameterError(
-            f"there must be 1 to 255 attributes, not {attributes}", where="attributes", value=attributes
-        )
 
 
 def _majority(attributes: int) -> int:
@@ -230,12 +162,7 @@ def _majority(attributes: int) -> int:
     return (2**attributes - ties) // 2
 
 
-def _upper_draws(value: float) -> int:
-    """Draws of the upper sign: the rounding is unbiased to within 2^-32 and no part of the guarantee."""
-    return round((value + 1) / 2 * 2**THRESHOLD_BITS)
-
-
 @lru_cache(maxsize=16)
-def _binomials(attributes: int) -> list[list[int]]:
+def binomials(attributes: int) -> list[list[int]]:
     """C(j, a) for j below `attributes` and a up to it."""
     return [[math.comb(j, a) for a in range(attributes + 1)] for j in range(attributes)]

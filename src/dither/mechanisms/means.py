@@ -6,34 +6,28 @@ eq. 8).
 
 A value is first rounded at random to one of the grid's levels, without bias; the level's report is drawn by
 whole-number thresholds. Mixing levels cannot raise a likelihood ratio, so the guarantee is that between levels,
-computed in rational arithmetic. `value_of` turns an output into a number whose mean is the level exactly. Reports may
-lie outside [-1, 1]. The number of random bytes does not depend on the value. Standard library only at import time.
+computed in rational arithmetic. `numbers_in` turns a report into a number whose mean is the level exactly; it may lie outside
+[-1, 1]. The number of random bytes does not depend on the value. Standard library only at import time.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
-from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import ByteSource, PackedReports, check_length
-from dither.mechanisms.probability import (
-    THRESHOLD_BITS,
-    ceil_fraction,
-    check_epsilon,
-    check_whole_numbers,
-    exp_down,
-    log_up,
-)
-from dither.mechanisms.window import Window
+from dither.checks import check_between, check_choice, check_whole
+from dither.errors import ParameterError, ReportError
+from dither.mechanisms.base import ByteSource, PackedReports, Randomiser, Whole, _kernels
+from dither.mechanisms.outputs import Window
+from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
 if TYPE_CHECKING:
-    from dither.mechanisms.kernels.stream import RandomStream
-    from dither.types import Floats, Integers
+    from dither.types import Floats
 
 HYBRID_FROM = 0.61  # below this epsilon the hybrid is Duchi's mechanism alone (Wang et al., eq. 8)
 
@@ -47,34 +41,120 @@ class MeanEstimate:
     n: int
 
 
-class Grid(Protocol):
-    """What Duchi, Piecewise and Hybrid have in common."""
+@dataclass(frozen=True)
+class MeanMechanism(Randomiser):
+    """A randomiser of one number in [-1, 1] per attribute, for the attributes' means."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def attributes(self) -> int: ...
+        @property
+        def levels(self) -> int:
+            """To how many levels, evenly spaced from -1 to 1, a number may be rounded."""
+
+    @abstractmethod
+    def report(self, values: Sequence[float], data: bytes) -> bytes:
+        """The report of numbers in range, from exactly `draw_bytes` random bytes."""
+
+    @abstractmethod
+    def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
+        """The exact probability of every report of numbers that lie on these levels, for builds small enough."""
+
+    @abstractmethod
+    def numbers_in(self, report: bytes) -> tuple[Fraction | None, ...]:
+        """The unbiased numbers that a report stands for, one per attribute; None where it tells nothing."""
 
     @property
-    def name(self) -> str: ...
-    @property
-    def levels(self) -> int: ...
-    @property
-    def outputs(self) -> int: ...
-    @property
-    def epsilon(self) -> float: ...
-    @property
-    def draws(self) -> int:
-        """How many draws of threshold_bits an output takes, beside the one for rounding."""
+    @abstractmethod
+    def worst_variance(self) -> float:
+        """The largest variance over all values of an attribute's mean, times the number of participants."""
 
-    @property
-    def threshold_bits(self) -> int: ...
-    def output(self, level: int, draws: list[int]) -> int: ...
-    def outputs_of(self, levels: Integers, draws: list[Integers]) -> Integers: ...
-    def law(self, level: int) -> list[Fraction]:
-        """The exact chance of every output."""
+    def randomise(self, values: Sequence[float], source: ByteSource) -> bytes:
+        """The report of one participant."""
+        if len(values) != self.attributes:
+            raise ParameterError(
+                f"{self.attributes} values are needed, not {len(values)}", where="values", value=len(values)
+            )
+        for place, value in enumerate(values):
+            check_between(f"values[{place}]", value, -1, 1)
+        return self.report(values, source(self.draw_bytes))
 
-    def value_of(self, output: int) -> Fraction:
-        """The unbiased number that an output stands for."""
+    def numbers(self, reports: PackedReports) -> Floats:
+        """The numbers that the reports stand for, one row per participant; NaN where a report tells nothing."""
+        return _kernels().means.numbers(self, reports)
+
+    def estimate(self, reports: PackedReports) -> list[MeanEstimate]:
+        """One mean per attribute, unbiased, with its standard error."""
+        return _kernels().means.estimate_means(self, reports)
+
+
+def round_to_level(value: float, levels: int, draw: int, bits: int) -> int:
+    """A level near the value, its mean the value to within 2^-bits of a step: no part of the guarantee."""
+    place = (value + 1) / 2 * (levels - 1)
+    level = min(int(place), levels - 2)
+    return level + (draw < round((place - level) * 2**bits))
 
 
 @dataclass(frozen=True)
-class Duchi:
+class GridMean(MeanMechanism):
+    """One attribute: a report is the number of one of `outputs` outputs, drawn from the level."""
+
+    attributes: ClassVar[int] = 1
+    draws: ClassVar[int] = 1  # of threshold_bits that an output takes, beside the one for rounding
+
+    if TYPE_CHECKING:
+
+        @property
+        def outputs(self) -> int: ...
+
+    @abstractmethod
+    def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
+        """The output that the draws lead to, for one person or many."""
+
+    @abstractmethod
+    def chances(self, level: int) -> list[Fraction]:
+        """The exact chance of every output."""
+
+    @abstractmethod
+    def value_of(self, output: int) -> Fraction:
+        """The unbiased number that an output stands for."""
+
+    @property
+    def report_limit(self) -> int:
+        return self.outputs
+
+    @property
+    def draw_bytes(self) -> int:
+        return (1 + self.draws) * self.threshold_bits // 8
+
+    def report(self, values: Sequence[float], data: bytes) -> bytes:
+        step = self.threshold_bits // 8
+        draws = [int.from_bytes(data[i : i + step], "little") for i in range(0, len(data), step)]
+        level = round_to_level(values[0], self.levels, draws[0], self.threshold_bits)
+        return self.output(level, draws[1:]).to_bytes(self.report_bytes, "little")
+
+    def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
+        chances = enumerate(self.chances(levels[0]))
+        return {output.to_bytes(self.report_bytes, "little"): chance for output, chance in chances if chance}
+
+    def numbers_in(self, report: bytes) -> tuple[Fraction | None, ...]:
+        return (self.value_of(int.from_bytes(report, "little")),)
+
+    @cached_property
+    def worst_variance(self) -> float:
+        """The largest variance of one report over the levels, exact up to the last rounding."""
+        values = [float(self.value_of(output)) for output in range(self.outputs)]
+        worst = 0.0
+        for level in {0, self.levels // 4, self.levels // 2, self.levels - 1}:
+            law = [float(x) for x in self.chances(level)]
+            mean = sum(x * v for x, v in zip(law, values, strict=True))
+            worst = max(worst, sum(x * (v - mean) ** 2 for x, v in zip(law, values, strict=True)))
+        return worst
+
+
+@dataclass(frozen=True)
+class Duchi(GridMean):
     """Two outputs; the upper one has `step` more draws for each level: exactly linear, and symmetric about one half."""
 
     levels: int
@@ -82,14 +162,11 @@ class Duchi:
     threshold_bits: int = THRESHOLD_BITS
     name = "duchi"
     outputs = 2
-    draws = 1
 
     def __post_init__(self) -> None:
-        check_whole_numbers(self)
-        if self.levels < 2 or self.step < 1 or self.lowest < 1 or (self.step * (self.levels - 1)) % 2:
-            raise PrivacyError(
-                "epsilon is too small or too large for this grid of levels", where="epsilon", value=self.step
-            )
+        super().__post_init__()
+        check_whole("levels", self.levels, 2)
+        self.require(self.step >= 1 and self.lowest >= 1 and self.step * (self.levels - 1) % 2 == 0)
 
     @classmethod
     def for_epsilon(cls, epsilon: float, levels: int = 2**16 + 1, threshold_bits: int = THRESHOLD_BITS) -> Duchi:
@@ -102,17 +179,14 @@ class Duchi:
         """Draws of the upper output at level 0, and of the lower one at the top level."""
         return (2**self.threshold_bits - self.step * (self.levels - 1)) // 2
 
-    @cached_property
-    def epsilon(self) -> float:
-        return log_up(Fraction(2**self.threshold_bits - self.lowest, self.lowest))
+    @property
+    def ratio(self) -> Fraction:
+        return Fraction(2**self.threshold_bits - self.lowest, self.lowest)
 
-    def output(self, level: int, draws: list[int]) -> int:
-        return int(draws[0] < self.lowest + self.step * level)
+    def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
+        return 1 * (draws[0] < self.lowest + self.step * level)
 
-    def outputs_of(self, levels: Integers, draws: list[Integers]) -> Integers:
-        return (draws[0] < self.lowest + self.step * levels).astype("int64")
-
-    def law(self, level: int) -> list[Fraction]:
+    def chances(self, level: int) -> list[Fraction]:
         upper = Fraction(self.lowest + self.step * level, 2**self.threshold_bits)
         return [1 - upper, upper]
 
@@ -122,43 +196,43 @@ class Duchi:
 
 
 @dataclass(frozen=True)
-class Piecewise:
+class Piecewise(GridMean):
     """A window of outputs that slides with the level (PM)."""
 
-    window: Window
+    levels: int
+    width: int
+    base: int
+    threshold_bits: int = THRESHOLD_BITS
     name = "piecewise"
-    draws = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.window  # noqa: B018  refuses what cannot be drawn
 
     @classmethod
     def for_epsilon(cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS) -> Piecewise:
         """PM's window is C-1 of 2C wide, C = (e^(eps/2)+1)/(e^(eps/2)-1): on a grid e^(-eps/2) of the levels' span."""
         width = max(1, round((levels - 1) * math.exp(-check_epsilon(epsilon) / 2)))
-        return cls(Window.for_epsilon(levels, width, epsilon, threshold_bits))
+        return cls(levels, width, Window.for_epsilon(levels, width, epsilon, threshold_bits).base, threshold_bits)
 
-    @property
-    def levels(self) -> int:
-        return self.window.levels
+    @cached_property
+    def window(self) -> Window:
+        """The window itself."""
+        return Window(self.levels, self.width, self.base, self.threshold_bits)
 
     @property
     def outputs(self) -> int:
         return self.window.outputs
 
     @property
-    def threshold_bits(self) -> int:
-        return self.window.threshold_bits
+    def ratio(self) -> Fraction:
+        return self.window.ratio
 
-    @property
-    def epsilon(self) -> float:
-        return self.window.epsilon
-
-    def output(self, level: int, draws: list[int]) -> int:
+    def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
         return self.window.output(level, draws[0])
 
-    def outputs_of(self, levels: Integers, draws: list[Integers]) -> Integers:
-        return self.window.outputs_of(levels, draws[0])
-
-    def law(self, level: int) -> list[Fraction]:
-        return [Fraction(draws, 2**self.threshold_bits) for draws in self.window.law(level)]
+    def chances(self, level: int) -> list[Fraction]:
+        return [Fraction(draws, 2**self.threshold_bits) for draws in self.window.column(level)]
 
     def value_of(self, output: int) -> Fraction:
         intercept, slope = self.window.line
@@ -166,183 +240,75 @@ class Piecewise:
 
 
 @dataclass(frozen=True)
-class Hybrid:
-    """A coin that does not look at the value chooses between PM and Duchi (HM); the output says which it was."""
+class Hybrid(GridMean):
+    """A coin that does not look at the value chooses between PM and Duchi (HM); the output says which it was.
 
-    piecewise: Piecewise
-    duchi: Duchi
-    threshold: int
+    PM's window has `width` and `base`, Duchi's line has `step`; `coin` of 2^threshold_bits draws choose PM.
+    """
+
+    levels: int
+    width: int
+    base: int
+    step: int
+    coin: int
+    threshold_bits: int = THRESHOLD_BITS
     name = "hybrid"
     draws = 2
 
     def __post_init__(self) -> None:
-        if self.piecewise.levels != self.duchi.levels or self.piecewise.threshold_bits != self.duchi.threshold_bits:
-            raise ParameterError("the hybrid's two parts need the same grid of levels", where="levels")
-        threshold = self.threshold
-        if isinstance(threshold, bool) or not isinstance(threshold, int) or not 0 <= threshold < 2**self.threshold_bits:
-            raise ParameterError(
-                f"the hybrid's coin must lie in 0..2^{self.threshold_bits} - 1, not {threshold!r}", where="threshold"
-            )
+        super().__post_init__()
+        check_whole("coin", self.coin, 0, 2**self.threshold_bits - 1)
+        self.piecewise, self.duchi  # noqa: B018  refuse what cannot be drawn
 
     @classmethod
     def for_epsilon(cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS) -> Hybrid:
         """PM with probability 1 - e^(-eps/2) if epsilon is above 0.61, else never."""
         share = 1 - math.exp(-check_epsilon(epsilon) / 2) if epsilon > HYBRID_FROM else 0.0
-        piecewise = Piecewise.for_epsilon(epsilon, levels, threshold_bits)
+        fine = Piecewise.for_epsilon(epsilon, levels, threshold_bits)
+        step = Duchi.for_epsilon(epsilon, levels, threshold_bits).step
         coin = min(int(share * 2**threshold_bits), 2**threshold_bits - 1)
-        return cls(piecewise, Duchi.for_epsilon(epsilon, levels, threshold_bits), coin)
+        return cls(levels, fine.width, fine.base, step, coin, threshold_bits)
 
-    @property
-    def levels(self) -> int:
-        return self.duchi.levels
+    @cached_property
+    def piecewise(self) -> Piecewise:
+        """The part with many outputs, which come first."""
+        return Piecewise(self.levels, self.width, self.base, self.threshold_bits)
 
-    @property
-    def threshold_bits(self) -> int:
-        return self.duchi.threshold_bits
+    @cached_property
+    def duchi(self) -> Duchi:
+        """The part with two."""
+        return Duchi(self.levels, self.step, self.threshold_bits)
 
     @property
     def outputs(self) -> int:
         return self.piecewise.outputs + 2
 
     @property
-    def epsilon(self) -> float:
-        return max(self.piecewise.epsilon, self.duchi.epsilon) if self.threshold else self.duchi.epsilon
+    def ratio(self) -> Fraction:
+        return max(self.piecewise.ratio, self.duchi.ratio) if self.coin else self.duchi.ratio
 
-    def output(self, level: int, draws: list[int]) -> int:
-        if draws[0] < self.threshold:
-            return self.piecewise.output(level, draws[1:])
-        return self.piecewise.outputs + self.duchi.output(level, draws[1:])
+    def check_report(self, report: bytes) -> None:
+        super().check_report(report)
+        if not self.coin and int.from_bytes(report, "little") < self.piecewise.outputs:
+            raise ReportError("this hybrid never gives an output of its piecewise part", value=report)
 
-    def outputs_of(self, levels: Integers, draws: list[Integers]) -> Integers:
-        import numpy as np
+    def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
+        fine, coarse = self.piecewise.output(level, draws[1:]), self.duchi.output(level, draws[1:])
+        coarse = coarse + self.piecewise.outputs
+        return coarse + (draws[0] < self.coin) * (fine - coarse)
 
-        coarse = self.piecewise.outputs + self.duchi.outputs_of(levels, draws[1:])
-        return np.where(draws[0] < self.threshold, self.piecewise.outputs_of(levels, draws[1:]), coarse)
-
-    def law(self, level: int) -> list[Fraction]:
-        share = Fraction(self.threshold, 2**self.threshold_bits)
-        return [share * x for x in self.piecewise.law(level)] + [(1 - share) * x for x in self.duchi.law(level)]
+    def chances(self, level: int) -> list[Fraction]:
+        share = Fraction(self.coin, 2**self.threshold_bits)
+        return [share * x for x in self.piecewise.chances(level)] + [(1 - share) * x for x in self.duchi.chances(level)]
 
     def value_of(self, output: int) -> Fraction:
         fine = self.piecewise.outputs
         return self.piecewise.value_of(output) if output < fine else self.duchi.value_of(output - fine)
 
 
-KINDS: dict[str, Any] = {"duchi": Duchi, "piecewise": Piecewise, "hybrid": Hybrid}
+GRIDS: dict[str, type[Duchi | Piecewise | Hybrid]] = {grid.name: grid for grid in (Duchi, Piecewise, Hybrid)}
 
 
-def mean_mechanism(name: str, epsilon: float) -> Duchi | Piecewise | Hybrid:
-    """A mean mechanism by name."""
-    if name not in KINDS:
-        raise ParameterError(f"no mean mechanism {name!r}; there are {', '.join(KINDS)}", where="mechanism", value=name)
-    built: Duchi | Piecewise | Hybrid = KINDS[name].for_epsilon(epsilon)
-    return built
-
-
-def report_bytes(grid: Grid) -> int:
-    """The fixed length of a report: an output's number."""
-    return ((grid.outputs - 1).bit_length() + 7) // 8
-
-
-def draw_bytes(grid: Grid) -> int:
-    """The number of random bytes one report consumes, whatever the value."""
-    return (1 + grid.draws) * grid.threshold_bits // 8
-
-
-def check_number(value: float, where: str = "value") -> float:
-    """A number from -1 to 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1 <= value <= 1:
-        raise ParameterError(f"a value must be a number from -1 to 1, not {value!r}", where=where, value=value)
-    return float(value)
-
-
-def check_record(values: Sequence[float], attributes: int) -> None:
-    """One value an attribute."""
-    if len(values) != attributes:
-        raise ParameterError(f"{attributes} values are needed, not {len(values)}", where="values", value=len(values))
-
-
-def check_records(values: Any, attributes: int) -> Floats:
-    """A table of one column an attribute."""
-    import numpy as np
-
-    table = np.asarray(values, dtype=np.float64)
-    if table.ndim != 2 or table.shape[1] != attributes:
-        raise ParameterError(f"values must be a table of {attributes} columns", where="values", value=table.shape)
-    return table
-
-
-def randomise(grid: Grid, value: float, source: ByteSource) -> bytes:
-    """The report of one participant with a value in [-1, 1]."""
-    number = check_number(value)
-    step, data = grid.threshold_bits // 8, source(draw_bytes(grid))
-    draws = [int.from_bytes(data[i : i + step], "little") for i in range(0, len(data), step)]
-    place = (number + 1) / 2 * (grid.levels - 1)
-    level = min(int(place), grid.levels - 2)
-    level += draws[0] < round((place - level) * 2**grid.threshold_bits)
-    return grid.output(level, draws[1:]).to_bytes(report_bytes(grid), "little")
-
-
-def check_report(grid: Grid, report: bytes) -> None:
-    """Raise `ReportError` unless some value can produce these bytes."""
-    check_length(report, report_bytes(grid))
-    output = int.from_bytes(report, "little")
-    if output >= grid.outputs:
-        raise ReportError(f"output {output} is outside 0..{grid.outputs - 1}", value=output)
-
-
-def randomise_many(grid: Grid, values: Any, stream: RandomStream) -> PackedReports:
-    """The reports of many simulated participants, draw for draw as on a device."""
-    import numpy as np
-
-    from dither.mechanisms.kernels.stream import uniform_draws
-
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim != 1 or not np.all((numbers >= -1) & (numbers <= 1)):
-        raise ParameterError("values must be a one-dimensional array of numbers from -1 to 1", where="values")
-    # A person's draws are neighbours in the stream, as `randomise` reads them.
-    words = uniform_draws(stream, len(numbers) * (1 + grid.draws), grid.threshold_bits)
-    draws = list(words.reshape(len(numbers), 1 + grid.draws).T)
-    place = (numbers + 1) / 2 * (grid.levels - 1)
-    level = np.minimum(place.astype(np.int64), grid.levels - 2)
-    level += draws[0] < np.round((place - level) * 2**grid.threshold_bits)
-    raw = grid.outputs_of(level, draws[1:]).astype("<u4").view(np.uint8).reshape(-1, 4)
-    return PackedReports(np.ascontiguousarray(raw[:, : report_bytes(grid)]))
-
-
-def numbers_of(grid: Grid, reports: PackedReports) -> Floats:
-    """The unbiased number that each report stands for."""
-    import numpy as np
-
-    outputs = np.zeros(len(reports), np.int64)
-    for i in range(report_bytes(grid)):
-        outputs |= reports.rows[:, i].astype(np.int64) << (8 * i)
-    if outputs.size and outputs.max() >= grid.outputs:
-        raise ReportError(f"output {int(outputs.max())} is outside 0..{grid.outputs - 1}", value=int(outputs.max()))
-    table = np.array([float(grid.value_of(output)) for output in range(grid.outputs)])
-    return np.asarray(table[outputs], dtype=np.float64)
-
-
-def estimate_mean(grid: Grid, reports: PackedReports) -> MeanEstimate:
-    """The mean of the participants' values, unbiased, with its standard error."""
-    return mean_of(numbers_of(grid, reports))
-
-
-def mean_of(numbers: Floats) -> MeanEstimate:
-    """The mean of unbiased numbers, with the standard error that they show."""
-    if len(numbers) < 2:
-        raise ParameterError(
-            "a mean with a standard error needs at least two reports", where="reports", value=len(numbers)
-        )
-    return MeanEstimate(float(numbers.mean()), float(numbers.std(ddof=1) / math.sqrt(len(numbers))), len(numbers))
-
-
-def worst_variance(grid: Grid) -> float:
-    """The largest variance of one report over the levels, exact up to the last rounding."""
-    values = [float(grid.value_of(output)) for output in range(grid.outputs)]
-    worst = 0.0
-    for level in {0, grid.levels // 4, grid.levels // 2, grid.levels - 1}:
-        law = [float(x) for x in grid.law(level)]
-        mean = sum(x * v for x, v in zip(law, values, strict=True))
-        worst = max(worst, sum(x * (v - mean) ** 2 for x, v in zip(law, values, strict=True)))
-    return worst
+def mean_mechanism(name: str, epsilon: float) -> GridMean:
+    """A mechanism for the mean of one attribute, by name."""
+    return GRIDS[check_choice("mechanism", name, GRIDS)].for_epsilon(epsilon)

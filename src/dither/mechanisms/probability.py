@@ -7,6 +7,7 @@ Standard library only.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import fields
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -21,21 +22,18 @@ THRESHOLD_BITS = 32
 DRAW_WIDTHS = (8, 16, 24, 32, 40, 48)  # bits of a draw: whole bytes, and a browser holds the thresholds exactly
 
 
-def check_whole_numbers(built: Any) -> None:
-    """Every parameter a whole number, and draws of a width that is really drawn.
+def check_whole_numbers(built: Any, widths: Collection[int] = DRAW_WIDTHS) -> None:
+    """Every parameter that is to be a whole number is one, and draws are of a width that is really drawn.
 
     A width that is not a number of whole bytes would be drawn shorter than its thresholds assume: a report without noise.
+    NumPy's whole numbers are refused too, since thresholds are multiplied beyond 64 bits.
     """
     for field in fields(built):
         value = getattr(built, field.name)
-        if field.name != "name" and (isinstance(value, bool) or not isinstance(value, int)):
+        if field.type in ("int", int) and (isinstance(value, bool) or not isinstance(value, int)):
             raise ParameterError(f"{field.name} must be a whole number, not {value!r}", where=field.name, value=value)
-    if built.threshold_bits not in DRAW_WIDTHS:
-        raise ParameterError(
-            f"draws of {built.threshold_bits} bits are not supported; there are {', '.join(map(str, DRAW_WIDTHS))}",
-            where="threshold_bits",
-            value=built.threshold_bits,
-        )
+        if field.name == "threshold_bits" and value not in widths:
+            raise ParameterError(f"draws of {value} bits are not supported", where=field.name, value=value)
 
 
 def check_epsilon(epsilon: float) -> float:

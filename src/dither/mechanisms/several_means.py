@@ -9,55 +9,37 @@ sum scaled by d/k. Standard library only at import time.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms.duchi_vector import DuchiVector
-from dither.mechanisms.means import (
-    KINDS,
-    Duchi,
-    Hybrid,
-    MeanEstimate,
-    Piecewise,
-    check_record,
-    check_records,
-    draw_bytes,
-    estimate_mean,
-    mean_mechanism,
-    randomise,
-    randomise_many,
-    report_bytes,
-)
-from dither.mechanisms.mechanism import ByteSource, PackedReports
+from dither.checks import check_whole
+from dither.errors import ParameterError, ReportError
+from dither.mechanisms.base import check_enumerable
+from dither.mechanisms.duchi_vector import MOST_ATTRIBUTES, DuchiVector
+from dither.mechanisms.means import GRIDS, GridMean, MeanMechanism, mean_mechanism
 from dither.mechanisms.probability import check_epsilon
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.subset import KEY_BYTES, circle, order_chance
 
 EPSILON_EACH = 2.5  # Wang et al.: about what an answered attribute should get
-_KEY_BYTES = 8
 
 
 @dataclass(frozen=True)
-class MultiMean:
-    """`asked` of `attributes` attributes, each through the same mechanism; reports are (attribute, answer) pairs."""
+class MultiMean(MeanMechanism):
+    """`asked` of `attributes` attributes, each through the same mechanism; reports are (attribute, answer) pairs in order."""
 
     attributes: int
     asked: int
-    grid: Duchi | Piecewise | Hybrid
+    grid: GridMean
+    name = "several-means"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.asked <= self.attributes <= 255:
-            raise ParameterError(
-                f"cannot ask {self.asked} of {self.attributes} attributes (at most 255)", where="asked"
-            )
+        super().__post_init__()
+        check_whole("attributes", self.attributes, 1, MOST_ATTRIBUTES)
+        check_whole("asked", self.asked, 1, self.attributes)
 
     @classmethod
     def for_epsilon(
@@ -66,67 +48,85 @@ class MultiMean:
         """The number asked that Wang et al. advise, and the mechanism at its share of epsilon."""
         check_epsilon(epsilon)
         count = max(1, min(attributes, math.floor(epsilon / EPSILON_EACH))) if asked is None else asked
-        if count < 1:
-            raise ParameterError(f"at least one attribute must be asked, not {count}", where="asked", value=count)
-        built = cls(attributes, count, mean_mechanism(mechanism, epsilon / count))
-        if Fraction(built.grid.epsilon) * count > Fraction(epsilon):
-            raise PrivacyError(
-                f"{count} answers would spend more than epsilon {epsilon}", where="epsilon", value=epsilon
-            )
-        return built
+        check_whole("asked", count, 1, attributes)
+        # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
+        share = epsilon / count
+        if Fraction(share) * count > Fraction(epsilon):
+            share = math.nextafter(share, 0.0)
+        return cls(attributes, count, mean_mechanism(mechanism, share))
 
     @property
-    def epsilon(self) -> float:
-        """The answers' guarantees add up; rounded up."""
-        exact = Fraction(self.grid.epsilon) * self.asked
-        near = float(exact)
-        return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+    def levels(self) -> int:
+        return self.grid.levels
 
     @property
-    def report_bytes(self) -> int:
-        return self.asked * (1 + report_bytes(self.grid))
+    def ratio(self) -> Fraction:
+        """The answers' ratios multiply; which attributes are asked says nothing."""
+        return self.grid.ratio**self.asked
 
-    def randomise(self, values: Sequence[float], source: ByteSource) -> bytes:
-        """The report of one participant; the random bytes for the choice are read before any value is."""
-        check_record(values, self.attributes)
-        data = source(self.attributes * _KEY_BYTES)
-        keys = [data[i * _KEY_BYTES : (i + 1) * _KEY_BYTES] for i in range(self.attributes)]
-        chosen = sorted(sorted(range(self.attributes), key=keys.__getitem__)[: self.asked])
-        out = b""
-        for attribute in chosen:
-            out += bytes([attribute]) + randomise(self.grid, values[attribute], source)
-        return out
+    @property
+    def report_bits(self) -> int:
+        return 8 * self.asked * (1 + self.grid.report_bytes)
 
     @property
     def draw_bytes(self) -> int:
-        return self.attributes * _KEY_BYTES + self.asked * draw_bytes(self.grid)
+        return self.attributes * KEY_BYTES + self.asked * self.grid.draw_bytes
 
-    def randomise_many(self, values: Any, stream: RandomStream) -> PackedReports:
-        """The reports of many simulated participants (rows of `values`), the same law as `randomise`."""
-        import numpy as np
+    @property
+    def worst_variance(self) -> float:
+        return self.grid.worst_variance * self.attributes / self.asked
 
-        table = check_records(values, self.attributes)
-        keys = stream.words(table.size).reshape(table.shape)
-        chosen = np.sort(np.argsort(keys, axis=1, kind="stable")[:, : self.asked], axis=1)
-        parts: list[npt.NDArray[np.uint8]] = []
-        for place in range(self.asked):
-            attribute = chosen[:, place]
-            answers = randomise_many(self.grid, table[np.arange(len(table)), attribute], stream)
-            parts += [attribute.astype(np.uint8)[:, None], answers.rows]
-        return PackedReports(np.concatenate(parts, axis=1))
+    def report(self, values: Sequence[float], data: bytes) -> bytes:
+        keys = [data[i * KEY_BYTES : (i + 1) * KEY_BYTES] for i in range(self.attributes)]
+        out, start, step = b"", self.attributes * KEY_BYTES, self.grid.draw_bytes
+        for place, attribute in enumerate(sorted(circle(keys)[: self.asked])):
+            draws = data[start + place * step : start + (place + 1) * step]
+            out += bytes([attribute]) + self.grid.report([values[attribute]], draws)
+        return out
 
-    def estimate(self, reports: PackedReports) -> list[MeanEstimate]:
-        """One mean an attribute."""
-        import numpy as np
+    def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
+        check_enumerable(math.factorial(min(self.attributes, 20)) * self.grid.outputs**self.asked)
+        law: dict[bytes, Fraction] = {}
+        for order in itertools.permutations(range(self.attributes)):
+            answers = [
+                [(bytes([attribute]) + answer, chance) for answer, chance in self.grid.law([levels[attribute]]).items()]
+                for attribute in sorted(order[: self.asked])
+            ]
+            for parts in itertools.product(*answers):
+                report = b"".join(answer for answer, _ in parts)
+                chance = order_chance(order) * math.prod(chance for _, chance in parts)
+                law[report] = law.get(report, Fraction(0)) + chance
+        return law
 
-        width = 1 + report_bytes(self.grid)
-        pairs = reports.rows.reshape(-1, width)
-        if pairs.size and pairs[:, 0].max() >= self.attributes:
-            raise ParameterError(f"a report names attribute {int(pairs[:, 0].max())}", where="reports")
-        return [
-            estimate_mean(self.grid, PackedReports(np.ascontiguousarray(pairs[pairs[:, 0] == a, 1:])))
-            for a in range(self.attributes)
-        ]
+    def numbers_in(self, report: bytes) -> tuple[Fraction | None, ...]:
+        found: list[Fraction | None] = [None] * self.attributes
+        for attribute, answer in self._pairs(report):
+            found[attribute] = self.grid.numbers_in(answer)[0]
+        return tuple(found)
+
+    def check_report(self, report: bytes) -> None:
+        super().check_report(report)
+        pairs = self._pairs(report)
+        if any(a >= b for (a, _), (b, _) in itertools.pairwise(pairs)) or pairs[-1][0] >= self.attributes:
+            raise ReportError(f"a report must be about {self.asked} of {self.attributes} attributes, in order")
+        for _, answer in pairs:
+            self.grid.check_report(answer)
+
+    def _pairs(self, report: bytes) -> list[tuple[int, bytes]]:
+        width = 1 + self.grid.report_bytes
+        return [(report[i], report[i + 1 : i + width]) for i in range(0, len(report), width)]
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"grid": self.grid.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        grid = data.get("grid")
+        if set(data) != {"name", "attributes", "asked", "grid"} or not isinstance(grid, dict):
+            raise ReportError("several means need attributes, asked and a grid", value=data)
+        if grid.get("name") not in tuple(GRIDS):
+            raise ReportError("not a grid this version knows", value=grid)
+        return cls(data["attributes"], data["asked"], GRIDS[grid["name"]].from_json(grid))
 
 
 def multi_mean(
@@ -139,9 +139,9 @@ def multi_mean(
                 f"{mechanism} asks about all attributes, not {asked} of {attributes}", where="asked", value=asked
             )
         return DuchiVector.for_epsilon(attributes, epsilon)
-    if mechanism not in KINDS:
+    if mechanism not in GRIDS:
         raise ParameterError(
-            f"no mechanism {mechanism!r} for several means; there are {', '.join((*KINDS, DuchiVector.name))}",
+            f"no mechanism {mechanism!r} for several means; there are {', '.join((*GRIDS, DuchiVector.name))}",
             where="mechanism",
             value=mechanism,
         )

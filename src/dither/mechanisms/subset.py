@@ -24,43 +24,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.mechanism import (
-    ByteSource,
-    Estimate,
-    PackedReports,
-    check_cells,
-    check_enumerable,
-    check_length,
-    check_value,
-    frequency_variance,
-    invert,
-    total_variance,
-)
-from dither.mechanisms.probability import (
-    THRESHOLD_BITS,
-    ceil_fraction,
-    check_epsilon,
-    check_whole_numbers,
-    exp_down,
-    log_up,
-)
+from dither.checks import check_whole
+from dither.errors import PrivacyError, ReportError
+from dither.mechanisms.base import PureMechanism, check_cells, check_enumerable
+from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dither.mechanisms.kernels.stream import RandomStream
-    from dither.types import Codes, Counts
-
-KEY_BYTES = 8  # a sort key a cell: two of 64 cells tie, and bias the order, once in 10^16 reports
+KEY_BYTES = 8  # one sort key per cell: two of 64 cells tie, and bias the order, once in 10^16 reports
 _KEYS = 2 ** (8 * KEY_BYTES)
-MOST_CELLS = 2**20  # beyond, the order's bias would count, and a device would draw 8 MiB
 
 
 @dataclass(frozen=True)
-class SubsetSelection:
+class SubsetSelection(PureMechanism):
     """Sets of `size` of `cells` cells; at least `missing` draws for an arc that misses the true cell, see the module's text."""
 
     cells: int
@@ -68,22 +44,12 @@ class SubsetSelection:
     missing: int
     threshold_bits: int = THRESHOLD_BITS
     name = "subset"
+    most_cells = 2**20  # beyond, the order's bias would count, and a device would draw 8 MiB
 
     def __post_init__(self) -> None:
-        check_whole_numbers(self)
-        check_cells(self.cells)
-        if self.cells > MOST_CELLS:
-            raise ParameterError(
-                f"subset selection covers at most {MOST_CELLS:,} cells", where="cells", value=self.cells
-            )
-        if not 1 <= self.size < self.cells:
-            raise PrivacyError(f"the subset's size must lie in 1..{self.cells - 1}, not {self.size}", value=self.size)
-        if self.missing < 1 or self.covering * (self.cells - self.size) <= self.left:
-            raise PrivacyError(
-                f"subset selection of {self.size} of {self.cells} cells cannot be drawn from 2^{self.threshold_bits} numbers at "
-                "this epsilon; raise epsilon or ask fewer cells",
-                value=self.missing,
-            )
+        super().__post_init__()
+        check_whole("size", self.size, 1, self.cells - 1, error=PrivacyError)
+        self.require(self.missing >= 1 and self.covering * (self.cells - self.size) > self.left)
 
     @classmethod
     def for_epsilon(
@@ -98,7 +64,7 @@ class SubsetSelection:
         ideal = int(Fraction(cells) / (ratio + 1))
         candidates = [w for w in (ideal, ideal + 1) if 1 <= w < cells]
         built = [cls.for_epsilon(cells, epsilon, w, threshold_bits) for w in candidates]
-        return min(built, key=lambda m: total_variance(m.p, m.q, cells))
+        return min(built, key=lambda m: m.total_variance)
 
     @cached_property
     def covering(self) -> int:
@@ -118,21 +84,17 @@ class SubsetSelection:
     def q(self) -> Fraction:
         return (self.size - self.p) / (self.cells - 1)
 
-    @cached_property
-    def epsilon(self) -> float:
-        return log_up(Fraction(self.covering * (self.cells - self.size), self.left) * _order_bias(self.cells))
+    @property
+    def ratio(self) -> Fraction:
+        return Fraction(self.covering * (self.cells - self.size), self.left) * _order_bias(self.cells)
 
     @property
-    def report_bytes(self) -> int:
-        return (self.cells + 7) // 8
+    def report_bits(self) -> int:
+        return self.cells
 
     @property
     def draw_bytes(self) -> int:
         return self.cells * KEY_BYTES + self.threshold_bits // 8
-
-    @property
-    def counters(self) -> int:
-        return self.cells
 
     def arc_start(self, position: int, draw: int) -> int:
         """Where the arc begins, for a true cell at this position of the circle and a draw of threshold_bits."""
@@ -144,59 +106,46 @@ class SubsetSelection:
         # more does not matter: over the orders, a set is any of them equally often.
         return (position + 1 + (draw - hits) % arcs) % self.cells
 
-    def randomise(self, value: int, source: ByteSource) -> bytes:
-        check_value(value, self.cells)
-        data = source(self.draw_bytes)
+    def report(self, value: int, data: bytes) -> int:
         order = circle([data[i * KEY_BYTES : (i + 1) * KEY_BYTES][::-1] for i in range(self.cells)])  # little-endian
         start = self.arc_start(order.index(value), int.from_bytes(data[self.cells * KEY_BYTES :], "little"))
-        bits = 0
-        for step in range(self.size):
-            bits |= 1 << order[(start + step) % self.cells]
-        return bits.to_bytes(self.report_bytes, "little")
+        return self.arc(order, start)
 
-    def law(self, value: int) -> dict[bytes, Fraction]:
-        check_value(value, self.cells)
-        check_enumerable(math.factorial(self.cells) * self.cells)
+    def arc(self, order: Sequence[int], start: int) -> int:
+        """The cells of an arc of the circle, as bits."""
+        return sum(1 << order[(start + step) % self.cells] for step in range(self.size))
+
+    def chances(self, value: int) -> dict[int, Fraction]:
+        check_enumerable(math.factorial(min(self.cells, 20)) * self.cells)
         arcs = [0] * self.cells  # draws of the arc that begins so many places after the true cell
         for i in range(self.size):
             arcs[-i] = self.covering
         for i in range(self.cells - self.size):
             arcs[1 + i] = len(range(i, self.left, self.cells - self.size))
-        law: dict[bytes, Fraction] = {}
+        law: dict[int, Fraction] = {}
         for order in itertools.permutations(range(self.cells)):
             chance, position = order_chance(order), order.index(value)
             for shift, draws in enumerate(arcs):
-                bits = sum(1 << order[(position + shift + step) % self.cells] for step in range(self.size))
-                report = bits.to_bytes(self.report_bytes, "little")
+                report = self.arc(order, position + shift)
                 law[report] = law.get(report, Fraction(0)) + chance * draws / 2**self.threshold_bits
         return law
 
     def check_report(self, report: bytes) -> None:
-        check_length(report, self.report_bytes)
-        bits = int.from_bytes(report, "little")
-        if bits >> self.cells or bits.bit_count() != self.size:
-            raise ReportError(f"a subset of {self.size} of {self.cells} cells was expected", value=bits.bit_count())
+        super().check_report(report)
+        held = int.from_bytes(report, "little").bit_count()
+        if held != self.size:
+            raise ReportError(f"a set of {self.size} of {self.cells} cells was expected, not of {held}", value=held)
 
-    def randomise_many(self, values: Codes, stream: RandomStream) -> PackedReports:
-        from dither.mechanisms.kernels import subset
+    def support_range(self, size: int) -> tuple[int, int]:
+        return max(0, self.size - (self.cells - size)), min(size, self.size)
 
-        return subset.randomise(self, values, stream)
-
-    def support(self, reports: PackedReports) -> Counts:
-        from dither.mechanisms.kernels import bits
-
-        return bits.count_bits(reports.rows, self.cells)
-
-    def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        from dither.mechanisms.kernels import subset
-
-        return subset.simulate(self, true_counts, rng)
-
-    def estimate(self, support: Counts, n: int) -> Estimate:
-        return invert(self, support, n)
-
-    def variance(self, frequency: float, n: int) -> float:
-        return frequency_variance(self.p, self.q, frequency, n)
+    @property
+    def pair_chances(self) -> tuple[float, float]:
+        p, k, size = float(self.p), self.cells, self.size
+        both_others = 0.0
+        if k > 2:
+            both_others = (p * (size - 1) * (size - 2) + (1 - p) * size * (size - 1)) / ((k - 1) * (k - 2))
+        return p * (size - 1) / (k - 1), both_others
 
     def group_variance(self, size: int, frequency: float, n: int) -> float:
         """Exact: how many cells of a group a report holds, with the negative correlation of a set of fixed size."""
@@ -212,15 +161,6 @@ class SubsetSelection:
 
         total = frequency * spread(size - 1, True) + (1 - frequency) * spread(min(size, k - 1), False)
         return total / (n * float(self.p - self.q) ** 2)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "cells": self.cells,
-            "size": self.size,
-            "missing": self.missing,
-            "threshold_bits": self.threshold_bits,
-        }
 
 
 def circle(keys: Sequence[Any]) -> list[int]:

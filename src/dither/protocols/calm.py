@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dither.checks import check_whole, check_whole_or_none
-from dither.mechanisms import mechanism, total_variance
+from dither.mechanisms import mechanism
 from dither.protocols.consistent import consistent_marginals, reconstruct
 from dither.protocols.machine import Campaign
 from dither.protocols.tree import OneRoundTree, named
@@ -112,7 +112,7 @@ def choose_cover(schema: Schema, epsilon: float, parameters: CalmParameters) -> 
 
     def unit(cells: int) -> float:
         chosen = mechanism(parameters.mechanism, cells, epsilon)
-        return total_variance(chosen.p, chosen.q, cells) / cells
+        return chosen.total_variance / cells
 
     if parameters.marginal_cells is not None:
         return cover_pairs(sizes, parameters.marginal_cells, parameters.size)

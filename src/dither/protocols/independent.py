@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Literal
 
 from dither.estimate import Marginal, answers_of, check_asked, pool, projection
-from dither.mechanisms import total_variance
 from dither.models import Independent
 from dither.protocols.machine import ProtocolMachine
 from dither.reports import Plan, Question, question
@@ -34,7 +33,7 @@ def question_shares(questions: list[Question], rule: str) -> tuple[float, ...]:
     """
     if rule == "uniform":
         return (1.0 / len(questions),) * len(questions)
-    squares = [q.mechanism.cells * total_variance(q.mechanism.p, q.mechanism.q, q.mechanism.cells) for q in questions]
+    squares = [q.mechanism.cells * q.mechanism.total_variance for q in questions]
     weights = [c2 if rule == "equal-error" else c2 ** (1 / 3) for c2 in squares]
     total = sum(weights)
     return tuple(w / total for w in weights)

@@ -11,14 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal, get_args
 
+from dither.checks import check_between, check_choice, check_whole
 from dither.errors import ParameterError, ReportError
-from dither.mechanisms import Mechanism, mechanism_from_json
+from dither.mechanisms import Mechanism, mechanism, mechanism_from_json
 from dither.reports import limits
 from dither.schema import Schema
 
-TallyKind = Literal["counts", "gram", "patterns"]
+TallyKind = Literal["counts", "patterns"]
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,11 @@ class Plan:
     tally: TallyKind = "counts"
 
     def __post_init__(self) -> None:
-        if isinstance(self.round, bool) or not isinstance(self.round, int) or not 0 <= self.round < limits.MOST_ROUNDS:
-            raise ParameterError(
-                f"a round's number must be a whole number in 0..{limits.MOST_ROUNDS - 1}", value=self.round
-            )
+        check_whole("round", self.round, 0, limits.MOST_ROUNDS - 1)
         if not self.questions:
             raise ParameterError("a plan needs at least one question")
         if self.split == bool(self.shares):
-            raise ParameterError("a plan has either shares, one a question, or split")
+            raise ParameterError("a plan has either shares, one per question, or split")
         if self.shares and (
             len(self.shares) != len(self.questions)
             or any(not math.isfinite(s) or s < 0 for s in self.shares)
@@ -76,10 +75,8 @@ class Plan:
             raise ParameterError("only a split plan has bits of several questions in one report")
         if self.split and len({frozenset(q.attributes) for q in self.questions}) < len(self.questions):
             raise ParameterError("a split plan asks everybody everything, so it may ask no set of attributes twice")
-        if self.tally not in get_args(TallyKind):
-            raise ParameterError(f"no tally of this kind; there are {', '.join(get_args(TallyKind))}", value=self.tally)
-        if not 0 < self.population <= 1:
-            raise ParameterError("a round's share of the population must lie in (0, 1]", value=self.population)
+        check_choice("tally", self.tally, get_args(TallyKind))
+        check_between("population", self.population, 0, 1, ends="(]")
 
     @cached_property
     def epsilon(self) -> float:
@@ -104,10 +101,7 @@ class Plan:
     @cached_property
     def report_offsets(self) -> tuple[int, ...]:
         """For split plans: where each question's bytes start in a report, with the total length last."""
-        offsets = [0]
-        for question in self.questions:
-            offsets.append(offsets[-1] + question.mechanism.report_bytes)
-        return tuple(offsets)
+        return tuple(accumulate((q.mechanism.report_bytes for q in self.questions), initial=0))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -170,6 +164,4 @@ def _truth(what: str, value: object) -> bool:
 
 def question(schema: Schema, attributes: Sequence[str], epsilon: float, mechanism_name: str = "best") -> Question:
     """A question over the product domain of some attributes at an epsilon."""
-    from dither.mechanisms import mechanism
-
     return Question(tuple(attributes), mechanism(mechanism_name, schema.cells(attributes), epsilon))

@@ -1,13 +1,13 @@
 """Integer sufficient statistics of a round: zero, add, merge. Merging in any order gives identical integers.
 
-`CountTally` counts supports for each question. `GramTally` counts co-occurring bits of split reports, for all pairs of
-attributes in one pass. `PatternTally` keeps the multiset of whole split reports, which is what EM over several attributes reads.
+`CountTally` counts supports for each question. `PatternTally` keeps the multiset of whole split reports, which is what EM over
+several attributes reads.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ from dither.mechanisms import PackedReports
 from dither.reports import Plan, plan_from_json
 from dither.tally.archive import pack, unpack
 from dither.types import Counts
-
-_BLOCK = 1 << 15
 
 
 def _check_same(a: Plan, b: Plan) -> None:
@@ -48,11 +46,9 @@ class CountTally:
     def add(self, question: int, reports: PackedReports) -> None:
         """Add reports of one question (for split plans: whole reports, with question -1)."""
         if question == -1 and self.plan.split:
-            offsets = self.plan.report_offsets
-            _check_rows(reports, offsets[-1])
-            for i in range(len(self.plan.questions)):
-                part = PackedReports(np.ascontiguousarray(reports.rows[:, offsets[i] : offsets[i + 1]]))
-                self.add_counts(i, self.plan.questions[i].mechanism.support(part), len(reports))
+            _check_rows(reports, self.plan.report_offsets[-1])
+            for i, (start, end) in enumerate(pairwise(self.plan.report_offsets)):
+                self.add(i, PackedReports(np.ascontiguousarray(reports.rows[:, start:end])))
             return
         mechanism = self.plan.questions[question].mechanism
         _check_rows(reports, mechanism.report_bytes)
@@ -82,49 +78,6 @@ class CountTally:
 
 
 @dataclass
-class GramTally:
-    """For a split plan: how often each two bits of the reports are set together; the diagonal holds single bits."""
-
-    plan: Plan
-    n: int = 0
-    gram: Counts = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    kind = "gram"
-
-    def __post_init__(self) -> None:
-        _check_split(self.plan)
-        if self.gram.size == 0:
-            total = sum(self.widths)
-            self.gram = np.zeros((total, total), np.int64)
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The number of bits of each question, side by side in the Gram matrix."""
-        return tuple(q.mechanism.counters for q in self.plan.questions)
-
-    def add(self, question: int, reports: PackedReports) -> None:
-        """Add whole split reports (question is -1)."""
-        _check_rows(reports, self.plan.report_offsets[-1])
-        for start in range(0, len(reports), _BLOCK):
-            bits = report_bits(self.plan, reports.rows[start : start + _BLOCK])
-            dense = bits.astype(np.float32)  # exact: sums stay far below 2^24 in a block
-            self.gram += np.rint(dense.T @ dense).astype(np.int64)
-        self.n += len(reports)
-
-    def merge(self, other: GramTally) -> GramTally:
-        """The tally of both sets of reports."""
-        _check_same(self.plan, other.plan)
-        return GramTally(self.plan, self.n + other.n, self.gram + other.gram)
-
-    def to_bytes(self) -> bytes:
-        return pack({"kind": self.kind, "plan": self.plan.to_json(), "n": self.n}, {"gram": self.gram})
-
-    @property
-    def participants(self) -> int:
-        """How many people reported."""
-        return self.n
-
-
-@dataclass
 class PatternTally:
     """For a split plan: the distinct reports, in byte order, and how often each came."""
 
@@ -134,7 +87,8 @@ class PatternTally:
     kind = "patterns"
 
     def __post_init__(self) -> None:
-        _check_split(self.plan)
+        if not self.plan.split:
+            raise ParameterError("patterns need a split plan: one report with an answer to every question")
         if self.patterns.size == 0:
             self.patterns = np.zeros((0, self.plan.report_offsets[-1]), np.uint8)
 
@@ -164,45 +118,34 @@ class PatternTally:
         return int(self.counts.sum())
 
 
-RoundTally = CountTally | GramTally | PatternTally
-_KINDS: dict[str, type[Any]] = {"counts": CountTally, "gram": GramTally, "patterns": PatternTally}
+RoundTally = CountTally | PatternTally
 
 
 def zero(plan: Plan) -> RoundTally:
     """The empty tally of the kind that the plan asks for."""
-    empty: RoundTally = _KINDS[plan.tally](plan)
-    return empty
+    return CountTally(plan) if plan.tally == "counts" else PatternTally(plan)
 
 
 def tally_from_bytes(data: bytes) -> RoundTally:
     """Load a saved tally."""
     meta, arrays = unpack(data)
     plan = plan_from_json(meta["plan"])
-    if meta["kind"] == "counts":
+    if meta["kind"] == CountTally.kind:
         return CountTally(plan, arrays["n"], [arrays[str(i)] for i in range(len(plan.questions))])
-    if meta["kind"] == "gram":
-        return GramTally(plan, int(meta["n"]), arrays["gram"])
     return PatternTally(plan, arrays["patterns"], arrays["counts"])
 
 
 def report_bits(plan: Plan, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The bits of split unary or Bloom reports, one column a counter, questions side by side."""
+    """The bits of split unary or Bloom reports, one column per counter, questions side by side."""
     parts = []
     for i, question in enumerate(plan.questions):
-        if question.mechanism.name not in ("sue", "oue", "bloom"):
+        if not question.mechanism.bit_vectors:
             raise ParameterError(
                 f"reports of {question.mechanism.name} are not bit vectors; use a unary or Bloom mechanism"
             )
         part = rows[:, plan.report_offsets[i] : plan.report_offsets[i + 1]]
         parts.append(np.unpackbits(part, axis=1, bitorder="little", count=question.mechanism.counters))
     return np.concatenate(parts, axis=1)
-
-
-def _check_split(plan: Plan) -> None:
-    if not plan.split:
-        raise ParameterError(
-            "co-occurrences and patterns need a split plan: one report with an answer to every question"
-        )
 
 
 def _multiset(rows: npt.NDArray[np.uint8], counts: Counts) -> tuple[npt.NDArray[np.uint8], Counts]:

@@ -1,4 +1,4 @@
-"""How far dishonest participants can move a figure: closed forms for each mechanism, worst attack.
+"""How far dishonest participants can move a figure, at worst: each mechanism's `forged_range` says what one of them can do.
 
 An honest report adds, after inversion, one to the total frequency of its group of cells or nothing; a forged one adds whatever
 the report's format lets it support. With s the most (or fewest) of the r target cells that one report can support, each
@@ -32,8 +32,6 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.estimate.pool import AnswerCounts, answers_of
 from dither.mechanisms import Mechanism
-from dither.mechanisms.bloom import BloomRappor
-from dither.mechanisms.subset import SubsetSelection
 from dither.protocols import ProtocolMachine
 from dither.schema import Schema
 from dither.types import Floats
@@ -56,45 +54,8 @@ def manipulation(
     Bloom filters a number of cells gives the worst set's bound, r times the worst cell's.
     """
     _check(mechanism, cells_targeted, share, frequency, direction)
-    if isinstance(mechanism, BloomRappor):
-        moved = _bloom_leverage(mechanism, cells_targeted, direction)
-    else:
-        size = cells_targeted if isinstance(cells_targeted, int) else len(cells_targeted)
-        p, q = float(mechanism.p), float(mechanism.q)
-        moved = (supported(mechanism, size, direction) - size * q) / (p - q)
-    return share * (moved - frequency)
-
-
-def supported(mechanism: Mechanism, size: int, direction: Direction = "raise") -> int:
-    """The most, or the fewest, of `size` cells that one report in the mechanism's format can support."""
-    cells = mechanism.cells
-    if mechanism.name == "grr":
-        return 1 if direction == "raise" or size == cells else 0
-    if isinstance(mechanism, SubsetSelection):
-        return min(size, mechanism.size) if direction == "raise" else max(0, mechanism.size - (cells - size))
-    if mechanism.name in ("sue", "oue"):
-        return size if direction == "raise" else 0
-    if mechanism.name in ("olh", "hadamard"):  # one bucket, or coefficient 0, holds all cells or none
-        return size if direction == "raise" else 0
-    raise ParameterError(f"no bound is known for mechanism {mechanism.name!r}", where="mechanism", value=mechanism.name)
-
-
-def _bloom_leverage(mechanism: BloomRappor, targeted: int | Sequence[int], direction: Direction) -> float:
-    """What the best bits add: the estimate is linear in them, so each is set by the sign of its weight."""
-    from dither.mechanisms.kernels.bloom import filter_matrix
-
-    p, q = float(mechanism.p), float(mechanism.q)
-    weights = np.linalg.pinv(filter_matrix(mechanism).T.astype(np.float64))  # cells x bits
-    low, high = -q / (p - q), (1 - q) / (p - q)
-
-    def reach(row: Floats) -> float:
-        best, worst = (high, low) if direction == "raise" else (low, high)
-        return float(np.where(row > 0, best * row, worst * row).sum())
-
-    if isinstance(targeted, int):
-        each = [reach(row) for row in weights]
-        return targeted * (max(each) if direction == "raise" else min(each))
-    return reach(weights[list(targeted)].sum(axis=0))
+    least, most = mechanism.forged_range(cells_targeted)
+    return share * ((most if direction == "raise" else least) - frequency)
 
 
 @dataclass(frozen=True)
@@ -130,16 +91,10 @@ def exposure(
             continue
         group = question.mechanism.cells // kept
         weight = 1.0 / question.mechanism.group_variance(group, 1.0 / kept, answer.n)
-        parts.append(
-            (
-                weight,
-                manipulation(question.mechanism, group, 1.0, direction="raise"),
-                manipulation(question.mechanism, group, 1.0, direction="lower"),
-            )
-        )
+        parts.append((weight, *question.mechanism.forged_range(group)))
     if not parts:
         return None
-    weights, up, down = (np.array(column) for column in zip(*parts, strict=True))
+    weights, down, up = (np.array(column) for column in zip(*parts, strict=True))
     most, least = float(weights @ up / weights.sum()), float(weights @ down / weights.sum())
     return Exposure(
         names,

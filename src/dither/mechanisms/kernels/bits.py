@@ -1,27 +1,49 @@
-"""Bit-vector reports for many people: Bernoulli bits 64 at a time, and counts of set bits.
+"""Reports that are bit vectors, for many people: unary encodings, Bloom filters and subset selection.
 
 A bit is set when a draw of 32 bits is below a threshold. The kernel compares 64 such draws at once, most significant bit
 first, and stops when all 64 are decided, after about seven words of randomness instead of 32: the same exact probability.
+
+Bloom filters are read by a regression: the expected frequency of bit j is q + (p-q) times the total frequency of the values whose
+filter sets it; least squares on the filters' matrix inverts that without bias. Since p = 1-q, every bit has the variance
+q(1-q)/(n(p-q)^2) whatever the data, so the estimate's covariance is that times the inverse Gram matrix of the filters.
+
+A subset's law is: with p the true cell and size-1 others, else size others, drawn uniformly. The kernel draws the others by a
+partial shuffle, which is the same law as the scalar mechanism's arc on a random circle and needs fewer draws.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from dither.errors import ReportError
-from dither.mechanisms.kernels.stream import check_values, uniform_draws
-from dither.mechanisms.mechanism import PackedReports
-
-if TYPE_CHECKING:
-    from dither.mechanisms.kernels.stream import RandomStream
-    from dither.mechanisms.unary import Unary
-    from dither.types import Codes, Counts
+from dither.errors import ParameterError, ReportError
+from dither.mechanisms.base import Estimate, PackedReports
+from dither.mechanisms.bloom import BloomRappor
+from dither.mechanisms.kernels.batch import (
+    check_cell_numbers,
+    check_tally,
+    estimate,
+    randomise,
+    simulate,
+    simulate_people,
+    support,
+)
+from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
+from dither.mechanisms.subset import SubsetSelection
+from dither.mechanisms.unary import Unary
+from dither.types import Codes, Counts, Floats, Integers
 
 _BLOCK_WORDS = 1 << 17  # one megabyte of bits a time: random words stay in the cache
+_BLOCK = 1 << 16  # people whose sets are drawn at a time
+_MOST_DRAWS = 1 << 20  # cells times sets, above which drawing sets costs more than drawing people
+_BITS_OF_BYTES = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.int64)
 
 
 @njit(cache=True)
@@ -85,30 +107,176 @@ def bernoulli_rows(
     return rows
 
 
-def randomise_unary(mechanism: Unary, values: Codes, stream: RandomStream) -> PackedReports:
+@support.register(Unary)
+@support.register(BloomRappor)
+@support.register(SubsetSelection)
+def count_bits(mechanism: Unary | BloomRappor | SubsetSelection, reports: PackedReports) -> Counts:
+    """How many reports set each bit, by a histogram of each byte position."""
+    histogram = np.zeros((reports.rows.shape[1], 256), np.int64)
+    _byte_histogram(reports.rows, histogram)
+    counts: Counts = (histogram @ _BITS_OF_BYTES).reshape(-1)
+    if counts[mechanism.counters :].any():
+        raise ReportError(f"a report sets a bit beyond its {mechanism.counters} bits")
+    return counts[: mechanism.counters]
+
+
+# --------------------
+# Unary encodings.
+
+
+@randomise.register(Unary)
+def _unary(mechanism: Unary, values: Codes, stream: RandomStream) -> PackedReports:
     """Every bit at q, then each person's own bit anew at p."""
-    truth = check_values(values, mechanism.cells)
+    truth = check_cell_numbers(values, mechanism.cells)
     rows = bernoulli_rows(len(truth), mechanism.cells, mechanism.other_set, mechanism.threshold_bits, stream)
     draws = uniform_draws(stream, len(truth), mechanism.threshold_bits)
     _set_true_bits(rows, truth, draws, mechanism.true_set)
     return PackedReports(rows)
 
 
-_BITS_OF_BYTES = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.int64)
-
-
-def count_bits(rows: npt.NDArray[np.uint8], bits: int) -> Counts:
-    """How many rows set each bit, by a histogram of each byte position."""
-    histogram = np.zeros((rows.shape[1], 256), np.int64)
-    _byte_histogram(rows, histogram)
-    counts: Counts = (histogram @ _BITS_OF_BYTES).reshape(-1)
-    if counts[bits:].any():
-        raise ReportError(f"a report sets a bit beyond its {bits} bits")
-    return counts[:bits]
-
-
-def simulate_unary(mechanism: Unary, true_counts: Counts, rng: np.random.Generator) -> Counts:
+@simulate.register(Unary)
+def _simulate_unary(mechanism: Unary, true_counts: Counts, rng: np.random.Generator) -> Counts:
     """The exact law in O(cells): bits of different people and cells are independent."""
     others = true_counts.sum() - true_counts
     own = rng.binomial(true_counts, float(mechanism.p))
     return (own + rng.binomial(others, float(mechanism.q))).astype(np.int64)
+
+
+# --------------------
+# Bloom filters.
+
+
+def filter_matrix(mechanism: BloomRappor) -> npt.NDArray[np.uint8]:
+    """One row per cell, one column per bit."""
+    packed = np.frombuffer(
+        b"".join(f.to_bytes(mechanism.report_bytes, "little") for f in mechanism.filters), np.uint8
+    ).reshape(mechanism.cells, -1)
+    return np.unpackbits(packed, axis=1, bitorder="little", count=mechanism.bits)
+
+
+@randomise.register(BloomRappor)
+def _bloom(mechanism: BloomRappor, values: Codes, stream: RandomStream) -> PackedReports:
+    """Each person's filter with every bit flipped with probability f/2."""
+    truth = check_cell_numbers(values, mechanism.cells)
+    filters = np.packbits(filter_matrix(mechanism), axis=1, bitorder="little")
+    flips = bernoulli_rows(len(truth), mechanism.bits, mechanism.flipped, mechanism.threshold_bits, stream)
+    return PackedReports(filters[truth] ^ flips)
+
+
+@simulate.register(BloomRappor)
+def _simulate_bloom(mechanism: BloomRappor, true_counts: Counts, rng: np.random.Generator) -> Counts:
+    """The exact law in O(bits): given the filters, flips of different people and bits are independent."""
+    set_bits = true_counts @ filter_matrix(mechanism).astype(np.int64)
+    kept = rng.binomial(set_bits, float(mechanism.p))
+    return (kept + rng.binomial(true_counts.sum() - set_bits, float(mechanism.q))).astype(np.int64)
+
+
+def _design(mechanism: BloomRappor) -> Floats:
+    """The filters' matrix, bits x cells, if it tells the cells apart."""
+    design = filter_matrix(mechanism).T.astype(np.float64)
+    if np.linalg.matrix_rank(design) < mechanism.cells:
+        raise ParameterError(
+            f"{mechanism.bits} bits with {mechanism.hashes} hashes cannot tell {mechanism.cells} values apart; use more bits or "
+            "another seed",
+            where="bits",
+            value=mechanism.bits,
+        )
+    return design
+
+
+def bloom_covariance(mechanism: BloomRappor, n: int) -> Floats:
+    """The covariance of the cells' estimates from n reports, whatever the data."""
+    design, p, q = _design(mechanism), float(mechanism.p), float(mechanism.q)
+    return np.asarray(np.linalg.inv(design.T @ design) * (q * (1 - q) / (n * (p - q) ** 2)))
+
+
+@estimate.register(BloomRappor)
+def _estimate_bloom(mechanism: BloomRappor, support: Counts, n: int) -> Estimate:
+    """Unbiased frequencies by least squares."""
+    counts = check_tally(mechanism, support, n)
+    p, q = float(mechanism.p), float(mechanism.q)
+    solved = np.linalg.lstsq(_design(mechanism), (counts / n - q) / (p - q), rcond=None)[0]
+    return Estimate(np.asarray(solved, dtype=np.float64), np.sqrt(bloom_covariance(mechanism, n).diagonal()), int(n))
+
+
+def bloom_forged(mechanism: BloomRappor, targeted: int | Sequence[int]) -> tuple[float, float]:
+    """What the worst bits add: the estimate is linear in them, so each is set by the sign of its weight."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    weights = np.linalg.pinv(filter_matrix(mechanism).T.astype(np.float64))  # cells x bits
+    unset, set_ = -q / (p - q), (1 - q) / (p - q)
+
+    def reach(row: Floats) -> tuple[float, float]:
+        up, down = np.where(row > 0, set_ * row, unset * row), np.where(row > 0, unset * row, set_ * row)
+        return float(down.sum()), float(up.sum())
+
+    if isinstance(targeted, int):
+        each = [reach(row) for row in weights]
+        return targeted * min(low for low, _ in each), targeted * max(high for _, high in each)
+    return reach(weights[list(targeted)].sum(axis=0))
+
+
+# --------------------
+# Subset selection.
+
+
+@njit(cache=True)
+def _choose(rows: Any, truth: Any, draws: Any, random: Any, cells: int, size: int, hits: int) -> None:
+    order = np.arange(cells - 1)
+    position = 0
+    for i in range(len(truth)):
+        value = truth[i]
+        hit = draws[i] < hits
+        if hit:
+            rows[i, value >> 3] |= np.uint8(1 << (value & 7))
+        for j in range(size - 1 if hit else size):
+            # A 32-bit draw times the range, high half: off uniform by at most cells/2^32, which no simulation can notice.
+            pick = j + np.int64((np.uint64(random[position]) * np.uint64(cells - 1 - j)) >> np.uint64(32))
+            position += 1
+            cell = order[pick]
+            order[pick] = order[j]
+            order[j] = cell
+            cell += cell >= value
+            rows[i, cell >> 3] |= np.uint8(1 << (cell & 7))
+
+
+@randomise.register(SubsetSelection)
+def _subsets(mechanism: SubsetSelection, values: Codes, stream: RandomStream) -> PackedReports:
+    """A draw for the true cell and a partial shuffle of the others."""
+    truth = check_cell_numbers(values, mechanism.cells)
+    rows = np.zeros((len(truth), mechanism.report_bytes), np.uint8)
+    hits = mechanism.size * mechanism.covering
+    for start in range(0, len(truth), _BLOCK):
+        part = truth[start : start + _BLOCK]
+        draws = uniform_draws(stream, len(part), mechanism.threshold_bits)
+        random = stream.words(len(part) * mechanism.size, np.uint32)
+        _choose(rows[start : start + _BLOCK], part, draws, random, mechanism.cells, mechanism.size, hits)
+    return PackedReports(rows)
+
+
+@simulate.register(SubsetSelection)
+def _simulate_subsets(mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Generator) -> Counts:
+    """The exact law: sets drawn by multinomials where there are few of them, else person by person.
+
+    How often each set is reported: for each true cell uniform over the sets that hold it, or over those that do not. A set's
+    cells are not independent, so there is no binomial per cell.
+    """
+    sets = math.comb(mechanism.cells, mechanism.size)
+    if mechanism.cells * sets > min(_MOST_DRAWS, int(true_counts.sum())):
+        return simulate_people(mechanism, true_counts, rng, _BLOCK)
+    membership = _membership(mechanism.cells, mechanism.size)
+    reported = np.zeros(len(membership), np.int64)
+    for cell, people in enumerate(true_counts):
+        hits = rng.binomial(people, float(mechanism.p))
+        for holds, count in ((1, hits), (0, people - hits)):
+            able = np.flatnonzero(membership[:, cell] == holds)
+            reported[able] += rng.multinomial(count, np.full(len(able), 1 / len(able)))
+    return reported @ membership
+
+
+@lru_cache(maxsize=64)
+def _membership(cells: int, size: int) -> Integers:
+    """One row per set of `size` cells, 1 where it holds a cell."""
+    chosen = np.array(list(combinations(range(cells), size)))
+    out = np.zeros((len(chosen), cells), np.int64)
+    np.put_along_axis(out, chosen, 1, axis=1)
+    return out

@@ -6,22 +6,19 @@ Support counting asks, for every report and cell, whether the cell hashes into t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from dither.errors import ReportError
-from dither.mechanisms.kernels.grr import respond
-from dither.mechanisms.kernels.stream import RandomStream, check_values, uniform_draws
-from dither.mechanisms.local_hash import HASH_BITS, WORD_BITS
-from dither.mechanisms.mechanism import PackedReports
-from dither.types import Integers
-
-if TYPE_CHECKING:
-    from dither.mechanisms.local_hash import LocalHash
-    from dither.types import Codes, Counts
+from dither.mechanisms.base import PackedReports
+from dither.mechanisms.grr import respond
+from dither.mechanisms.kernels.batch import check_cell_numbers, randomise, support
+from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
+from dither.mechanisms.local_hash import HASH_BITS, WORD_BITS, LocalHash
+from dither.types import Codes, Counts, Integers
 
 _BLOCK = 1 << 16
 _SHIFT = WORD_BITS - HASH_BITS
@@ -52,9 +49,10 @@ def _count(a: Any, base: Any, width: Any, first: int, counts: Any) -> None:
             counts[x] += np.uint32(np.uint32(base[i] + np.uint32(a[i] * u)) < width[i])
 
 
-def randomise(mechanism: LocalHash, values: Codes, stream: RandomStream) -> PackedReports:
+@randomise.register(LocalHash)
+def _hashes(mechanism: LocalHash, values: Codes, stream: RandomStream) -> PackedReports:
     """A hash function and a bucket for each simulated person."""
-    truth = check_values(values, mechanism.cells)
+    truth = check_cell_numbers(values, mechanism.cells)
     n = len(truth)
     hashes = stream.words(2 * n, np.uint32).reshape(n, 2)
     hashed = (hashes[:, 0] * truth.astype(np.uint32) + hashes[:, 1]) >> np.uint32(_SHIFT)
@@ -67,7 +65,8 @@ def randomise(mechanism: LocalHash, values: Codes, stream: RandomStream) -> Pack
     return PackedReports(rows)
 
 
-def support(mechanism: LocalHash, reports: PackedReports) -> Counts:
+@support.register(LocalHash)
+def _support_hashes(mechanism: LocalHash, reports: PackedReports) -> Counts:
     """How many reports support each cell, in blocks of reports."""
     starts = np.array([mechanism.bucket_start(r) for r in range(mechanism.buckets + 1)], np.int64)
     counts = np.zeros(mechanism.cells, np.int64)
@@ -95,13 +94,3 @@ def _support_block(words: npt.NDArray[np.uint32], answers: Integers, starts: Int
     for first in range(0, cells, _STRIDE):
         _count(a, base, width, first, counts[first : first + _STRIDE])
     return counts.astype(np.int64)
-
-
-def simulate(mechanism: LocalHash, true_counts: Counts, rng: np.random.Generator) -> Counts:
-    """Person by person in blocks: one hash ties the cells of a report together, so they are not independent."""
-    stream = RandomStream.from_generator(rng)
-    values = np.repeat(np.arange(mechanism.cells, dtype=np.int64), true_counts)
-    counts = np.zeros(mechanism.cells, np.int64)
-    for start in range(0, len(values), _BLOCK):
-        counts += support(mechanism, randomise(mechanism, values[start : start + _BLOCK], stream))
-    return counts

@@ -1,9 +1,8 @@
 """Estimates of a partition's cells, and the exact variance of any weighted sum of them.
 
-The estimate of a cell is (support/n - q)/(p - q). The supports of two cells are dependent in ways that differ between
-mechanisms (a randomised response names one cell, a subset a fixed number of them), so the variance of a sum is worked
-out for each: summing m cells of a unary report sums m noise terms, contrary to the remark after the paper's theorem 7
-(erratum 9).
+The estimates of two cells are dependent in ways that differ between mechanisms (a randomised response names one cell, a
+subset a fixed number of them), so each mechanism knows the variance of a sum: summing m cells of a unary report sums m noise
+terms, contrary to the remark after the paper's theorem 7 (erratum 9).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dither.estimate.project import norm_sub
-from dither.mechanisms import GRR, Mechanism, SubsetSelection, mechanism
+from dither.mechanisms import Mechanism, mechanism
 from dither.protocols.histogram.consumer import Consumer, Partition
 from dither.types import Floats
 
@@ -63,7 +62,7 @@ class PureCells:
 
     def weighted_variances(self, weights: Floats) -> Floats:
         f = norm_sub(self.frequencies)
-        noise = np.array([weighted_variance(self.mechanism, row, f, self.asked) for row in weights])
+        noise = np.array([self.mechanism.weighted_variance(row, f, self.asked) for row in weights])
         drawn = np.array([self._sampling(float(row @ f), float(row**2 @ f)) for row in weights])
         return (noise + drawn) * self.population**2
 
@@ -71,36 +70,6 @@ class PureCells:
         """Variance of the mean of `asked` of `population` people without replacement."""
         n, total = self.asked, self.population
         return (total - n) / (total - 1) * (square - mean**2) / n if n < total else 0.0
-
-
-def weighted_variance(mechanism: Mechanism, weights: Floats, frequencies: Floats, n: int) -> float:
-    """Variance of the weighted sum of all cells' estimated frequencies, given people with these true frequencies."""
-    p, q = float(mechanism.p), float(mechanism.q)
-    f, w = frequencies, weights
-    squares, first = float(w @ w), float(w.sum())
-    own, own_squares = float(f @ w), float(f @ w**2)
-    if isinstance(mechanism, (GRR, SubsetSelection)):
-        # Second moments of the support, less the square of its mean: Cov = E[s s'] - sum over people of E[s] E[s]'.
-        moment = p * own_squares + q * (squares - own_squares)
-        if isinstance(mechanism, SubsetSelection):
-            moment += _pairs(mechanism, first, squares, own, own_squares)
-        mean = q**2 * first**2 + 2 * q * (p - q) * first * own + (p - q) ** 2 * own_squares
-        spread = moment - mean
-    else:
-        spread = p * (1 - p) * own_squares + q * (1 - q) * (squares - own_squares)
-    return max(spread, 0.0) / (n * (p - q) ** 2)
-
-
-def _pairs(mechanism: SubsetSelection, first: float, squares: float, own: float, own_squares: float) -> float:
-    """Sum over ordered pairs of different cells of their weights times the chance that a report holds both."""
-    p, k, size = float(mechanism.p), mechanism.cells, mechanism.size
-    with_own = p * (size - 1) / (k - 1)
-    both_others = 0.0
-    if k > 2:
-        both_others = (p * (size - 1) * (size - 2) + (1 - p) * size * (size - 1)) / ((k - 1) * (k - 2))
-    all_pairs = first**2 - squares
-    own_pairs = 2 * (first * own - own_squares)
-    return both_others * (all_pairs - own_pairs) + with_own * own_pairs
 
 
 def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
@@ -124,15 +93,6 @@ def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consu
 def build(name: str, cells: int, epsilon: float) -> Mechanism:
     """A frequency mechanism; kept, since its exact thresholds take longer to compute than a small collection."""
     return mechanism(name, cells, epsilon)
-
-
-def report_bits(mechanism: Mechanism) -> int:
-    """How many bits of a report carry something: one a cell for unary ones, a cell's number for randomised response."""
-    if isinstance(mechanism, GRR):
-        return (mechanism.cells - 1).bit_length()
-    if mechanism.name in ("sue", "oue", "subset"):
-        return mechanism.cells
-    return mechanism.counters if mechanism.name == "bloom" else 8 * mechanism.report_bytes
 
 
 @dataclass(frozen=True)

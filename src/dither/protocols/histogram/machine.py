@@ -19,12 +19,10 @@ import numpy as np
 from dither.checks import check_between, check_choice
 from dither.errors import ParameterError, SchemaError
 from dither.estimate import Marginal, norm_sub
-from dither.mechanisms import Mechanism
-from dither.mechanisms.choose import NAMES
-from dither.mechanisms.strategy import Strategy
+from dither.mechanisms import NAMES, Mechanism, SetStrategy
 from dither.models import Independent
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers, union
-from dither.protocols.histogram.estimates import CellEstimates, ConsumerCounts, PureCells, build, read_off, report_bits
+from dither.protocols.histogram.estimates import CellEstimates, ConsumerCounts, PureCells, build, read_off
 from dither.protocols.histogram.smart import Choice, Objective, StrategyCells, choose
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.reports import Plan, Question
@@ -148,7 +146,7 @@ class HistogramMachine(ProtocolMachine[H]):
     @property
     def bits(self) -> int:
         """What a participant sends."""
-        return sum(report_bits(question.mechanism) for question in self._questions)
+        return sum(question.mechanism.report_bits for question in self._questions)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -289,11 +287,11 @@ class Smart(PartitionMachine[SmartParameters]):
 
     @cached_property
     def _mechanism(self) -> Mechanism:
-        return self._choice.mechanism  # type: ignore[return-value]
+        return self._choice.mechanism
 
     def _cells(self, counts: Integers, n: int) -> CellEstimates:
         mechanism = self._choice.mechanism
-        if not isinstance(mechanism, Strategy) or self._choice.decoder is None:
+        if not isinstance(mechanism, SetStrategy) or self._choice.decoder is None:
             return super()._cells(counts, n)
         return StrategyCells(self.partition, mechanism, self._choice.decoder, counts, self.population)
 

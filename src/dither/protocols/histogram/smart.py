@@ -16,8 +16,7 @@ from typing import Literal
 import numpy as np
 
 from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms import Mechanism
-from dither.mechanisms.strategy import Strategy
+from dither.mechanisms import Mechanism, SetStrategy
 from dither.protocols.histogram.consumer import Consumer, Partition
 from dither.protocols.histogram.design import Design, optimise
 from dither.protocols.histogram.estimates import build, variance_by_type
@@ -37,7 +36,7 @@ class StrategyCells:
     """Cells estimated from a strategy's outputs: decoder x outputs, with the variance that they show."""
 
     partition: Partition
-    strategy: Strategy
+    strategy: SetStrategy
     decoder: Floats
     outputs: Integers
     population: int
@@ -57,8 +56,7 @@ class StrategyCells:
         """
         decoded = weights @ self.decoder
         raw = decoded**2 @ self.outputs - weights**2 @ self.counts
-        chances = self.strategy.matrix / 2.0**self.strategy.threshold_bits
-        by_type = decoded**2 @ chances - weights**2
+        by_type = decoded**2 @ self.strategy.chance_table - weights**2
         return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
 
 
@@ -66,7 +64,7 @@ class StrategyCells:
 class Choice:
     """The mechanism chosen, and each consumer's predicted variance over CHP's in the cell where that is largest."""
 
-    mechanism: Mechanism | Strategy
+    mechanism: Mechanism
     ratios: tuple[float, ...]
     decoder: Floats | None = None
 
@@ -130,15 +128,14 @@ def _bin_variances(mechanism: Mechanism, partition: Partition, consumer: Consume
     return np.array([mechanism.group_variance(size, size / k, 1) for size in sizes])
 
 
-def _strategy(design: Design, epsilon: float) -> Strategy:
+def _strategy(design: Design, epsilon: float) -> SetStrategy:
     masks = [sum(1 << int(cell) for cell in np.flatnonzero(row)) for row in design.sets]
-    return Strategy.for_epsilon(design.sets.shape[1], masks, design.weights.tolist(), epsilon)
+    return SetStrategy.for_epsilon(design.sets.shape[1], masks, design.weights.tolist(), epsilon)
 
 
-def _by_type(strategy: Strategy, decoder: Floats, bins: Floats) -> Floats:
+def _by_type(strategy: SetStrategy, decoder: Floats, bins: Floats) -> Floats:
     """The variance of each bin from one report of a person in each cell, exact for the strategy's own integers."""
-    chances = strategy.matrix / 2.0**strategy.threshold_bits
-    return np.asarray((bins @ decoder) ** 2 @ chances - bins, dtype=np.float64)
+    return np.asarray((bins @ decoder) ** 2 @ strategy.chance_table - bins, dtype=np.float64)
 
 
 def _reweigh(

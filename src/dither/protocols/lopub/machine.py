@@ -14,7 +14,7 @@ from typing import Any
 
 from dither.estimate import Marginal
 from dither.estimate.joint import SplitReports
-from dither.mechanisms import BloomRappor
+from dither.mechanisms import BloomRappor, Unary
 from dither.models.junction_tree import JunctionTree
 from dither.protocols.lopub.learn import LoPubFit, learn
 from dither.protocols.lopub.plan import LoPubParameters, lopub_plan
@@ -70,7 +70,7 @@ class LoPub(ProtocolMachine[LoPubParameters]):
 
 def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> dict[str, Any]:
     mechanisms = [q.mechanism for q in plan.questions]
-    flips = [float(2 * m.q) for m in mechanisms]
+    flips = [float(2 * m.q) for m in mechanisms if isinstance(m, (Unary, BloomRappor))]
     hashes = [m.hashes if isinstance(m, BloomRappor) else 1 for m in mechanisms]
     return {
         "encoding": parameters.encoding,

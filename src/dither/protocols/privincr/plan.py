@@ -15,7 +15,7 @@ import numpy as np
 
 from dither.checks import check_between, check_finite, check_whole_or_none
 from dither.errors import ParameterError, TooFewAnswers
-from dither.mechanisms import Mechanism, mechanism, total_variance
+from dither.mechanisms import Mechanism, mechanism
 from dither.protocols.independent import question_shares
 from dither.protocols.machine import Campaign, check_clique_cells
 from dither.reports import Plan, Question, question
@@ -126,7 +126,7 @@ def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[
     for i, j in every:
         k, m = schema.cardinalities[i], schema.cardinalities[j]
         chosen: Mechanism = mechanism(parameters.mechanism, k * m, campaign.epsilon)
-        noise = total_variance(chosen.p, chosen.q, k * m) / (k * m * people)
+        noise = chosen.total_variance / (k * m * people)
         seen = STRONG**2 * (min(k, m) - 1) / (k * m)
         if seen >= parameters.significance * math.sqrt(2 * (k - 1) * (m - 1)) * noise:
             out.append((i, j))

@@ -1,16 +1,19 @@
-"""The square wave: exact on a small build, densities near the truth, quantiles."""
+"""Square wave and strategies beyond the contract: densities near the truth, quantiles, strategies that say more than they may."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from dither.errors import ParameterError, ReportError
+from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
+from dither.mechanisms import GRR, SetStrategy, mechanism_from_json
+from dither.mechanisms.kernels.outputs import quantiles
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.square_wave import SquareWave, half_width, quantiles
+from dither.mechanisms.square_wave import SquareWave, half_width
 
 TRUTH = np.bincount(np.minimum((np.random.default_rng(0).beta(2, 5, 50_000) * 32).astype(int), 31), minlength=32)
 
@@ -22,7 +25,7 @@ def test_every_draw_of_a_16_bit_build(epsilon: float) -> None:
     for cell in range(8):
         found = [wave.window.output(cell, draw) for draw in range(2**16)]
         laws.append(np.bincount(found, minlength=wave.counters))
-        assert laws[-1].tolist() == wave.window.law(cell)
+        assert laws[-1].tolist() == wave.window.column(cell)
     worst = max(Fraction(int(c.max()), int(c.min())) for c in np.array(laws).T)
     assert math.log(worst) <= wave.epsilon <= epsilon
 
@@ -35,15 +38,11 @@ def test_the_half_width_is_the_paper_s_and_shrinks() -> None:
     assert widths[1] == pytest.approx(0.5, abs=0.01)
 
 
-def test_device_fleet_and_counts_agree() -> None:
+def test_people_and_counts_agree_with_the_table() -> None:
     wave, cells = SquareWave.for_epsilon(32, 1.0), np.repeat(np.arange(32), TRUTH)
-    few = np.arange(32)
-    rows = wave.randomise_many(few, RandomStream.from_seed(2)).rows
-    source = RandomStream.from_seed(2)
-    assert [bytes(r) for r in rows] == [wave.randomise(int(c), source) for c in few]
     by_people = wave.support(wave.randomise_many(cells, RandomStream.from_seed(3)))
     by_counts = wave.simulate(TRUTH, np.random.default_rng(4))
-    expected = wave.chances @ TRUTH
+    expected = wave.chance_table @ TRUTH
     for tally in (by_people, by_counts):
         assert np.all(np.abs(tally - expected) < 5 * np.sqrt(expected))
 
@@ -54,7 +53,7 @@ def slow_em(wave: SquareWave, counts: np.ndarray, steps: int) -> np.ndarray:
     for _ in range(steps):
         new = np.zeros(wave.cells)
         for output, count in enumerate(counts):
-            joint = [wave.chances[output, c] * theta[c] for c in range(wave.cells)]
+            joint = [wave.chance_table[output, c] * theta[c] for c in range(wave.cells)]
             new += count * np.array(joint) / sum(joint)
         theta = new / counts.sum()
     return theta
@@ -104,3 +103,51 @@ def test_a_huge_epsilon_gives_the_narrowest_wave(epsilon: float) -> None:
     wave = SquareWave.for_epsilon(8, epsilon)
     assert wave.epsilon <= epsilon
     assert wave.counters == 8
+
+
+# --------------------
+# Strategies.
+
+
+def small(threshold_bits: int = 16, epsilon: float = 1.0) -> SetStrategy:
+    """Four cells, two halves and four singles."""
+    sets, ratio = [0b0011, 0b1100, 1, 2, 4, 8], math.exp(epsilon)
+    weights = [0.5 / (1 + ratio)] * 2 + [0.5 / (3 + ratio)] * 4
+    return SetStrategy.for_epsilon(4, sets, weights, epsilon, threshold_bits)
+
+
+def test_a_strategy_that_gives_more_away_says_so_and_a_broken_one_is_refused() -> None:
+    strategy = small(32)
+    moved = tuple(draws - 50 * (cell < 2) for cell, draws in enumerate(strategy.rest))
+    louder = replace(strategy, high=(strategy.high[0] + 50, *strategy.high[1:]), rest=moved)
+    assert louder.epsilon > 1.0 >= strategy.epsilon
+    with pytest.raises(PrivacyError, match="add up"):
+        replace(strategy, high=(strategy.high[0] + 1, *strategy.high[1:]))
+    with pytest.raises(PrivacyError, match="never"):
+        replace(strategy, low=(0, *strategy.low[1:]))
+    with pytest.raises(PrivacyError, match="cannot be drawn"):
+        SetStrategy.for_epsilon(4, [1], [0.36], 1.0)
+
+
+def test_a_strategy_is_written_in_one_way() -> None:
+    written = small(32).to_json()
+    assert mechanism_from_json(written) == small(32)
+    for sets in (
+        [f"0{text}" for text in written["sets"]],
+        [f"{text}g" for text in written["sets"]],
+        written["sets"][:-1],
+    ):
+        with pytest.raises(DitherError):
+            mechanism_from_json(written | {"sets": sets})
+
+
+def test_randomised_response_is_a_strategy_with_the_same_variance() -> None:
+    """Singles only: the decoder must find randomised response's own estimate."""
+    k, epsilon = 5, 1.5
+    weight = 1 / (math.exp(epsilon) + k - 1)
+    strategy = SetStrategy.for_epsilon(k, [1 << i for i in range(k)], [weight] * k, epsilon)
+    decoder, chances = strategy.decoder(), strategy.chance_table
+    by_type = decoder**2 @ chances - np.eye(k)
+    grr = GRR.for_epsilon(k, epsilon)
+    assert np.diag(by_type) == pytest.approx(grr.group_variance(1, 1.0, 1), rel=1e-3)
+    assert by_type[0, 1] == pytest.approx(grr.group_variance(1, 0.0, 1), rel=1e-3)

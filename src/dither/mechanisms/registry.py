@@ -1,0 +1,108 @@
+"""Every mechanism by name: built for cells at an epsilon, rebuilt from JSON, or chosen for the least error.
+
+A new mechanism is a module beside this one, its batch code in `kernels`, one line here and its vectors. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.mechanisms.base import Mechanism, check_cells
+from dither.mechanisms.bloom import BloomRappor
+from dither.mechanisms.duchi_vector import DuchiVector
+from dither.mechanisms.grr import GRR
+from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms.local_hash import LocalHash
+from dither.mechanisms.means import Duchi, Hybrid, MeanMechanism, Piecewise
+from dither.mechanisms.set_strategy import SetStrategy
+from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms.subset import SubsetSelection
+from dither.mechanisms.unary import Unary, oue, sue
+
+UNARY_CELLS = 4096  # beyond this a unary report would exceed 512 bytes and local hashing is as accurate in ten
+SUBSET_GAIN = 0.95  # subset selection is simulated person by person, so it has to earn its keep
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of mechanisms and, if it is chosen by name, what builds one for cells at an epsilon."""
+
+    cls: type[Mechanism]
+    build: Callable[..., Mechanism] | None = None
+
+
+MECHANISMS = {
+    "grr": Kind(GRR, GRR.for_epsilon),
+    "sue": Kind(Unary, sue),
+    "oue": Kind(Unary, oue),
+    "olh": Kind(LocalHash, LocalHash.for_epsilon),
+    "subset": Kind(SubsetSelection, SubsetSelection.for_epsilon),
+    "bloom": Kind(BloomRappor, BloomRappor.for_cells),
+    "hadamard": Kind(Hadamard, Hadamard.for_one),
+    "square-wave": Kind(SquareWave),
+    "strategy": Kind(SetStrategy),
+}
+MEANS: dict[str, type[MeanMechanism]] = {
+    "duchi": Duchi,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+    "duchi-vector": DuchiVector,
+    "several-means": MultiMean,
+}
+NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build), "best")
+
+
+def mechanism(name: str, cells: int, epsilon: float) -> Mechanism:
+    """A mechanism for frequencies by name, at an epsilon."""
+    if name == "best":
+        return best(cells, epsilon)
+    if name not in NAMES:
+        raise ParameterError(f"no mechanism {name!r}; there are {', '.join(NAMES)}", where="mechanism", value=name)
+    build = MECHANISMS[name].build
+    assert build is not None
+    return build(cells, epsilon)
+
+
+def best(cells: int, epsilon: float) -> Mechanism:
+    """The mechanism with the least total variance over its cells; local hashing instead of unary beyond 4,096 cells."""
+    check_cells(cells)
+    wide: Mechanism = LocalHash.for_epsilon(cells, epsilon) if cells > UNARY_CELLS else oue(cells, epsilon)
+    try:
+        chosen = min(wide, GRR.for_epsilon(cells, epsilon), key=_error)
+    except PrivacyError:  # so many cells at so small an epsilon that 32-bit draws cannot express it
+        return wide
+    if cells <= UNARY_CELLS:
+        try:
+            subset = SubsetSelection.for_epsilon(cells, epsilon)
+        except PrivacyError:  # so small an epsilon that whole draws cannot tell covering arcs from missing ones
+            return chosen
+        if subset.size > 1 and _error(subset) <= SUBSET_GAIN * _error(chosen):
+            return subset
+    return chosen
+
+
+def _error(mechanism: Mechanism) -> float:
+    return mechanism.total_variance
+
+
+def mechanism_from_json(data: object) -> Mechanism:
+    """Rebuild a mechanism of cells from its integers; its epsilon is computed anew from them, never taken on trust."""
+    name, fields = _named(data, MECHANISMS)
+    return MECHANISMS[name].cls.from_json(fields)
+
+
+def mean_from_json(data: object) -> MeanMechanism:
+    """Rebuild a mechanism for means likewise."""
+    name, fields = _named(data, MEANS)
+    return MEANS[name].from_json(fields)
+
+
+def _named(data: object, known: Collection[str]) -> tuple[str, dict[str, Any]]:
+    name = data.get("name") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(name, str) or name not in known:
+        raise ReportError("not a mechanism this version knows", value=data)
+    return name, data

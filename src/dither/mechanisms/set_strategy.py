@@ -1,0 +1,119 @@
+"""A mechanism made for given queries: each output favours a set of cells, by exactly the ratio that epsilon allows.
+
+Of 2^threshold_bits draws, output o has `high[o]` in the cells of its set and `low[o]` in all others; what rounding
+leaves of a cell's draws goes to one last output, `rest`. The guarantee is the largest ratio within any output, in
+rational arithmetic. That outputs with just two levels are enough for the best accuracy is Kairouz, Oh, Viswanath,
+JMLR 2016, theorem 2; the histogram method `smart` finds which sets to take and how often. Standard library only at
+import time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Self
+
+from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.mechanisms.outputs import OutputMechanism
+from dither.mechanisms.probability import THRESHOLD_BITS, check_epsilon, exp_down
+
+
+@dataclass(frozen=True)
+class SetStrategy(OutputMechanism):
+    """Sets of cells as bit masks, their draws inside and outside, and the draws of the last output in each cell."""
+
+    cells: int
+    sets: tuple[int, ...]
+    high: tuple[int, ...]
+    low: tuple[int, ...]
+    rest: tuple[int, ...]
+    threshold_bits: int = THRESHOLD_BITS
+    name = "strategy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        numbers = (*self.sets, *self.high, *self.low, *self.rest)
+        if not self.sets or any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
+            raise ParameterError("a strategy needs at least one set, and whole numbers", where="sets")
+        if not len(self.sets) == len(self.high) == len(self.low) or len(self.rest) != self.cells:
+            raise ParameterError("a strategy needs a set, a high and a low for each output, and a rest for each cell")
+        if min(self.sets) < 0 or max(self.sets) >> self.cells:
+            raise ParameterError(f"a strategy's sets must lie within its {self.cells} cells", where="sets")
+        least = min(*self.high, *self.low, *self.rest)
+        if least < 1:
+            raise PrivacyError("an output that some value can never give would reveal it", value=least)
+        for cell in range(self.cells):
+            if sum(self.column(cell)) != 2**self.threshold_bits:
+                raise PrivacyError(f"the draws of cell {cell} do not add up to 2^{self.threshold_bits}", value=cell)
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        cells: int,
+        sets: Sequence[int],
+        weights: Sequence[float],
+        epsilon: float,
+        threshold_bits: int = THRESHOLD_BITS,
+    ) -> SetStrategy:
+        """Integers for outputs of probability `weights` outside and e^epsilon times that inside, rounded towards
+        privacy.
+
+        A small share of all draws is set aside for the last output, just enough to take up what rounding leaves while
+        its own ratio stays within e^epsilon. Outputs too rare for a single draw are left out.
+        """
+        ratio = exp_down(check_epsilon(epsilon))
+        total = 2**threshold_bits
+        aside = Fraction(1, 2**20)
+        while aside < Fraction(1, 4):
+            low = [int(Fraction(w) * total * (1 - aside)) for w in weights]
+            kept = [i for i, draws in enumerate(low) if draws >= 1]
+            high = [int(low[i] * ratio) for i in kept]
+            chosen, outside = tuple(sets[i] for i in kept), tuple(low[i] for i in kept)
+            rest = tuple(total - sum(_column(cell, chosen, high, outside)) for cell in range(cells))
+            if min(rest) >= 1 and max(rest) <= min(rest) * ratio:
+                return cls(cells, chosen, tuple(high), outside, rest, threshold_bits)
+            aside *= 2
+        raise PrivacyError(
+            f"this strategy cannot be drawn from 2^{threshold_bits} numbers at epsilon {epsilon}", value=epsilon
+        )
+
+    def column(self, cell: int) -> list[int]:
+        return [*_column(cell, self.sets, self.high, self.low), self.rest[cell]]
+
+    @property
+    def counters(self) -> int:
+        return len(self.sets) + 1
+
+    @cached_property
+    def ratio(self) -> Fraction:
+        full = (1 << self.cells) - 1
+        ratios = [
+            Fraction(max(high, low), min(high, low))
+            for mask, high, low in zip(self.sets, self.high, self.low, strict=True)
+            if mask not in (0, full)
+        ]
+        return max([*ratios, Fraction(max(self.rest), min(self.rest))])
+
+    def to_json(self) -> dict[str, Any]:
+        """Sets are written in base 16: they have more bits than a browser's numbers."""
+        out = {key: list(value) if isinstance(value, tuple) else value for key, value in super().to_json().items()}
+        return out | {"sets": [format(mask, "x") for mask in self.sets]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        try:
+            sets = tuple(int(text, 16) for text in data["sets"])
+            high, low, rest = (tuple(data[key]) for key in ("high", "low", "rest"))
+            built = cls(data["cells"], sets, high, low, rest, data["threshold_bits"])
+        except (KeyError, TypeError, ValueError):
+            raise ReportError("not a strategy this version knows", value=data.get("name")) from None
+        if built.to_json() != data:
+            raise ReportError("a strategy that is not written in the one way there is", value=data.get("name"))
+        return built
+
+
+def _column(cell: int, sets: Sequence[int], high: Sequence[int], low: Sequence[int]) -> list[int]:
+    """The draws of every set's output for a participant in this cell."""
+    return [h if mask >> cell & 1 else lo for mask, h, lo in zip(sets, high, low, strict=True)]
