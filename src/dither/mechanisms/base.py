@@ -2,7 +2,7 @@
 
 `Randomiser` is what any of them has: reports of a fixed length, an exact law, epsilon, a JSON form. `Mechanism` is a randomiser
 of cells, read from a tally of counters; `PureMechanism` is one of those whose reports support a set of cells, with p and q.
-Those of numbers, whose means are wanted, stand in `means.py`. Standard library only at import time: `_kernels` is the one
+Those of numbers, whose means are wanted, stand in `means.py`. Standard library only at import time: `batch_code` is the one
 place from which the batch code, which needs NumPy, is reached.
 """
 
@@ -60,7 +60,7 @@ class Estimate:
     n: int
 
 
-def _kernels() -> ModuleType:
+def batch_code() -> ModuleType:
     """The batch code of all mechanisms, by module: for simulations and servers, never imported on a device."""
     from dither.mechanisms import kernels
 
@@ -142,7 +142,7 @@ class Randomiser(ABC):
 
     def randomise_many(self, values: npt.ArrayLike, stream: RandomStream) -> PackedReports:
         """The reports of many simulated participants, the same law as `randomise`."""
-        return _kernels().batch.randomise(self, values, stream)
+        return batch_code().batch.randomise(self, values, stream)
 
     def to_json(self) -> dict[str, Any]:
         """Name and integers from which `from_json` rebuilds the same mechanism on a device."""
@@ -206,15 +206,15 @@ class Mechanism(Randomiser):
 
     def support(self, reports: PackedReports) -> Counts:
         """What the reports add to each counter."""
-        return _kernels().batch.support(self, reports)
+        return batch_code().batch.support(self, reports)
 
     def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
         """The counters after the reports of people with these true cells: the same law, without making reports."""
-        return _kernels().batch.simulate(self, true_counts, rng)
+        return batch_code().batch.simulate(self, true_counts, rng)
 
     def estimate(self, support: Counts, n: int) -> Estimate:
         """Raw unbiased frequencies of the cells, with standard errors."""
-        return _kernels().batch.estimate(self, support, n)
+        return batch_code().batch.estimate(self, support, n)
 
     def variance(self, frequency: float, n: int) -> float:
         """The variance of the estimate of one cell of this true frequency from n reports, mechanism noise only."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from dither.checks import check_between, check_whole
 from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms.base import Mechanism, _kernels, bit_chances
+from dither.mechanisms.base import Mechanism, batch_code, bit_chances
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
 if TYPE_CHECKING:
@@ -161,18 +161,18 @@ class BloomRappor(Mechanism):
 
     def variance(self, frequency: float, n: int) -> float:
         """The mean over the cells of the regression's variance; it does not depend on the frequency."""
-        return float(_kernels().bits.bloom_covariance(self, n).diagonal().mean())
+        return float(batch_code().bits.bloom_covariance(self, n).diagonal().mean())
 
     def group_variance(self, size: int, frequency: float, n: int) -> float:
         """The mean over all groups of this size, neglecting correlations between cells that the regression leaves."""
         return size * self.variance(frequency, n)
 
     def weighted_variance(self, weights: Floats, frequencies: Floats, n: int) -> float:
-        return float(weights @ _kernels().bits.bloom_covariance(self, n) @ weights)
+        return float(weights @ batch_code().bits.bloom_covariance(self, n) @ weights)
 
     def forged_range(self, targeted: int | Sequence[int]) -> tuple[float, float]:
         """For a number of cells r times the worst cell's."""
-        return _kernels().bits.bloom_forged(self, targeted)
+        return batch_code().bits.bloom_forged(self, targeted)
 
     def tells(self, first: int, second: int) -> Callable[[bytes], bool]:
         differ = self.filters[first] ^ self.filters[second]

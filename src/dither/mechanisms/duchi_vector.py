@@ -49,7 +49,7 @@ class DuchiVector(MeanMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole("attributes", self.attributes, 1, MOST_ATTRIBUTES)
-        left = 2**self.threshold_bits - self._others * self.low
+        left = 2**self.threshold_bits - (2**self.attributes - self._agreeing) * self.low
         self.require(self.low >= 1 and left % self._agreeing == 0 and self.high > self.low)
 
     @classmethod
@@ -72,14 +72,10 @@ class DuchiVector(MeanMechanism):
         """How many vectors agree with v in more than half of the coordinates."""
         return _majority(self.attributes)
 
-    @property
-    def _others(self) -> int:
-        return 2**self.attributes - self._agreeing
-
     @cached_property
     def high(self) -> int:
         """Draws of a vector that agrees with v in more than half of the coordinates."""
-        return (2**self.threshold_bits - self._others * self.low) // self._agreeing
+        return (2**self.threshold_bits - (2**self.attributes - self._agreeing) * self.low) // self._agreeing
 
     @property
     def ratio(self) -> Fraction:

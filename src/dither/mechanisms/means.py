@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dither.checks import check_between, check_choice, check_whole
 from dither.errors import ParameterError, ReportError
-from dither.mechanisms.base import ByteSource, PackedReports, Randomiser, Whole, _kernels
+from dither.mechanisms.base import ByteSource, PackedReports, Randomiser, Whole, batch_code
 from dither.mechanisms.outputs import Window
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
@@ -82,11 +82,11 @@ class MeanMechanism(Randomiser):
 
     def numbers(self, reports: PackedReports) -> Floats:
         """The numbers that the reports stand for, one row per participant; NaN where a report tells nothing."""
-        return _kernels().means.numbers(self, reports)
+        return batch_code().means.numbers(self, reports)
 
     def estimate(self, reports: PackedReports) -> list[MeanEstimate]:
         """One mean per attribute, unbiased, with its standard error."""
-        return _kernels().means.estimate_means(self, reports)
+        return batch_code().means.estimate_means(self, reports)
 
 
 def round_to_level(value: float, levels: int, draw: int, bits: int) -> int:

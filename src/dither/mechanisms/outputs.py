@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms.base import Mechanism, Whole, _kernels
+from dither.mechanisms.base import Mechanism, Whole, batch_code
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, check_whole_numbers, exp_down
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ class OutputMechanism(Mechanism):
     @cached_property
     def chance_table(self) -> Floats:
         """The chance of each output (rows) in each cell (columns)."""
-        return _kernels().outputs.chance_table(self)
+        return batch_code().outputs.chance_table(self)
 
     def decoder(self, counts_for: Floats | None = None) -> Floats:
         """What one report of each output adds to each cell's estimated count: unbiased on any data, and of least
         variance when cells are as frequent as they count (McKenna, Maity, Mazumdar, Miklau, VLDB 2020, theorem 3.2).
         """
-        return _kernels().outputs.decoder(self, counts_for)
+        return batch_code().outputs.decoder(self, counts_for)
 
     @cached_property
     def even_decoder(self) -> Floats:
@@ -64,14 +64,14 @@ class OutputMechanism(Mechanism):
 
     def group_variance(self, size: int, frequency: float, n: int) -> float:
         """The mean over all groups of this size, participants spread evenly over the cells inside and outside."""
-        return _kernels().outputs.group_variance(self, size, frequency, n)
+        return batch_code().outputs.group_variance(self, size, frequency, n)
 
     def weighted_variance(self, weights: Floats, frequencies: Floats, n: int) -> float:
         decoded = weights @ self.even_decoder
         return float((decoded**2 @ self.chance_table - weights**2) @ frequencies / n)
 
     def forged_range(self, targeted: int | Sequence[int]) -> tuple[float, float]:
-        return _kernels().outputs.forged_range(self, targeted)
+        return batch_code().outputs.forged_range(self, targeted)
 
     def tells(self, first: int, second: int) -> Callable[[bytes], bool]:
         ratios = [Fraction(a, b) for a, b in zip(self.column(first), self.column(second), strict=True)]

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dither.checks import check_whole
-from dither.mechanisms.base import _kernels, check_cells
+from dither.mechanisms.base import batch_code, check_cells
 from dither.mechanisms.outputs import OutputMechanism, Window
 from dither.mechanisms.probability import THRESHOLD_BITS, check_epsilon
 
@@ -78,4 +78,4 @@ class SquareWave(OutputMechanism):
 
     def density(self, support: Counts, *, smooth: bool = True, most_steps: int = 10_000) -> Floats:
         """The cells' frequencies by EM, or EM with smoothing (EMS); non-negative and adding up to one."""
-        return _kernels().outputs.density(self, support, smooth=smooth, most_steps=most_steps)
+        return batch_code().outputs.density(self, support, smooth=smooth, most_steps=most_steps)

@@ -9,15 +9,17 @@ built anew has the same bytes. The envelope names campaign and round, so bytes k
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
+from dither.checks import check_whole
 from dither.errors import ReportError
 from dither.reports import limits
 
 MAGIC = b"DTR1"
 WHOLE = 0xFFFF  # on the wire; -1 in Python, as tallies call it
-_HEADER = len(MAGIC) + limits.CAMPAIGN_BYTES + 8
-_PREFIX = limits.TOKEN_BYTES + 4
+_HEADER = struct.Struct(f"<4s{limits.CAMPAIGN_BYTES}sII")
+_PREFIX = struct.Struct(f"<{limits.TOKEN_BYTES}sHH")
 
 
 @dataclass(frozen=True)
@@ -42,20 +44,16 @@ def encode(envelope: Envelope) -> bytes:
     """The bytes of an envelope; an error says which limit it breaks."""
     if len(envelope.campaign) != limits.CAMPAIGN_BYTES:
         raise ReportError(f"a campaign's id has {limits.CAMPAIGN_BYTES} bytes", value=envelope.campaign)
-    if not 0 <= envelope.round < limits.MOST_ROUNDS:
-        raise ReportError(f"a round's number must lie in 0..{limits.MOST_ROUNDS - 1}", value=envelope.round)
-    if not 1 <= len(envelope.reports) <= limits.REQUEST_REPORTS:
-        raise ReportError(f"a request carries 1 to {limits.REQUEST_REPORTS} reports, not {len(envelope.reports)}")
-    parts = [
-        MAGIC,
-        envelope.campaign,
-        envelope.round.to_bytes(4, "little"),
-        len(envelope.reports).to_bytes(4, "little"),
-    ]
+    count = len(envelope.reports)
+    _check_sizes(envelope.round, count)
+    parts = [_HEADER.pack(MAGIC, envelope.campaign, envelope.round, count)]
     for report in envelope.reports:
-        _check_report(report)
+        if len(report.token) != limits.TOKEN_BYTES:
+            raise ReportError(f"a token has {limits.TOKEN_BYTES} bytes, not {len(report.token)}")
+        check_whole("question", report.question, -1, limits.MOST_QUESTIONS - 2, error=ReportError)
+        _check_length(len(report.payload))
         number = WHOLE if report.question == -1 else report.question
-        parts += [report.token, number.to_bytes(2, "little"), len(report.payload).to_bytes(2, "little"), report.payload]
+        parts += [_PREFIX.pack(report.token, number, len(report.payload)), report.payload]
     data = b"".join(parts)
     if len(data) > limits.BODY_BYTES:
         raise ReportError(f"an upload of {len(data):,} bytes exceeds {limits.BODY_BYTES:,}; send fewer reports at once")
@@ -66,41 +64,32 @@ def decode(data: bytes) -> Envelope:
     """The envelope in some bytes; anything that `encode` would not have written raises `ReportError`."""
     if len(data) > limits.BODY_BYTES:
         raise ReportError(f"an upload of {len(data):,} bytes exceeds {limits.BODY_BYTES:,}")
-    if len(data) < _HEADER or data[:4] != MAGIC:
+    if len(data) < _HEADER.size or not data.startswith(MAGIC):
         raise ReportError("not an envelope of reports: it does not begin with DTR1 and a whole header")
-    number = int.from_bytes(data[20:24], "little")
-    count = int.from_bytes(data[24:28], "little")
-    if number >= limits.MOST_ROUNDS:
-        raise ReportError(f"round {number} is outside 0..{limits.MOST_ROUNDS - 1}", value=number)
-    if not 1 <= count <= limits.REQUEST_REPORTS:
-        raise ReportError(f"a request carries 1 to {limits.REQUEST_REPORTS} reports, not {count}", value=count)
-    reports = []
-    position = _HEADER
+    _, campaign, number, count = _HEADER.unpack_from(data)
+    _check_sizes(number, count)
+    reports, position = [], _HEADER.size
     for i in range(count):
-        body = position + _PREFIX
+        body = position + _PREFIX.size
         if body > len(data):
             raise ReportError(f"the envelope ends inside report {i}", value=i)
-        question = int.from_bytes(data[body - 4 : body - 2], "little")
-        end = body + int.from_bytes(data[body - 2 : body], "little")
-        if end > len(data):
+        token, question, length = _PREFIX.unpack_from(data, position)
+        _check_length(length)
+        position = body + length
+        if position > len(data):
             raise ReportError(f"the envelope ends inside report {i}", value=i)
-        if not 1 <= end - body <= limits.REPORT_BYTES:
-            raise ReportError(
-                f"report {i} has {end - body} bytes; 1 to {limits.REPORT_BYTES} are allowed", value=end - body
-            )
-        reports.append(Report(data[position : body - 4], -1 if question == WHOLE else question, data[body:end]))
-        position = end
+        reports.append(Report(token, -1 if question == WHOLE else question, data[body:position]))
     if position != len(data):
         raise ReportError(f"{len(data) - position} bytes follow the last report")
-    return Envelope(data[4:20], number, tuple(reports))
+    return Envelope(campaign, number, tuple(reports))
 
 
-def _check_report(report: Report) -> None:
-    if len(report.token) != limits.TOKEN_BYTES:
-        raise ReportError(f"a token has {limits.TOKEN_BYTES} bytes, not {len(report.token)}")
-    if not -1 <= report.question < limits.MOST_QUESTIONS - 1:
-        raise ReportError(
-            f"question {report.question} is outside 0..{limits.MOST_QUESTIONS - 2}", value=report.question
-        )
-    if not 1 <= len(report.payload) <= limits.REPORT_BYTES:
-        raise ReportError(f"a report has 1 to {limits.REPORT_BYTES} bytes, not {len(report.payload)}")
+def _check_sizes(number: int, count: int) -> None:
+    check_whole("a round's number", number, 0, limits.MOST_ROUNDS - 1, error=ReportError)
+    if not 1 <= count <= limits.REQUEST_REPORTS:
+        raise ReportError(f"a request carries 1 to {limits.REQUEST_REPORTS} reports, not {count}", value=count)
+
+
+def _check_length(length: int) -> None:
+    if not 1 <= length <= limits.REPORT_BYTES:
+        raise ReportError(f"a report has 1 to {limits.REPORT_BYTES} bytes, not {length}", value=length)

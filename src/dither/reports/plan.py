@@ -120,11 +120,13 @@ def plan_from_json(data: object) -> Plan:
         raise ReportError("not a plan this version can read: it must be a JSON object", value=data)
     made: dict[str, Mechanism] = {}
     try:
+        if not isinstance(data["split"], bool):
+            raise ReportError("split must be true or false")
         return Plan(
             data["round"],
             tuple(_question(entry, made) for entry in _listed(data, "questions")),
             tuple(_number("a share", share) for share in _listed(data, "shares")),
-            _truth("split", data["split"]),
+            data["split"],
             _number("population", data["population"]),
             data["tally"],
         )
@@ -154,12 +156,6 @@ def _number(what: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ReportError(f"{what} must be a number")
     return float(value)
-
-
-def _truth(what: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ReportError(f"{what} must be true or false")
-    return value
 
 
 def question(schema: Schema, attributes: Sequence[str], epsilon: float, mechanism_name: str = "best") -> Question:

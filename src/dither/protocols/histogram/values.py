@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError, TableError
-from dither.mechanisms.kernels import binning
+from dither.mechanisms.kernels.binning import bin_values
 from dither.protocols.histogram.consumer import Partition
 from dither.reports import Question
 from dither.types import Integers
@@ -145,16 +145,8 @@ class ValuePeople:
 
 def gather(values: npt.NDArray[Any], partition: Partition, *, reports: bool, name: str = "the values") -> ValueGroup:
     """People with these values, an error if one lies outside the range; who is in which cell is kept only for `reports`."""
-    edges = np.asarray(partition.edges)
-    guess, scale = binning.guesses(edges)
-    numbers = np.ascontiguousarray(values, dtype=np.float64)
-    counts, codes = np.zeros(partition.cells, np.int64), None
-    if reports:
-        codes = np.empty(len(numbers), np.uint16)
-        wrong = binning.code_cells(numbers, edges, guess, scale, codes)
-        counts = counts if wrong >= 0 else np.bincount(codes, minlength=partition.cells).astype(np.int64)
-    else:
-        wrong = binning.count_cells(numbers, edges, guess, scale, counts)
-    if wrong >= 0:
+    numbers, counts = np.ascontiguousarray(values, dtype=np.float64), np.zeros(partition.cells, np.int64)
+    codes = np.empty(len(numbers) if reports else 0, np.uint16)
+    if bin_values(numbers, np.asarray(partition.edges), counts, codes) >= 0:
         police(numbers, partition.edges[0], partition.edges[-1], "error", name)
-    return ValueGroup(counts, codes)
+    return ValueGroup(counts, codes if reports else None)
