@@ -12,8 +12,7 @@ import numpy as np
 from dither import __version__
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate.project import normal_interval
-from dither.mechanisms import mechanism_from_json
-from dither.mechanisms.strategy import strategy_from_json
+from dither.mechanisms import SetStrategy, mechanism_from_json
 from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
 from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, late_answer, make_consistent
@@ -274,7 +273,7 @@ def _unpack_cells(data: bytes) -> CellEstimates:
     meta, arrays = unpack(data)
     partition, population = Partition(tuple(meta["edges"])), meta["population"]
     if "strategy" in meta:
-        strategy = strategy_from_json(meta["strategy"])
+        strategy = SetStrategy.from_json(meta["strategy"])
         return StrategyCells(partition, strategy, arrays["decoder"], arrays["outputs"], population)
     mechanism = mechanism_from_json(meta["mechanism"])
     return PureCells(partition, mechanism, arrays["frequencies"], meta["asked"], population)
