@@ -25,14 +25,10 @@ from dither.collector.serving import listen
 from dither.collector.sqlite import open_sqlite
 from dither.errors import InputError
 
-VERBS = {"serve": "serve:serve", "campaign": "campaign:app", "submit": "submit:submit"}
-
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder with a schema, a table and the admin key."""
-    for verb, place in VERBS.items():
-        monkeypatch.setitem(cli.VERBS, verb, place)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_json()))
     (tmp_path / "dither-admin.key").write_text(KEY + "\n")
@@ -187,7 +183,7 @@ def test_a_collector_that_is_not_there_is_a_failure(capsys: pytest.CaptureFixtur
 
 def serving(port: int) -> subprocess.Popen[str]:
     """`dither serve` in a process of its own."""
-    code = f"from dither import cli; cli.VERBS.update({VERBS!r}); cli.main()"
+    code = "from dither import cli; cli.main()"
     arguments = ["serve", "--store", "new.db", "--key-file", "new.key", "--port", str(port)]
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from types import ModuleType
+from typing import Annotated
 
 import typer
 
@@ -46,7 +47,8 @@ def bench(
     if name == "list":
         _load("harness")
         for each in known:
-            print(f"{each:18} {_load(each).__doc__.splitlines()[0]}")
+            about = _load(each).__doc__ or ""
+            print(f"{each:18} {about.splitlines()[0]}")
         return
     if name not in (*known, "all"):
         raise ParameterError(f"no benchmark {name!r}; there are {', '.join(known)}, all", where="name", value=name)
@@ -63,7 +65,7 @@ def bench(
     print(f"contents: {_load('harness').write_contents(done, base)}")
 
 
-def _run(name: str, folder: Path, size: str, fresh: bool, data: Path | None, store: bool) -> Any:
+def _run(name: str, folder: Path, size: str, fresh: bool, data: Path | None, store: bool) -> object:
     declared = _load(name).bench(size, data)
     outcome = _load("harness").execute(declared, folder, fresh=fresh)
     for note in outcome.notes:
@@ -74,7 +76,7 @@ def _run(name: str, folder: Path, size: str, fresh: bool, data: Path | None, sto
     return outcome
 
 
-def _load(name: str) -> Any:
+def _load(name: str) -> ModuleType:
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     return import_module(f"benchmarks.{name}")
