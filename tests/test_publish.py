@@ -156,6 +156,7 @@ def test_without_privacy_only_by_a_switch_and_never_silently(network, tmp_path: 
     assert not load_release(folder).private
 
 
+@pytest.mark.slow
 def test_intervals_quality_and_exposure_of_a_saved_release(network, tmp_path: Path) -> None:
     """What a real collection can say of itself: held-out error, manipulation bound, intervals for any marginal."""
     table = network.table(20_000, np.random.default_rng(0))

@@ -152,6 +152,7 @@ rng = np.random.Generator(StreamBits(Broken(bytes(32))))
 """
 
 
+@pytest.mark.slow
 def test_no_number_is_given_out_when_the_source_fails() -> None:
     """Compiled code cannot raise; a buffer of zeros would be published as private."""
     code = BROKEN.format(failure="raise OSError('no randomness')") + "print(rng.random(3))"
@@ -161,6 +162,7 @@ def test_no_number_is_given_out_when_the_source_fails() -> None:
     assert "no randomness" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_signal_while_drawing_comes_through_and_spoils_nothing() -> None:
     """Its handler runs after the draw, whatever it raises, and is the handler again that it was."""
     code = BROKEN.format(failure="if Broken.failures == 1: signal.raise_signal(number)") + (
@@ -182,6 +184,7 @@ def test_a_signal_while_drawing_comes_through_and_spoils_nothing() -> None:
     assert not done.stderr
 
 
+@pytest.mark.slow
 def test_no_signal_at_any_moment_of_a_draw_is_lost() -> None:
     """Wherever it strikes: before, in and after the callback that refills the buffer."""
     code = (

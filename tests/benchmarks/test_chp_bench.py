@@ -9,6 +9,8 @@ import pytest
 from benchmarks import chp
 from benchmarks.harness import Outcome, execute
 
+pytestmark = pytest.mark.slow
+
 TABLE = {"dataset": chp.GENERATED}
 
 

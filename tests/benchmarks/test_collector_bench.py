@@ -9,6 +9,8 @@ import pytest
 from benchmarks import collector
 from benchmarks.harness import NotAvailable, execute
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_line_has_a_rate(tmp_path: Path) -> None:
     pytest.importorskip("fastapi")

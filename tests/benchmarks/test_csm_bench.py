@@ -10,6 +10,8 @@ from benchmarks import csm
 from benchmarks.harness import Outcome, execute
 from benchmarks.tables import GENERATED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:

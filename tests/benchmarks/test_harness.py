@@ -86,6 +86,7 @@ def test_half_a_line_costs_one_point(tmp_path: Path) -> None:
     assert quiet(declared(Counted()), tmp_path).resumed == 12
 
 
+@pytest.mark.slow
 def test_other_code_other_size_or_fresh_measures_anew(tmp_path: Path) -> None:
     bench = declared(Counted())
     quiet(bench, tmp_path)

@@ -11,6 +11,8 @@ from benchmarks import mixture, privincr
 from benchmarks.harness import Outcome, execute
 from benchmarks.tables import PRODUCT
 
+pytestmark = pytest.mark.slow
+
 
 def run(module: object, out: Path) -> Outcome:
     return execute(module.bench("smoke"), out, show=lambda text: None)  # type: ignore[attr-defined]

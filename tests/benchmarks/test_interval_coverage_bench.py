@@ -10,6 +10,8 @@ import pytest
 from benchmarks import interval_coverage
 from benchmarks.harness import execute
 
+pytestmark = pytest.mark.slow
+
 
 def test_intervals_hold_and_half_as_wide_ones_do_not(tmp_path: Path) -> None:
     outcome = execute(interval_coverage.bench("smoke"), tmp_path)

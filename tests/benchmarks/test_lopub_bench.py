@@ -11,6 +11,8 @@ from benchmarks.lopub import ESTIMATORS, EXTENTS, MODELS, Source, bench, chosen_
 from benchmarks.tables import GENERATED, PRODUCT, Table
 from dither.schema import Attribute, Schema
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:

@@ -9,6 +9,8 @@ import pytest
 from benchmarks import mechanisms
 from benchmarks.harness import NotAvailable, execute
 
+pytestmark = pytest.mark.slow
+
 
 def test_ours_always_and_peers_where_they_are(tmp_path: Path) -> None:
     outcome = execute(mechanisms.bench("smoke"), tmp_path)

@@ -9,6 +9,8 @@ import pytest
 from benchmarks.harness import Outcome, execute
 from benchmarks.peers import bench, environments, frequency, synthesisers
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:

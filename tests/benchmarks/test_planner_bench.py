@@ -10,6 +10,8 @@ from benchmarks import planner
 from benchmarks.harness import NotAvailable, execute
 from dither.protocols import start
 
+pytestmark = pytest.mark.slow
+
 
 def test_predictions_are_near(tmp_path: Path) -> None:
     outcome = execute(planner.bench("smoke", tmp_path / "nowhere"), tmp_path)

@@ -14,6 +14,8 @@ from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import NotAvailable, execute
 from dither.datasets.generated import generate_network
 
+pytestmark = pytest.mark.slow
+
 
 def test_growth_and_campaign(tmp_path: Path) -> None:
     outcome = execute(scale.bench("smoke"), tmp_path)

@@ -29,6 +29,7 @@ def table(n, seed):
     return np.column_stack([a, b, rng.integers(0, 4, n)]).astype(np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classifier", ["svm", "forest"])
 def test_a_good_table_scores_as_real_rows_and_a_shuffled_one_as_guessing(classifier):
     train, test, good = table(1_500, 0), table(1_500, 1), table(1_500, 2)

@@ -13,6 +13,8 @@ from dither.datasets.generated import generate_network
 from dither.protocols import start
 from dither.uncertainty.replicates import redraw
 
+pytestmark = pytest.mark.slow
+
 
 def test_triples_gain_from_whole_tables(tmp_path: Path) -> None:
     outcome = execute(whole_tables.bench("smoke"), tmp_path)

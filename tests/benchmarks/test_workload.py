@@ -52,6 +52,7 @@ def test_measured_usefulness_is_a_tail() -> None:
     assert measured_usefulness(errors, [0, 0.5, 1, 2.5, 4]).tolist() == [1.0, 0.75, 0.75, 0.25, 0.0]
 
 
+@pytest.mark.slow
 def test_theory_bounds_what_is_measured_and_a_wrong_theory_does_not() -> None:
     scale = Fraction(4)
     weights = next(Workload(64, 400, seed=2).linear_blocks())[:1]

@@ -228,6 +228,7 @@ def test_fourier_score_is_the_energy_left_out() -> None:
         assert score == pytest.approx(fourier.SCORE_GRID * math.sqrt(sum(left)), abs=1)
 
 
+@pytest.mark.slow
 def test_dppro_decoders() -> None:
     rng = np.random.default_rng(0)
     matrix = sensing("gaussian", 10, 40, rng)

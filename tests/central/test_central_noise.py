@@ -110,6 +110,7 @@ def test_seeded_sources_repeat_and_differ() -> None:
     assert seeded_source(1)(32) != seeded_source(2)(32)
 
 
+@pytest.mark.slow
 def test_exponential_mechanism_draws_its_weights() -> None:
     scores = np.array([0, 40, 100, 10**13], dtype=np.int64)
     numerators, denominator = exponents(scores, 10, 1.0)

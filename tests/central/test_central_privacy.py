@@ -114,6 +114,7 @@ def noise_is_of_scale(noise: np.ndarray, scale: Fraction) -> bool:
     return abs(np.abs(noise).mean() - mean) <= 5 * math.sqrt((second - mean**2) / noise.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_noise_that_is_added_has_the_scale_that_is_claimed(name: str) -> None:
     measurement = measurements(512)[name]

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+pytestmark = pytest.mark.slow
+
 READ = "import sys; from dither.schema.files import read_table; read_table(sys.argv[1]); raise SystemExit(2)"
 
 

@@ -29,6 +29,7 @@ def campaigns(tmp_path: Path) -> Iterator[Campaigns]:
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [True, False], ids=["open", "draft"])
 def test_a_campaign_whose_announcement_is_too_long_is_refused_with_what_is_too_large(
     campaigns: Campaigns, opened: bool

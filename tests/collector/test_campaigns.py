@@ -42,6 +42,7 @@ def answer_round(store: Store, campaigns: Campaigns, campaign: str, people: int,
     assert store.add_reports([judged.batch]) == [[Outcome.STORED] * people]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", METHODS)
 def test_every_method_goes_from_create_to_release_with_a_restart_after_each_step(
     open_store: Opening, kind: str, tmp_path: Path
@@ -93,6 +94,7 @@ def _arguments() -> tuple[Any, float, int, None, int]:
     return SCHEMA, 2.0, 1000, None, 5
 
 
+@pytest.mark.slow
 def test_rounds_ask_different_people_and_together_everybody(open_store: Opening) -> None:
     store = open_store()
     campaigns = Campaigns(store)

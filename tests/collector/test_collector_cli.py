@@ -194,6 +194,7 @@ def serving(port: int) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_serve_makes_a_private_key_and_stops_when_told(folder: Path, number: signal.Signals) -> None:
     with serving(port=0) as process:
@@ -207,6 +208,7 @@ def test_serve_makes_a_private_key_and_stops_when_told(folder: Path, number: sig
     assert len((folder / "new.key").read_text().strip()) >= 40
 
 
+@pytest.mark.slow
 def test_serve_on_a_port_in_use_says_so_in_one_line_and_makes_nothing(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from dither.client.transport import Answer
 from dither.collector.sqlite import open_sqlite
 
+pytestmark = pytest.mark.slow
+
 FUZZ = settings(
     deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

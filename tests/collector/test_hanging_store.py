@@ -16,6 +16,8 @@ from dither.client.transport import Answer
 from dither.collector import collector
 from dither.collector.sqlite import open_sqlite
 
+pytestmark = pytest.mark.slow
+
 
 class Gate:
     """Lets a store's methods through, or keeps them waiting."""

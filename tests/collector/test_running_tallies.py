@@ -105,6 +105,7 @@ def test_uploads_are_acknowledged_while_a_count_is_held_up(
     assert "dither_tally_mismatches_total 0" in running.collector.metrics.text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("people", [0, PAGE - 1, 5 * PAGE])
 @pytest.mark.parametrize("when", ["before", "after", "both"])
 def test_reports_committed_before_and_after_the_reading_of_any_page_count_once(

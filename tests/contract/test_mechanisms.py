@@ -206,6 +206,7 @@ def test_the_hash_family_is_strongly_universal() -> None:
         assert (pairs == 2 ** (2 * word - 2 * out)).all()
 
 
+@pytest.mark.slow
 def test_subset_selection_holds_each_other_cell_with_q_exactly_over_all_orders() -> None:
     built = SubsetSelection.for_epsilon(5, 0.8, threshold_bits=16)
     assert built.size > 1

@@ -31,6 +31,8 @@ from dither.collector.sqlite import open_sqlite
 from dither.collector.store import ANSWER_SECONDS, Batch, Row, State, StoreAway, StoredCampaign, StoredRound
 from dither.collector.writer import Writer, Written
 
+pytestmark = pytest.mark.slow
+
 C = "ab" * 16
 # A second for each of: the wait for a thread on a busy machine, the rest of a new connection's least time, the answer.
 IN_TIME = ANSWER_SECONDS + 3

@@ -19,6 +19,8 @@ from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRoun
 from dither.reports import Envelope, encode
 from dither.reports.assignment import report_id
 
+pytestmark = pytest.mark.slow
+
 REPORTS = 10_000
 
 

@@ -37,6 +37,8 @@ from dither.errors import InputError
 from dither.reports import Plan
 from dither.reports.assignment import report_id
 
+pytestmark = pytest.mark.slow
+
 SOAK = os.environ.get("DITHER_SOAK") == "1"
 KILLS = {"sqlite": 200 if SOAK else 20, "postgres": 200 if SOAK else 10}
 CRASHES = 30 if SOAK else 3

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from collector_harness import describe, report_of, token_of
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -25,6 +26,8 @@ from dither.protocols.registry import METHODS
 from dither.reports import Envelope, Report
 from dither.reports.assignment import report_id
 from dither.tally import tally_from_bytes
+
+pytestmark = pytest.mark.slow
 
 
 class CollectorMachine(RuleBasedStateMachine):

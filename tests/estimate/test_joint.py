@@ -43,6 +43,7 @@ def _avd(a, b):
     return np.abs(a - b).sum() / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["unary", "bloom"])
 @pytest.mark.parametrize("estimator", ["em", "lasso", "hybrid"])
 @pytest.mark.parametrize("names", [("a",), ("c", "a"), ("b", "c", "a")])

@@ -38,6 +38,7 @@ def _raw(encodings, cells, rng):
     return pair_cooccurrence(bits[0].T.astype(float) @ bits[1], [b.sum(0) for b in bits], n, encodings), bits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bloom", "p", "q"), [(False, 0.75, 0.25), (True, 0.75, 0.25), (False, 0.5, 0.1)])
 def test_cooccurrence_is_unbiased_with_the_stated_variance(bloom, p, q):
     encodings = _encodings(bloom, p, q)

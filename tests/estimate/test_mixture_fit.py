@@ -108,6 +108,7 @@ def test_the_fit_recovers_a_known_mixture_from_many_reports() -> None:
     assert mean_error(np.outer(targets.one, targets.one)) > 0.05, "the product is no way near"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 10, 30])
 def test_estimated_risk_is_the_true_risk_on_average(steps: int) -> None:
     """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
@@ -131,6 +132,7 @@ def test_estimated_risk_is_the_true_risk_on_average(steps: int) -> None:
     assert np.mean(plain) < -4 * error, "degrees of freedom make the difference"
 
 
+@pytest.mark.slow
 def test_wrong_weights_fit_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs asked of very different numbers of people: weights 1/sigma in place of 1/sigma^2 cost accuracy."""
 
@@ -185,6 +187,7 @@ def test_without_pairs_the_fit_is_the_product() -> None:
     np.testing.assert_array_equal(fitted.components[0], targets.one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 30])
 def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
     rng = np.random.default_rng(n)

@@ -76,6 +76,7 @@ def test_pooling_is_that_of_the_obvious_loop() -> None:
     assert targets.has_pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda k: GRR.for_epsilon(k, 6.0), lambda k: oue(k, 6.0)], ids=["grr", "oue"])
 def test_noise_coefficients_are_those_of_a_simulation(make: object) -> None:
     """Pairs out of triples, with people drawn anew each time: mechanism and sampling noise together."""

@@ -28,6 +28,7 @@ def answers(rng: np.random.Generator, epsilon: float = 1.0, mechanism: str = "be
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["grr", "oue", "subset", "best"])
 def test_pooled_marginal_is_unbiased_with_the_stated_error(mechanism: str) -> None:
     rng = np.random.default_rng(1)

@@ -75,6 +75,7 @@ def test_answers_about_a_set_in_any_order_are_one_table_with_their_precision_add
         np.testing.assert_allclose(got, expected)
 
 
+@pytest.mark.slow
 def test_variances_are_those_of_the_tables() -> None:
     truth, rng = as_model(*known_mixture()), np.random.default_rng(1)
     blocks = [targets_of([answer(["x1", "x3", "x0"], 800, 1.5, rng, truth)]).blocks[0] for _ in range(3000)]
@@ -142,6 +143,7 @@ def prepared(answers: list[AnswerCounts], seed: int, **options: float) -> SetLoc
     return group
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 10, 30])
 def test_estimated_risk_is_the_true_risk_on_average(steps: int) -> None:
     """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""

@@ -44,6 +44,7 @@ def test_a_client_that_breaks_its_stated_epsilon_is_caught() -> None:
     assert not verdict.passed
 
 
+@pytest.mark.slow
 def test_the_bound_is_a_lower_bound_with_its_confidence() -> None:
     built = GRR.for_epsilon(3, 0.5)
     above = [

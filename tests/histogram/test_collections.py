@@ -34,6 +34,7 @@ def repeat(way: str, mechanism: str, epsilon: float, runs: int, people: ValueGro
     return counts, np.array([np.concatenate(a.variances) for a in answers])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["chp", "split", "sampled", "smart"])
 @pytest.mark.parametrize(("mechanism", "epsilon"), [("sue", 3.0), ("best", 1.0)])
 def test_unbiased_with_true_standard_errors(way: str, mechanism: str, epsilon: float) -> None:
@@ -56,6 +57,7 @@ def test_the_paper_s_variance_is_rejected() -> None:
     assert counts[:, widest].std() > 1.4 * one_cell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["chp", "split", "sampled", "smart"])
 def test_reports_and_counts_have_one_law(way: str) -> None:
     from_counts, _ = repeat(way, "best", 2.0, 200)
@@ -65,6 +67,7 @@ def test_reports_and_counts_have_one_law(way: str) -> None:
     assert np.all(np.abs(np.log(from_counts.std(axis=0) / from_reports.std(axis=0))) < 4.5 / math.sqrt(200))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "sue", "oue", "subset"])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_weighted_variance_is_the_group_variance_and_the_simulated_one(name: str, epsilon: float) -> None:
@@ -155,6 +158,7 @@ def test_one_bin_needs_no_question() -> None:
     assert beside.consumers[0].standard_errors.tolist() == [0.0]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_release_and_json_is_plain() -> None:
     options: dict[str, Any] = {
         "consumers": [3, [0, 0.25, 1]],

@@ -86,6 +86,7 @@ def test_summed_vectors_cost_exactly_the_sum(cells: int, most: int) -> None:
     assert several_epsilon(mechanism, most) == pytest.approx(most * mechanism.epsilon)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["independent", "summed"])
 @pytest.mark.parametrize("path", ["counts", "reports"])
 def test_several_values_are_unbiased(strategy: str, path: str) -> None:

@@ -55,6 +55,7 @@ def test_design_reaches_what_a_general_solver_finds_over_all_sets() -> None:
     assert objective(np.full(14, 1 / 14), posterior) > 1.1 * best.fun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0, 15.0])
 @pytest.mark.parametrize("kind", ["best", "sue"])
 def test_no_consumer_is_worse_off_than_with_chp_on_any_data(epsilon: float, kind: str) -> None:
@@ -72,6 +73,7 @@ def test_no_consumer_is_worse_off_than_with_chp_on_any_data(epsilon: float, kind
         assert np.all(own <= variance_by_type(mechanism(kind, 13, epsilon), PARTITION, consumer))
 
 
+@pytest.mark.slow
 def test_a_fifth_less_error_where_epsilon_is_small() -> None:
     """Predicted from the queries, and measured: at epsilon 1 the mean variance falls by more than 20 %."""
     assert choose(PARTITION, CONSUMERS, 1.0, "best").gain > 0.2
@@ -93,6 +95,7 @@ def test_a_fifth_less_error_where_epsilon_is_small() -> None:
     assert np.mean(errors**2) < 0.8 * np.mean(chp) * counts.sum() ** 2
 
 
+@pytest.mark.slow
 def test_the_worst_bin_can_be_the_objective() -> None:
     mean, worst = (choose(PARTITION, CONSUMERS, 1.0, "best", o) for o in ("mean", "worst"))
 
@@ -120,6 +123,7 @@ def test_many_cells_fall_back_to_chp() -> None:
     assert not isinstance(choose(union(consumers, 0.0, 1.0), consumers, 1.0, "best").mechanism, SetStrategy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
 @pytest.mark.parametrize("given", [[[0.5, 0.6, 0.7]], [2], [1, 2], [[0.0, 0.3], [0.2, 0.9]]])
 def test_odd_queries_are_answered(epsilon: float, given: list[object]) -> None:

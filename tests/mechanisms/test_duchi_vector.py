@@ -44,6 +44,7 @@ def exact_epsilon(vector: DuchiVector) -> float:
     return log_up(max(max(law[t] for law in found.values()) / min(law[t] for law in found.values()) for t in found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", range(1, 9))
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0, 8.0])
 def test_the_guarantee_by_enumeration(attributes: int, epsilon: float) -> None:
@@ -84,6 +85,7 @@ def test_ties_in_both_half_spaces_would_break_the_guarantee(attributes: int) -> 
     assert float(DuchiVector.for_epsilon(attributes, 1.0).scale) == pytest.approx(float(scale))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", range(1, 7))
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_every_draw_of_a_16_bit_build(attributes: int, epsilon: float) -> None:

@@ -49,6 +49,7 @@ def test_dependence_by_word_and_by_number() -> None:
             assumed_dependence(schema, wrong)
 
 
+@pytest.mark.slow
 def test_predictions_are_what_a_simulated_campaign_gives_on_that_population() -> None:
     """The prediction draws tallies from marginals; a campaign over rows sampled from the same population must agree."""
     schema = _schema(2, 3, 4, 3, 2)
@@ -76,6 +77,7 @@ def test_predicted_error_falls_with_participants_and_epsilon() -> None:
     assert exact[2] == pytest.approx(0.1, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_forecast_with_learnable_pairs() -> None:
     given = forecast(_schema(*[2] * 8), 300_000, 4.0)
     assert given.recommendation == "mixture"
@@ -86,6 +88,7 @@ def test_a_forecast_with_learnable_pairs() -> None:
     assert set(figures) == set(METHODS)
 
 
+@pytest.mark.slow
 def test_a_forecast_of_noise_says_so_and_what_would_change_it() -> None:
     schema = _schema(8, 10, 8, 12, 9, 10)
     given = forecast(schema, 3_000, 0.5, repeats=1)
@@ -114,6 +117,7 @@ def test_one_attribute_has_no_pairs() -> None:
     assert given.warnings == () or "single attribute" in given.warnings[0]
 
 
+@pytest.mark.slow
 def test_the_same_question_gets_the_same_answer() -> None:
     schema = _schema(3, 4, 5)
     assert forecast(schema, 20_000, 2.0).to_json() == forecast(schema, 20_000, 2.0).to_json()

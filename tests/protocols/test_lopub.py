@@ -51,6 +51,7 @@ def distance(model, names, codes):
     return np.abs(model.marginal(names).ravel() - exact / len(codes)).sum() / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["unary", "bloom"])
 @pytest.mark.parametrize(
     ("estimator", "fit"), [("em", "cliques"), ("lasso", "cliques"), ("hybrid", "cliques"), ("em", "pairs")]
@@ -183,6 +184,7 @@ def test_noise_alone_gives_no_edges():
     assert machine.notes()["dependences_found"] <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flip", [0.05, 0.6])
 @pytest.mark.parametrize("encoding", ["unary", "bloom"])
 def test_scores_of_independent_attributes_are_standard(encoding, flip):

@@ -62,6 +62,7 @@ def two_way_error(machine: MixtureProtocol | IndependentProtocol, network: Netwo
 # ---- what is asked ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cardinalities", [(2,) * 8, ADULT, WIDE, (3, 2), (50, 60, 70)])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_shares_add_up_and_follow_from_public_facts(cardinalities: tuple[int, ...], epsilon: float) -> None:
@@ -102,6 +103,7 @@ def test_where_nothing_can_be_learnt_the_questions_are_those_of_independent() ->
     assert ours.to_json() == theirs.to_json()
 
 
+@pytest.mark.slow
 def test_a_campaign_opens_as_public_facts_say() -> None:
     assert design((2,) * 16, 100_000, 4.0).pairs, "binary attributes in sets cost nothing"
     assert pairs_are_free((2,) * 16, 4.0)
@@ -117,6 +119,7 @@ def test_a_campaign_opens_as_public_facts_say() -> None:
     assert design((5,), 1000, 1.0, "always").screen is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cardinalities", [ADULT, WIDE, (10,) * 12, (2,) * 16, (3, 4)])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_a_screen_that_finds_nothing_costs_little(cardinalities: tuple[int, ...], epsilon: float) -> None:
@@ -160,6 +163,7 @@ def screened(network: Network, n: int, epsilon: float, rng: np.random.Generator)
     return evidence(pair_targets(network.schema, answers_of([tally]))).p_value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "n"), [(0.5, 20_000), (2.0, 5_000), (6.0, 20_000)])
 def test_independent_attributes_are_seldom_taken_for_dependent(epsilon: float, n: int) -> None:
     network = generate_network((2, 3, 5, 4), strength=0.0, seed=2)
@@ -258,6 +262,7 @@ def test_missing_codes_are_values_like_any_other() -> None:
         assert np.abs(model.marginal([name]) - network.marginal([name])).sum() / 2 < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screen", ["auto", "always", "never"])
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
 def test_hardly_any_people_give_a_clear_error_or_a_model_without_nan(n: int, screen: str) -> None:

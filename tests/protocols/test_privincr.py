@@ -107,6 +107,7 @@ def test_pooled_pairs_use_every_round():
     assert pooled.standard_errors.mean() < 0.75 * single.standard_errors.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", ["joint", "paper"])
 def test_saved_after_any_round_it_goes_on_with_identical_results(fit):
     codes = people()

@@ -75,6 +75,7 @@ def test_a_measured_pair_wins_and_unknown_ones_say_so(make_release: Callable[...
     assert errors([simulated.schema.names[0], simulated.schema.names[2]]) is None
 
 
+@pytest.mark.slow
 def test_pooled_errors_are_those_of_repeated_collections() -> None:
     """The raw estimates of the pair scatter over seeds as the standard errors say, within what 30 runs can tell."""
     from dither.estimate import answers_of

@@ -65,6 +65,7 @@ def walk(point: float, shares: tuple[float, ...]) -> int:
 SHARES = st.lists(st.one_of(st.just(0.0), st.floats(1e-18, 1.0)), min_size=1, max_size=40).filter(any)
 
 
+@pytest.mark.slow
 @given(SHARES, st.lists(st.integers(0, 2**53 - 1), max_size=20), st.booleans())
 @settings(deadline=None)
 def test_bisection_picks_what_a_walk_along_the_shares_picks(

@@ -105,6 +105,7 @@ def test_the_files_are_what_this_version_writes(tmp_path: Path) -> None:
     assert all_vectors() == all_vectors()
 
 
+@pytest.mark.slow
 def test_the_browsers_encoder_keeps_every_vector() -> None:
     node = require(shutil.which("node"), "Node")
     done = subprocess.run([node, "--test"], cwd=ROOT / "js", capture_output=True, text=True, check=False, timeout=120)

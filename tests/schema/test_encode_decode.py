@@ -128,6 +128,7 @@ def test_pandas_round_trip(rows, types, backend):
     assert list(again.dtypes) == list(table.dtypes)
 
 
+@pytest.mark.slow
 @given(st.lists(ROW, min_size=1, max_size=20))
 @settings(max_examples=40, deadline=None)
 def test_files_encode_like_the_table_they_were_written_from(tmp_path_factory, rows):

@@ -82,6 +82,7 @@ def visitors(held: Held, count: int) -> list[tuple[Device, Callable[[], Particip
     return out
 
 
+@pytest.mark.slow
 def test_a_closing_that_the_method_refuses(held: Held) -> None:
     people = visitors(held, 4)
     arriving = []

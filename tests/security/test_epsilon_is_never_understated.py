@@ -91,6 +91,7 @@ FIELDS = {
 MOST_CELLS = {"subset": 5, "sue": 6, "oue": 6, "bloom": 6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIELDS)
 @MANY
 @given(data=st.data())
@@ -111,6 +112,7 @@ def test_whatever_can_be_announced_is_refused_or_costs_what_it_says(name: str, d
     check_claim(claimed, laws_of(built))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [
@@ -139,6 +141,7 @@ def test_every_threshold_of_a_coarse_draw(build: Any) -> None:
     assert built >= 20
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(epsilon=st.floats(0.01, 12), cells=st.integers(2, 5), width=st.sampled_from([32, 48]))
 def test_our_own_designs_keep_what_was_asked_and_claim_no_more_than_the_truth(

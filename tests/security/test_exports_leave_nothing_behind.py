@@ -98,6 +98,7 @@ def test_at_no_time_has_it_a_name_even_if_it_fails(
     until(lambda: open_files(scratch) == [])
 
 
+@pytest.mark.slow
 def test_a_reader_who_goes_away_leaves_nothing_open(running: ServerThread, scratch: Path) -> None:
     _, campaign = filled(running)
     large(running.collector.store, campaign)
@@ -108,6 +109,7 @@ def test_a_reader_who_goes_away_leaves_nothing_open(running: ServerThread, scrat
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
 def test_a_collector_that_ends_while_it_is_read(tmp_path: Path, end: str) -> None:
     scratch = tmp_path / "scratch"

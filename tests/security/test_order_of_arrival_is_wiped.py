@@ -220,6 +220,7 @@ def index_entries(connection: psycopg.Connection[tuple[object, ...]]) -> list[tu
     return entries
 
 
+@pytest.mark.slow
 def test_postgresqls_index_of_a_small_round_beside_a_large_campaign_says_no_more_where_reports_stood(
     cluster: Cluster,
 ) -> None:

@@ -77,6 +77,7 @@ app.read_body = broken
 """
 
 
+@pytest.mark.slow
 def test_a_defect_is_logged_with_its_traceback_once_however_often_it_is_met(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "c.db", before=BROKEN) as server:
         caller = Caller(server.url)

@@ -15,6 +15,8 @@ from collector_harness import REPORTS_TYPE, Caller, ServerProcess, ServerThread,
 from dither.collector import serving
 from dither.collector.sqlite import open_sqlite
 
+pytestmark = pytest.mark.slow
+
 LONG = 30.0
 FAST = "from dither.collector import serving; serving.GRACE_SECONDS = 3"
 

@@ -21,6 +21,8 @@ from dither.collector.connections import BACKLOG, MOST_CONNECTIONS, RESERVE, roo
 from dither.collector.sqlite import open_sqlite
 from dither.errors import InputError
 
+pytestmark = pytest.mark.slow
+
 LONG = 30.0  # a test's patience; what it waits for takes fractions of a second
 
 Start = Callable[..., ServerThread]

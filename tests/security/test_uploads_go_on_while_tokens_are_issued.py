@@ -18,6 +18,7 @@ from dither.reports.assignment import token_hash
 TOKENS = 40_000
 
 
+@pytest.mark.slow
 def test_uploads_are_answered_between_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = open_sqlite(tmp_path / "c.db")
     running = ServerThread(store)

@@ -14,6 +14,8 @@ from dither.datasets.generated import generate_network
 from dither.protocols import start
 from dither.uncertainty.replicates import prepare_bootstrap, redraw
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("method", "strength", "participants", "epsilon", "ways"),

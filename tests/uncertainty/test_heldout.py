@@ -52,6 +52,7 @@ def _true_error(network: Network, model: Independent, names: tuple[str, ...]) ->
     return float(((network.marginal(names) - model.marginal(names)) ** 2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "sue", "oue", "olh", "subset"])
 @pytest.mark.parametrize("attributes", [("x0", "x1"), ("x0", "x1", "x2")])
 def test_unbiased_for_every_mechanism_with_an_honest_standard_error(
@@ -80,6 +81,7 @@ def test_unbiased_for_every_mechanism_with_an_honest_standard_error(
     assert 0.5 * np.mean(noise) > 4 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "oue", "subset"])
 def test_the_variance_estimate_is_unbiased(network: Network, name: str) -> None:
     rng = np.random.default_rng(8)
@@ -125,6 +127,7 @@ def test_verdicts(network: Network) -> None:
     assert many.to_json()["verdict"] == INFORMATIVE
 
 
+@pytest.mark.slow
 def test_thinned_counts_of_one_cell_reports_have_the_law_of_divided_reports(network: Network) -> None:
     """The two parts' estimates are uncorrelated, as those of different people are; cells of one part correlate as they should."""
     rng = np.random.default_rng(11)
@@ -146,6 +149,7 @@ def test_thinned_counts_of_one_cell_reports_have_the_law_of_divided_reports(netw
     assert np.abs(np.cov(second.T) - expected).max() < 0.12 * expected.max()
 
 
+@pytest.mark.slow
 def test_thinning_bit_counts_one_by_one_would_not_be_legitimate(network: Network) -> None:
     """Why `thin` refuses: between different cells the parts would stay correlated (subset reports have a fixed size)."""
     rng = np.random.default_rng(12)

@@ -40,6 +40,7 @@ def _finished(
     return machine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["independent", "mixture"])
 def test_intervals_of_any_marginal(network: Network, name: str) -> None:
     machine = _finished(network, name)
@@ -61,6 +62,7 @@ def test_intervals_of_any_marginal(network: Network, name: str) -> None:
     assert all(a.to_json() == b.to_json() for a, b in zip(found, again, strict=True))
 
 
+@pytest.mark.slow
 def test_one_way_errors_match_the_mechanism(network: Network) -> None:
     """For single questions the scatter is known: the bootstrap must find it."""
     machine = _finished(network, "independent", 40_000, 2.0)
@@ -90,6 +92,7 @@ def test_a_release_has_intervals_too() -> None:
     assert interval.frequencies == pytest.approx(release.marginal("sex").frequencies)
 
 
+@pytest.mark.slow
 def test_missing_dependence_shows_in_the_misfit(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that leaves dependence out fits its own redrawn data well and the real data badly."""
 
@@ -115,6 +118,7 @@ def test_interactions_are_allowed_for_only_where_attributes_depend(network: Netw
     assert left == pytest.approx(interaction_allowance(network, ["x0", "x1", "x2", "x3"]) - triple)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_triples_that_were_asked_together_need_no_allowance(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = _finished(network, "mixture", 200_000, 6.0)
     sizes = {len(a.question.attributes) for a in answers_of(machine.counted)}
