@@ -11,11 +11,15 @@ from scipy.optimize import minimize
 from dither._histogram import collect
 from dither.errors import ParameterError
 from dither.mechanisms import SetStrategy, mechanism
+from dither.protocols import restore
 from dither.protocols.histogram.consumer import read_consumers, union
 from dither.protocols.histogram.design import optimise
 from dither.protocols.histogram.estimates import variance_by_type
+from dither.protocols.histogram.machine import Smart, SmartParameters
 from dither.protocols.histogram.smart import StrategyCells, choose
 from dither.protocols.histogram.values import ValueGroup
+from dither.protocols.machine import Campaign
+from dither.simulate import simulate
 
 CONSUMERS = read_consumers([3, 5, 7], 0.0, 1.0)
 PARTITION = union(CONSUMERS, 0.0, 1.0)
@@ -139,3 +143,16 @@ def test_odd_queries_are_answered(epsilon: float, given: list[object]) -> None:
         truth, error = partition.membership(consumer) @ counts, np.sqrt(answers[0].variances[i] / 40)
         assert np.all(np.abs(found.mean(axis=0) - truth) <= 5 * error + 1e-6)
     assert machines[0].epsilon <= epsilon
+
+
+def test_a_collection_by_a_strategy_is_saved_and_restored() -> None:
+    schema = Smart.schema_of("x", CONSUMERS, 0.0, 1.0)
+    machine = Smart(Campaign(schema, 1.0, 5_000, 1), SmartParameters(consumers="3,5,7"))
+    assert machine.mechanisms == ("strategy",)
+    codes = np.random.default_rng(0).integers(0, 13, (5_000, 1)).astype(np.int32)
+    simulate(machine, codes, np.random.default_rng(1))
+    again = restore(machine.state())
+    assert isinstance(again, Smart)
+    assert again.epsilon == machine.epsilon <= 1.0
+    for found, kept in zip(again.answer().counts, machine.answer().counts, strict=True):
+        assert np.array_equal(found, kept)
