@@ -13,7 +13,7 @@ import pytest
 from collector_harness import Caller, ServerThread, plan_of
 from playwright.sync_api import Browser
 
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.reports.assignment import check_payload, report_id
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ def take_part(browser: Browser, origin: str, given: dict[str, object]) -> list[A
 
 @pytest.mark.parametrize("mechanism", ["best", "olh"])
 def test_a_page_takes_part_once(tmp_path: Path, browser: Browser, origin: str, mechanism: str) -> None:
-    running = ServerThread(open_sqlite(tmp_path / "c.db"))
+    running = ServerThread(SqliteStore(tmp_path / "c.db"))
     try:
         caller = Caller(running.url)
         campaign = caller.create(parameters={"mechanism": mechanism})

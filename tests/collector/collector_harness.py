@@ -22,11 +22,16 @@ import pytest
 from tests.programs import require
 
 from dither.client.transport import Answer, Connection
+from dither.collector.collector import Collector
+from dither.collector.connections import ConnectionLimits
+from dither.collector.serving import CollectorServer, listen
 from dither.collector.store import Store
+from dither.collector.tallies import rebuild
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, plan_from_json
 from dither.reports.assignment import is_asked, pick
 from dither.schema import Attribute, Schema
+from dither.tally import RoundTally
 
 KEY = "an-admin-key-for-tests-only"
 OPEN: list[Connection] = []
@@ -120,10 +125,6 @@ class ServerThread:
     """A collector in a thread of this process, so that a test can look inside and use methods of its own."""
 
     def __init__(self, store: Store, queue: int = 20_000, *, loop: str = "auto", **limits: Any) -> None:
-        from dither.collector.collector import Collector
-        from dither.collector.connections import ConnectionLimits
-        from dither.collector.serving import CollectorServer, listen
-
         self.collector = Collector(store, queue)
         self.server = CollectorServer(
             self.collector, KEY, ConnectionLimits(**limits), log_level="critical", log_config=None, loop=loop
@@ -142,6 +143,11 @@ class ServerThread:
         self.server.should_exit = True
         self.thread.join(15)
         assert not self.thread.is_alive()
+
+
+def stored_tally(collector: Collector, campaign: str, number: int = 0) -> RoundTally:
+    """The tally rebuilt from the stored reports of a round."""
+    return rebuild(collector.store, campaign, collector.campaigns.get(campaign).plans[number])
 
 
 class Caller:

@@ -39,15 +39,15 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
     """Opens the same store each time it is called; what is open is closed at the end."""
     opened: list[Store] = []
     if request.param == "sqlite":
-        from dither.collector.sqlite import open_sqlite
+        from dither.collector.sqlite import SqliteStore
 
         address = str(tmp_path / "collector.db")
-        make = lambda: open_sqlite(address)  # noqa: E731
+        make = lambda: SqliteStore(address)  # noqa: E731
     else:
-        from dither.collector.postgres import open_postgres
+        from dither.collector.postgres import PostgresStore
 
         url = request.getfixturevalue("cluster").fresh()
-        make = lambda: open_postgres(url)  # noqa: E731
+        make = lambda: PostgresStore(url)  # noqa: E731
 
     def opening() -> Store:
         for earlier in opened:
@@ -64,9 +64,9 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerThread]:
     """A collector on SQLite in a thread of this process."""
-    from dither.collector.sqlite import open_sqlite
+    from dither.collector.sqlite import SqliteStore
 
-    running = ServerThread(open_sqlite(tmp_path / "collector.db"))
+    running = ServerThread(SqliteStore(tmp_path / "collector.db"))
     yield running
     running.stop()
 

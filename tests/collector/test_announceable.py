@@ -13,7 +13,7 @@ from synthetic_machines import Synthetic
 
 from dither.client.announcement import read_announcement
 from dither.collector.campaigns import Campaigns
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import State
 from dither.errors import InputError
 from dither.mechanisms import mechanism
@@ -24,7 +24,7 @@ MANY = {f"{i:03}{'x' * 700}": {"kind": "boolean"} for i in range(110)}
 
 @pytest.fixture
 def campaigns(tmp_path: Path) -> Iterator[Campaigns]:
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     yield Campaigns(store)
     store.close()
 
@@ -37,7 +37,7 @@ def test_a_campaign_whose_announcement_is_too_long_is_refused_with_what_is_too_l
     with pytest.raises(
         InputError, match=r"round 0 .* of the schema, .* of a plan of 5,995 questions.* 8,388,608"
     ) as caught:
-        campaigns.create(describe(schema=MANY, method="fourier"), opened=opened)
+        campaigns.create(describe(schema=MANY, method="fourier", draft=not opened))
     assert caught.value.where == "questions"
     assert "\n" not in str(caught.value)
     assert campaigns.ids() == []

@@ -9,10 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import KEY, Caller, ServerThread, asked_tokens, envelope_of, plan_of, token_of, until
+from collector_harness import (
+    KEY,
+    Caller,
+    ServerThread,
+    asked_tokens,
+    envelope_of,
+    plan_of,
+    stored_tally,
+    token_of,
+    until,
+)
 
 from dither.client.transport import Answer
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import StoreAway, StoreFull
 from dither.reports import Envelope, Report, decode, encode, limits
 from dither.reports.assignment import token_hash
@@ -238,7 +248,7 @@ def test_no_answer_repeats_the_name_the_server_was_called_by(caller: Caller, pat
 
 
 def test_a_full_queue_is_said_with_429_and_when_to_come_back(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     running = ServerThread(store, queue=5)
     caller = Caller(running.url)
     campaign = caller.create()
@@ -301,7 +311,7 @@ def test_a_store_that_fails_is_said_and_live_stays_up(
 
 
 def test_a_really_full_database_gives_507_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     running = ServerThread(store)
     caller = Caller(running.url)
     campaign = caller.create(
@@ -354,7 +364,7 @@ def test_the_running_tally_is_shown_and_checked_at_the_closing(
     assert shown["participants"] == 20 == sum(shown["answers"])
     caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(10, 60)]))
     assert json.loads(caller.admin("GET", f"/{campaign}/tally").body)["participants"] == 60
-    assert server.collector.running_tally(campaign).to_bytes() == server.collector.stored_tally(campaign, 0).to_bytes()
+    assert server.collector.running_tally(campaign).to_bytes() == stored_tally(server.collector, campaign).to_bytes()
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
     assert "dither_tally_mismatches_total 0" in server.collector.metrics.text()
     assert cause(caller.admin("GET", f"/{campaign}/tally")) == (409, "wrong-state")
@@ -384,5 +394,5 @@ def test_the_framework_traces_no_requests(server: ServerThread, monkeypatch: pyt
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     from dither.collector.app import make_app
 
-    settings = getattr(make_app(lambda: server.collector, KEY)._app, "_telemetry", {})
+    settings = getattr(make_app(server.collector, KEY)._app, "_telemetry", {})
     assert not any(settings.get(name) for name in ("tracing", "metrics", "logs", "operation_spans", "auto_configure"))

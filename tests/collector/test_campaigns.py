@@ -12,9 +12,9 @@ import pytest
 from collector_harness import asked_tokens, describe, report_of, token_of
 
 from dither.collector.campaigns import Campaigns, NoCampaign
+from dither.collector.collector import judge
 from dither.collector.finalise import export_reports
-from dither.collector.spec import judge
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Outcome, State, Store, StoreFull
 from dither.collector.tallies import RunningTallies, rebuild
 from dither.collector.writer import Writer, Written
@@ -118,7 +118,7 @@ def test_rounds_ask_different_people_and_together_everybody(open_store: Opening)
 def test_every_operation_may_be_repeated_and_wrong_orders_are_refused(open_store: Opening) -> None:
     store = open_store()
     campaigns = Campaigns(store)
-    campaign = campaigns.create(describe(**METHODS["rounds"]), opened=False).stored.id
+    campaign = campaigns.create(describe(**METHODS["rounds"], draft=True)).stored.id
     with pytest.raises(StateError, match="draft"):
         campaigns.close_round(campaign, 0)
     assert campaigns.open(campaign).stored.state is State.OPEN
@@ -301,7 +301,7 @@ def test_the_export_holds_every_report_in_the_order_of_ids(open_store: Opening, 
     ],
 )
 def test_what_a_campaign_cannot_be_is_said_in_one_line(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     campaigns = Campaigns(store)
     with pytest.raises((ParameterError, PrivacyError, DitherError), match=said) as caught:
         campaigns.create({**describe(), **change})

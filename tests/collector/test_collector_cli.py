@@ -22,7 +22,7 @@ from collector_harness import KEY, SCHEMA, ServerThread
 from dither import cli
 from dither.client.transport import Connection
 from dither.collector.serving import listen
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.errors import InputError
 
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    running = ServerThread(open_sqlite(folder / "collector.db"))
+    running = ServerThread(SqliteStore(folder / "collector.db"))
     monkeypatch.setenv("DITHER_URL", running.url)
     yield running.url
     running.stop()

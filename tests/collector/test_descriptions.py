@@ -11,7 +11,7 @@ from collector_harness import Caller, ServerThread, describe, token_of
 
 from dither import cli
 from dither.collector.campaigns import Campaigns
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.errors import SchemaError
 from dither.reports import Envelope, Report
 from dither.reports.assignment import pick
@@ -79,7 +79,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.fixture(scope="module")
 def creating(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    running = ServerThread(open_sqlite(tmp_path_factory.mktemp("d") / "c.db"))
+    running = ServerThread(SqliteStore(tmp_path_factory.mktemp("d") / "c.db"))
     yield Caller(running.url)
     running.stop()
 
@@ -116,9 +116,9 @@ ACCEPTED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", ACCEPTED, ids=range(len(ACCEPTED)))
 def test_what_is_accepted_lasts_until_the_release(tmp_path: Path, changes: dict[str, Any]) -> None:
-    from dither.collector.spec import judge
+    from dither.collector.collector import judge
 
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     campaigns = Campaigns(store)
     live = campaigns.create(describe(**changes))
     now, schema = live.open_round, live.spec.schema

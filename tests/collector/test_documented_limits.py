@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dither.collector import app, campaigns, collector, edge, serving
+from dither.collector import campaigns, collector, edge, serving
+from dither.collector.collector import Metrics
 from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
-from dither.collector.metrics import Metrics
 from dither.collector.problems import PROBLEMS
 from dither.reports import limits
 
@@ -22,7 +22,7 @@ def test_the_table_of_limits() -> None:
         f"while they are read | {c.header_bytes >> 10} KiB, {c.header_lines} headers | 431",
         f"on one connection | {c.pipelined} |",
         f"to the end of its headers | {c.head_seconds:g} s |",
-        f"| a body, as a whole | {app.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
+        f"| a body, as a whole | {edge.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
         f"| between two requests of a connection | {c.idle_seconds:g} s |",
         f"| reading an answer | {WRITE_LEAST >> 10} KiB, or what is left, in any {c.write_seconds:g} s |",
         f"| an upload's commit | {collector.UPLOAD_SECONDS:g} s | 503 |",

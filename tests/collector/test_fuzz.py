@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dither.client.transport import Answer
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    running = ServerThread(open_sqlite(tmp_path_factory.mktemp("fuzz") / "c.db"))
+    running = ServerThread(SqliteStore(tmp_path_factory.mktemp("fuzz") / "c.db"))
     yield Target(running)
     running.stop()
 

@@ -14,7 +14,7 @@ from collector_harness import Caller, ServerProcess, ServerThread, envelope_of, 
 
 from dither.client.transport import Answer
 from dither.collector import collector
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ class Gate:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[ServerThread, Gate]]:
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     gate = Gate(store, "add_reports", "check")
     server = ServerThread(store)
     yield server, gate

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of, until
+from collector_harness import Caller, ServerThread, envelope_of, plan_of, stored_tally, token_of, until
 
 from dither.client.transport import Answer
 from dither.collector import tallies
@@ -69,7 +69,7 @@ def watch_pages(
 
 
 def assert_exact(running: ServerThread, campaign: Campaign) -> None:
-    stored = running.collector.stored_tally(campaign.id, 0)
+    stored = stored_tally(running.collector, campaign.id)
     assert stored.participants == campaign.people
     assert running.collector.running_tally(campaign.id).to_bytes() == stored.to_bytes()
 
@@ -124,7 +124,7 @@ def test_reports_committed_before_and_after_the_reading_of_any_page_count_once(
         hooks = {"before": {"before": more}, "after": {"after": more}, "both": {"before": more, "after": more}}[when]
         watch_pages(running, patched, **hooks)
         tally = running.collector.running_tally(campaign.id)
-    assert tally.to_bytes() == running.collector.stored_tally(campaign.id, 0).to_bytes()
+    assert tally.to_bytes() == stored_tally(running.collector, campaign.id).to_bytes()
     assert campaign.upload(7) == 201
     assert_exact(running, campaign)
 

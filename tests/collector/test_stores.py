@@ -175,15 +175,15 @@ def test_a_closing_and_uploads_from_many_threads_agree_on_what_was_taken(open_st
 def test_two_collectors_cannot_open_one_store(open_store: Opening) -> None:
     store = open_store()
     engine = store._engine  # type: ignore[attr-defined]
-    from dither.collector.postgres import open_postgres
-    from dither.collector.sqlite import open_sqlite
+    from dither.collector.postgres import PostgresStore
+    from dither.collector.sqlite import SqliteStore
 
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
             path = connection.exec_driver_sql("PRAGMA database_list").fetchone()[2]
-        again = partial(open_sqlite, path)
+        again = partial(SqliteStore, path)
     else:
-        again = partial(open_postgres, engine.url.render_as_string(hide_password=False), patience=0.2)
+        again = partial(PostgresStore, engine.url.render_as_string(hide_password=False), patience=0.2)
     with pytest.raises(InputError, match="another collector"):
         again()
 

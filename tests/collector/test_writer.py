@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from collector_harness import token_of
 
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Outcome, Row, State, StoredCampaign, StoredRound, StoreFailed
 from dither.collector.writer import QueueFull, Writer, Written
 from dither.errors import StateError
@@ -22,7 +22,7 @@ def batch(number: int, size: int = 1) -> Batch:
 def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
     results: list[Written] = []
     forgotten: list[Batch] = []
@@ -53,7 +53,7 @@ def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
 
 
 def test_what_is_queued_is_written_in_groups_before_the_thread_ends(tmp_path: Path) -> None:
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
     groups: list[list[Written]] = []
     writer = Writer(store, groups.append, group_reports=10)

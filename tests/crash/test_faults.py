@@ -10,11 +10,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collector_harness import Caller, Cluster, ServerThread, envelope_of, plan_of, report_of, token_of, until
+from collector_harness import (
+    Caller,
+    Cluster,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    report_of,
+    stored_tally,
+    token_of,
+    until,
+)
 
 from dither.client.transport import Unreachable
-from dither.collector.postgres import open_postgres
-from dither.collector.sqlite import open_sqlite
+from dither.collector.postgres import PostgresStore
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound
 from dither.reports import Envelope, encode
 from dither.reports.assignment import report_id
@@ -25,7 +35,7 @@ REPORTS = 10_000
 
 
 def test_ten_thousand_reports_sent_one_to_ten_times_with_losses_are_ten_thousand_rows(tmp_path: Path) -> None:
-    running = ServerThread(open_sqlite(tmp_path / "c.db"))
+    running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()
     plan, held = plan_of(caller.announcement(campaign)), bytes.fromhex(campaign)
@@ -76,7 +86,7 @@ def test_ten_thousand_reports_sent_one_to_ten_times_with_losses_are_ten_thousand
 
 
 def test_sixty_four_senders_of_the_same_ids_at_once(tmp_path: Path) -> None:
-    running = ServerThread(open_sqlite(tmp_path / "c.db"))
+    running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create(parameters={"mechanism": "olh"})
     plan, held, ids = plan_of(caller.announcement(campaign)), bytes.fromhex(campaign), 12
@@ -109,7 +119,7 @@ def test_sixty_four_senders_of_the_same_ids_at_once(tmp_path: Path) -> None:
 
 def test_a_log_cut_at_any_offset_opens_with_everything_committed_before_the_cut(tmp_path: Path) -> None:
     path, wal = tmp_path / "c.db", tmp_path / "c.db-wal"
-    store = open_sqlite(path)
+    store = SqliteStore(path)
     campaign = "cd" * 16
     store.create_campaign(StoredCampaign(campaign, {}, State.OPEN, 0, b"m"), StoredRound(campaign, 0, "open", 0.0, {}))
     store.tidy(campaign, 0)  # the log starts afresh; what follows is in it alone
@@ -129,7 +139,7 @@ def test_a_log_cut_at_any_offset_opens_with_everything_committed_before_the_cut(
         (folder / "c.db").write_bytes(whole_file)
         torn = whole_log[:cut] + (bytes(rng.integers(0, 256, 700, np.uint8)) if n % 2 else b"")
         (folder / "c.db-wal").write_bytes(torn)
-        opened = open_sqlite(folder / "c.db")
+        opened = SqliteStore(folder / "c.db")
         found = opened.count(campaign, 0)
         assert found == 10 * sum(end <= cut for end in ends), "whole groups, all that were synced, and nothing else"
         assert opened.add_reports([Batch(campaign, 0, [Row(token_of(10**6), 0, b"new")])])[0][0].accepted
@@ -138,7 +148,7 @@ def test_a_log_cut_at_any_offset_opens_with_everything_committed_before_the_cut(
 
 
 def test_a_round_closed_while_uploads_arrive_counts_exactly_what_was_acknowledged(tmp_path: Path) -> None:
-    running = ServerThread(open_sqlite(tmp_path / "c.db"))
+    running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()
     plan = plan_of(caller.announcement(campaign))
@@ -174,7 +184,7 @@ def test_a_round_closed_while_uploads_arrive_counts_exactly_what_was_acknowledge
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_postgresql_stopped_and_started_again(own_cluster: Cluster) -> None:
-    running = ServerThread(open_postgres(own_cluster.fresh()))
+    running = ServerThread(PostgresStore(own_cluster.fresh()))
     caller = Caller(running.url)
     campaign = caller.create()
     plan = plan_of(caller.announcement(campaign))
@@ -194,9 +204,7 @@ def test_postgresql_stopped_and_started_again(own_cluster: Cluster) -> None:
     assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(1), token_of(2)])).status == 201
     assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)])).status == 200
     assert caller.status(campaign)["rounds"][0]["reports"] == 3
-    assert (
-        running.collector.running_tally(campaign).to_bytes() == running.collector.stored_tally(campaign, 0).to_bytes()
-    )
+    assert running.collector.running_tally(campaign).to_bytes() == stored_tally(running.collector, campaign).to_bytes()
     with pytest.raises(Unreachable):
         Caller("http://127.0.0.1:9").connection.request("GET", "/", None)
     caller.connection.close()

@@ -29,7 +29,7 @@ from collector_harness import (
 
 from dither.client.transport import Unreachable
 from dither.collector.campaigns import Campaigns
-from dither.collector.postgres import open_postgres
+from dither.collector.postgres import PostgresStore
 from dither.collector.serving import open_store
 from dither.collector.store import StoreAway
 from dither.collector.tallies import rebuild
@@ -173,7 +173,7 @@ def test_postgresql_crashes_at_random_instants_under_load_and_the_collector_goes
 
 def test_after_a_crash_of_postgresql_there_is_still_one_collector_only(own_cluster: Cluster) -> None:
     address = own_cluster.fresh()
-    with closing(open_postgres(address)) as first:
+    with closing(PostgresStore(address)) as first:
         own_cluster.stop()
         with pytest.raises(StoreAway):
             first.check()
@@ -182,10 +182,10 @@ def test_after_a_crash_of_postgresql_there_is_still_one_collector_only(own_clust
         own_cluster.start()
         first.check()
         with pytest.raises(InputError, match="another collector"):
-            open_postgres(address, patience=0.2)
+            PostgresStore(address, patience=0.2)
         own_cluster.stop()
         own_cluster.start()
-        with closing(open_postgres(address)) as second:
+        with closing(PostgresStore(address)) as second:
             with pytest.raises(StoreAway, match="another collector"):
                 first.add_reports([])
             second.check()

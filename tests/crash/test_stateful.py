@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
 from synthetic_machines import METHOD
 
 from dither.collector.campaigns import Campaigns
-from dither.collector.spec import judge
-from dither.collector.sqlite import open_sqlite
+from dither.collector.collector import judge
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Outcome, State
 from dither.errors import StateError, TooFewAnswers
 from dither.protocols.registry import METHODS
@@ -37,7 +37,7 @@ class CollectorMachine(RuleBasedStateMachine):
         super().__init__()
         METHODS["synthetic"] = METHOD
         self.folder = Path(tempfile.mkdtemp(prefix="dither-stateful-"))
-        self.store = open_sqlite(self.folder / "c.db")
+        self.store = SqliteStore(self.folder / "c.db")
         self.campaigns = Campaigns(self.store)
         self.campaign = self.campaigns.create(describe(method="synthetic")).stored.id
         self.model: list[dict[bytes, Report]] = [{}]
@@ -73,7 +73,7 @@ class CollectorMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.store.close()
-        self.store = open_sqlite(self.folder / "c.db")
+        self.store = SqliteStore(self.folder / "c.db")
         self.campaigns = Campaigns(self.store)
 
     @rule(number=st.integers(0, 3))

@@ -16,8 +16,8 @@ from collector_harness import RECORD, Caller, ServerThread, envelope_of, plan_of
 from dither.client import Device, Participant
 from dither.client.fleet import Simulated, look, submit_round
 from dither.collector.campaigns import Campaigns
-from dither.collector.postgres import open_postgres
-from dither.collector.sqlite import open_sqlite
+from dither.collector.postgres import PostgresStore
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import State, Store, StoreAway
 from dither.reports import Envelope, decode, encode
 
@@ -25,8 +25,8 @@ from dither.reports import Envelope, decode, encode
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
-        return open_sqlite(tmp_path / "c.db")
-    return open_postgres(request.getfixturevalue("cluster").fresh())
+        return SqliteStore(tmp_path / "c.db")
+    return PostgresStore(request.getfixturevalue("cluster").fresh())
 
 
 class Held:

@@ -16,7 +16,7 @@ import pytest
 from collector_harness import KEY, Caller, ServerProcess, ServerThread, envelope_of, plan_of, token_of, until
 
 from dither.client.transport import Answer
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Row, StoreAway
 
 
@@ -30,7 +30,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[ServerThread]:
-    served = ServerThread(open_sqlite(tmp_path / "c.db"))
+    served = ServerThread(SqliteStore(tmp_path / "c.db"))
     yield served
     served.stop()
 
@@ -119,7 +119,7 @@ def test_a_collector_that_ends_while_it_is_read(tmp_path: Path, end: str) -> Non
         campaign = caller.create()
         caller.connection.close()
         assert server.terminate()[0] == 0
-    store = open_sqlite(tmp_path / "c.db")
+    store = SqliteStore(tmp_path / "c.db")
     large(store, campaign)
     store.close()
     with ServerProcess(tmp_path / "c.db", before=f"import tempfile; tempfile.tempdir = {str(scratch)!r}") as server:

@@ -25,7 +25,7 @@ from collector_harness import (
 from dither import cli
 from dither.client.device import Device
 from dither.collector.serving import admin_key
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.errors import InputError
 from dither.private_files import make_private
 
@@ -40,7 +40,7 @@ def _everything_to_everybody() -> Iterator[None]:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[ServerThread]:
     (tmp_path / "store").mkdir()
-    served = ServerThread(open_sqlite(tmp_path / "store" / "c.db"))
+    served = ServerThread(SqliteStore(tmp_path / "store" / "c.db"))
     yield served
     served.stop()
 
@@ -54,16 +54,16 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def test_the_collectors_database_and_everything_beside_it(tmp_path: Path) -> None:
-    with closing(open_sqlite(tmp_path / "c.db")):
+    with closing(SqliteStore(tmp_path / "c.db")):
         assert modes(tmp_path) == dict.fromkeys(("c.db", "c.db-wal", "c.db-shm", "c.db.lock"), 0o600)
 
 
 def test_a_database_that_was_open_to_others_no_longer_is(tmp_path: Path) -> None:
-    open_sqlite(tmp_path / "c.db").close()
+    SqliteStore(tmp_path / "c.db").close()
     for name in ("c.db", "c.db.lock"):
         (tmp_path / name).chmod(0o666)
     (tmp_path / "c.db-wal").touch(0o666)
-    with closing(open_sqlite(tmp_path / "c.db")):
+    with closing(SqliteStore(tmp_path / "c.db")):
         assert set(modes(tmp_path).values()) == {0o600}
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_cannot_be_made_private_is_refused(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(os, "chmod", not_mine)
     with pytest.raises(InputError, match="its owner"):
-        open_sqlite(tmp_path / "c.db")
+        SqliteStore(tmp_path / "c.db")
 
 
 def test_tokens_and_raw_reports_that_an_operator_takes_away(running: ServerThread, tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_what_is_not_a_file_is_refused_and_left_as_it_is(tmp_path: Path, kind: s
     if given in ("lock", "wal"):
         path = path.rename(place / {"lock": "c.db.lock", "wal": "c.db-wal"}[given])
     before = modes(place)
-    opening = {"store": lambda: open_sqlite(path), "key": lambda: admin_key(path), "device": lambda: Device(path)}
+    opening = {"store": lambda: SqliteStore(path), "key": lambda: admin_key(path), "device": lambda: Device(path)}
     with pytest.raises(InputError, match=r"^[^\n]* is not a file; give another path$") as refused:
-        opening.get(given, lambda: open_sqlite(place / "c.db"))()
+        opening.get(given, lambda: SqliteStore(place / "c.db"))()
     assert str(refused.value).split(" is not")[0] in (str(path), str(path.resolve()))
     (place / "c.db").unlink(missing_ok=True)
     assert modes(place) == before, "nothing made beside it, no rights taken"
@@ -190,9 +190,9 @@ def test_a_link_stands_for_the_file_it_leads_to(tmp_path: Path, there: bool) -> 
     if there:
         for name in ("c.db", "device.db"):
             (other / name).touch(0o666)
-    with closing(open_sqlite(own / "c.db")), closing(Device(own / "device.db")):
+    with closing(SqliteStore(own / "c.db")), closing(Device(own / "device.db")):
         with pytest.raises(InputError, match="in use by another collector"):
-            open_sqlite(other / "c.db")
+            SqliteStore(other / "c.db")
         admin_key(own / "key")
         assert set(modes(other).values()) == {0o600}
         assert {"c.db-wal", "c.db.lock", "device.db-wal", "key"} <= set(modes(other))

@@ -18,9 +18,9 @@ from collector_harness import (
     token_of,
 )
 
-from dither.collector.postgres import open_postgres
+from dither.collector.postgres import PostgresStore
 from dither.collector.sql_store import SqlStore
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound, StoreFailed
 from dither.collector.writer import Writer, Written
 from dither.reports.assignment import report_id
@@ -33,10 +33,10 @@ SECRET = b"a recognisable answer"
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
     """A store whose database refuses every report, as an unforeseen defect would."""
     if request.param == "sqlite":
-        opened = open_sqlite(tmp_path / "c.db")
+        opened = SqliteStore(tmp_path / "c.db")
         refusal = "CREATE TRIGGER refusing BEFORE INSERT ON reports BEGIN SELECT RAISE(ABORT, 'refused'); END"
     else:
-        opened = open_postgres(request.getfixturevalue("cluster").fresh())
+        opened = PostgresStore(request.getfixturevalue("cluster").fresh())
         refusal = "ALTER TABLE reports ADD CHECK (question < -5)"
     with opened._engine.begin() as connection:
         connection.exec_driver_sql(refusal)

@@ -20,8 +20,8 @@ from collector_harness import (
 )
 
 from dither.collector import postgres, sqlite
-from dither.collector.postgres import open_postgres
-from dither.collector.sqlite import open_sqlite
+from dither.collector.postgres import PostgresStore
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Move, Row, State, Store, StoredCampaign, StoredRound, StoreUntidy
 
 C = "ab" * 16
@@ -75,7 +75,7 @@ def places(path: Path) -> list[list[int]]:
 def assert_order_is_gone(path: Path, tmp_path: Path) -> None:
     """The files are those of the same reports in another order of arrival, as far as reports go."""
     other = tmp_path / "other.db"
-    with closing(open_sqlite(other)) as store:
+    with closing(SqliteStore(other)) as store:
         collected(store, IDS[::-1])
         store.tidy(C, 0)
     assert all(len(here) == 1 for here in places(path))
@@ -86,7 +86,7 @@ def assert_order_is_gone(path: Path, tmp_path: Path) -> None:
 
 def test_tidying_leaves_nothing_of_the_order_in_the_file_or_the_log(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
-    with closing(open_sqlite(path)) as store:
+    with closing(SqliteStore(path)) as store:
         collected(store)
         wal = places(tmp_path / "c.db-wal")
         assert [here[0] for here in wal] == sorted(here[0] for here in wal), (
@@ -101,7 +101,7 @@ def test_a_reader_in_the_way_is_said_and_the_next_tidying_makes_it_good(
     tmp_path: Path, reader: list[sqlite3.Connection]
 ) -> None:
     path = tmp_path / "c.db"
-    with closing(open_sqlite(path)) as store:
+    with closing(SqliteStore(path)) as store:
         collected(store)
         reader.append(look_into(path))
         for _ in range(2):
@@ -119,29 +119,29 @@ def test_what_was_left_untidy_is_made_good_when_the_store_is_opened_again(
     tmp_path: Path, reader: list[sqlite3.Connection], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "c.db"
-    with closing(open_sqlite(path)) as store:
+    with closing(SqliteStore(path)) as store:
         collected(store)
         reader.append(look_into(path))
         with pytest.raises(StoreUntidy):
             store.tidy(C, 0)
-    with closing(open_sqlite(path)) as store:
+    with closing(SqliteStore(path)) as store:
         assert store.untidied(C) == {0}, "the reader is still there"
         assert "order of arrival" in caplog.text
     reader.pop().close()
-    with closing(open_sqlite(path)) as store:
+    with closing(SqliteStore(path)) as store:
         assert store.untidied(C) == set()
         assert_order_is_gone(path, tmp_path)
 
 
 def test_a_crash_between_closing_and_tidying_leaves_it_to_be_done(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
-    with closing(open_sqlite(path)) as store:
+    with closing(SqliteStore(path)) as store:
         collected(store)
         assert store.untidied(C) == {0}
         store.move(Move(C, State.CLOSING, 0, State.OPEN, 0, "open"))
         assert store.untidied(C) == set(), "it takes reports again"
         store.move(Move(C, State.OPEN, 0, State.CLOSING, 0, "closing"))
-    with closing(open_sqlite(path)) as store:
+    with closing(SqliteStore(path)) as store:
         assert store.untidied(C) == set()
         assert_order_is_gone(path, tmp_path)
 
@@ -150,7 +150,7 @@ def test_the_status_and_the_log_of_a_campaign_say_so_until_finalising_makes_it_g
     tmp_path: Path, reader: list[sqlite3.Connection], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "c.db"
-    running = ServerThread(open_sqlite(path))
+    running = ServerThread(SqliteStore(path))
     caller = Caller(running.url)
     campaign = caller.create()
     plan = plan_of(caller.announcement(campaign))
@@ -169,7 +169,7 @@ def test_the_status_and_the_log_of_a_campaign_say_so_until_finalising_makes_it_g
 
 
 def test_our_own_reading_of_reports_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    with closing(open_sqlite(tmp_path / "c.db")) as store:
+    with closing(SqliteStore(tmp_path / "c.db")) as store:
         collected(store)
         pages = store.reports(C, 0, block=7)
         next(pages)
@@ -180,7 +180,7 @@ def test_our_own_reading_of_reports_does_not_stand_in_the_way(tmp_path: Path) ->
 
 def test_postgresql_says_so_too_when_somebody_may_still_see_the_rows_as_they_came(cluster: Cluster) -> None:
     url = cluster.fresh()
-    with closing(open_postgres(url)) as store:
+    with closing(PostgresStore(url)) as store:
         collected(store)
         with psycopg.connect(url) as somebody:
             somebody.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -188,7 +188,7 @@ def test_postgresql_says_so_too_when_somebody_may_still_see_the_rows_as_they_cam
             with pytest.raises(StoreUntidy, match="reads the database"):
                 store.tidy(C, 0)
             assert store.untidied(C) == {0}
-    with closing(open_postgres(url)) as store, psycopg.connect(url) as connection:
+    with closing(PostgresStore(url)) as store, psycopg.connect(url) as connection:
         assert store.untidied(C) == set()
         found = [bytes(r[0]) for r in connection.execute("SELECT report_id FROM reports ORDER BY ctid")]
         assert found == sorted(IDS)
@@ -225,7 +225,7 @@ def test_postgresqls_index_of_a_small_round_beside_a_large_campaign_says_no_more
     cluster: Cluster,
 ) -> None:
     url, other = cluster.fresh(), "cd" * 16
-    with closing(open_postgres(url)) as store, psycopg.connect(url, autocommit=True) as connection:
+    with closing(PostgresStore(url)) as store, psycopg.connect(url, autocommit=True) as connection:
         store.create_campaign(StoredCampaign(other, {}, State.OPEN, 0, b""), StoredRound(other, 0, "open", 0.0, {}))
         for start in range(0, 24_000, 4_000):
             store.add_reports(

@@ -11,7 +11,7 @@ import pytest
 from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of
 
 from dither.collector.problems import Seldom
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import StoreAway, StoreFull
 from dither.errors import DitherError
 
@@ -28,8 +28,8 @@ def test_no_answer_repeats_what_the_store_said(
 ) -> None:
     from dither.collector import problems
 
-    monkeypatch.setattr(problems, "_seldom", Seldom(logging.getLogger("dither.collector")))
-    running = ServerThread(open_sqlite(tmp_path / "c.db"))
+    monkeypatch.setattr(problems, "_seldom", Seldom())
+    running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()
     body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(0)])
@@ -64,12 +64,12 @@ def test_no_answer_repeats_what_the_store_said(
 
 def test_a_line_comes_back_after_a_while_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
-    seldom = Seldom(logging.getLogger("dither.test"), 60.0, lambda: now[0])
+    seldom, log = Seldom(60.0, lambda: now[0]), logging.getLogger("dither.test")
     for _ in range(5):
-        seldom.warn("a", "first\nkind")
-    seldom.warn("b", "second kind")
+        seldom.warn("a", "first\nkind", log)
+    seldom.warn("b", "second kind", log)
     now[0] += 60.0
-    seldom.warn("a", "first kind")
+    seldom.warn("a", "first kind", log)
     assert [r.getMessage() for r in caplog.records] == [
         "first kind",
         "second kind",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from collector_harness import REPORTS_TYPE, Caller, ServerProcess, ServerThread, envelope_of, plan_of, token_of, until
 
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 
 
 def connect(url: str) -> socket.socket:
@@ -38,7 +38,7 @@ def test_requests_in_a_row_and_then_a_reset_log_nothing(
     tmp_path: Path, loop: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    server = ServerThread(open_sqlite(tmp_path / "c.db"), loop=loop)
+    server = ServerThread(SqliteStore(tmp_path / "c.db"), loop=loop)
     caller = Caller(server.url)
     campaign = caller.create()
     sent = upload_and_more(caller, campaign)
@@ -51,7 +51,7 @@ def test_requests_in_a_row_and_then_a_reset_log_nothing(
     monkeypatch.setattr(server.collector.store, "add_reports", late)
     for _ in range(20):
         send_and_reset(server.url, sent)
-    until(lambda: "dither_connections_open 1\n" in server.collector.metrics.text())  # the caller's own
+    until(lambda: "dither_connections_open 1.0\n" in server.collector.metrics.text())  # the caller's own
     gate.set()
     until(lambda: not server.server.server_state.tasks)
     server.stop()
@@ -94,10 +94,10 @@ def test_a_defect_is_logged_with_its_traceback_once_however_often_it_is_met(tmp_
 
 
 def test_what_was_kept_quiet_is_counted_and_places_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
-    from dither.collector.problems import SeldomFilter
+    from dither.collector.problems import Seldom, SeldomFilter
 
     now = 0.0
-    seldom = SeldomFilter(60.0, lambda: now)
+    seldom = SeldomFilter(Seldom(60.0, lambda: now))
     log = logging.getLogger("tests.seldom")
     log.addFilter(seldom)
     try:

@@ -13,7 +13,7 @@ import pytest
 from collector_harness import REPORTS_TYPE, Caller, ServerProcess, ServerThread, until
 
 from dither.collector import serving
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +95,7 @@ def test_answers_that_nobody_reads_hold_up_nothing_and_leave_no_traceback(tmp_pa
 
 
 def test_whole_requests_are_answered_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = ServerThread(open_sqlite(tmp_path / "c.db"))
+    server = ServerThread(SqliteStore(tmp_path / "c.db"))
     gate, entered = threading.Event(), threading.Event()
 
     def check() -> None:

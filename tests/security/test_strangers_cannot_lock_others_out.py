@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from collector_harness import KEY, REPORTS_TYPE, Caller, ServerProcess, ServerThread, until
 
-from dither.collector import app, edge
+from dither.collector import edge
 from dither.collector.connections import BACKLOG, MOST_CONNECTIONS, RESERVE, room_for_connections
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
     running: list[ServerThread] = []
 
     def starting(**limits: Any) -> ServerThread:
-        running.append(ServerThread(open_sqlite(tmp_path / "c.db"), loop=request.param, **limits))
+        running.append(ServerThread(SqliteStore(tmp_path / "c.db"), loop=request.param, **limits))
         return running[-1]
 
     yield starting
@@ -247,7 +247,7 @@ def test_the_second_request_of_a_connection_has_no_longer_than_the_first(start: 
 
 
 def test_a_body_that_drips_is_bounded_as_a_whole(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(edge, "BODY_SECONDS", 0.5)
     server = start(drain_seconds=0.2)
     campaign = Caller(server.url).create()
     with connect(server) as peer:

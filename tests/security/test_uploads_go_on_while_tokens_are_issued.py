@@ -12,7 +12,7 @@ from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_
 
 from dither.client.transport import Connection
 from dither.collector.campaigns import TOKEN_BLOCK, _in_order
-from dither.collector.sqlite import open_sqlite
+from dither.collector.sqlite import SqliteStore
 from dither.reports.assignment import token_hash
 
 TOKENS = 40_000
@@ -20,7 +20,7 @@ TOKENS = 40_000
 
 @pytest.mark.slow
 def test_uploads_are_answered_between_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store: Any = open_sqlite(tmp_path / "c.db")
+    store: Any = SqliteStore(tmp_path / "c.db")
     running = ServerThread(store)
     caller = Caller(running.url, timeout=60.0)
     campaign, other = caller.create(participation="tokens"), caller.create()
@@ -70,7 +70,7 @@ def test_blocks_do_not_tell_which_tokens_came_together() -> None:
 def test_if_it_fails_midway_nobody_sees_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dither.collector.store import StoreFull
 
-    store: Any = open_sqlite(tmp_path / "c.db")
+    store: Any = SqliteStore(tmp_path / "c.db")
     running = ServerThread(store)
     caller = Caller(running.url)
     campaign = caller.create(participation="tokens")

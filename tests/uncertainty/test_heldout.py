@@ -219,7 +219,7 @@ def closed_with(held: int) -> Any:
 def test_too_few_held_out_answers_are_a_note_and_no_failure(held: int) -> None:
     """All rounds are closed: nobody could be asked again."""
     machine, plan, tally = closed_with(held)
-    spec = CampaignSpec("c", machine.campaign.schema, 4.0, "independent", 160, {}, 1, "open", 0.05)
+    spec = CampaignSpec(schema=machine.campaign.schema, epsilon=4.0, participants=160, seed=1, holdout=0.05)
     release = make_release(machine, [plan], [tally], spec, 10)
     assert "held_out" not in release.notes
     told = [w for w in release.to_json()["warnings"] if w["code"] == "held-out-skipped"]

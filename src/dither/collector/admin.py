@@ -6,125 +6,196 @@ import hashlib
 import hmac
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Depends, Request
-from starlette.concurrency import run_in_threadpool
+from pydantic import TypeAdapter
+from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.problems import Problem, json_response
-from dither.errors import ParameterError
-from dither.reports import plan_from_json
-from dither.tally import CountTally, RoundTally
+from dither.collector.edge import read_body
+from dither.collector.finalise import spool_reports
+from dither.collector.problems import DOCUMENTED, Problem
+from dither.collector.spec import STRICT, NewCampaign, Whole, read
+from dither.collector.store import State
+from dither.tally import CountTally
 
 _PIECE = 1 << 16  # bytes of a file sent at a time
-_JSON_BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
-}
-_PROBLEM: dict[int | str, dict[str, Any]] = {
-    "default": {
-        "description": "Problem details",
-        "content": {"application/problem+json": {"schema": {"type": "object"}}},
-    }
-}
+
+
+@dataclass(frozen=True, config=STRICT)
+class RoundToClose:
+    """Which round."""
+
+    round: Whole
+
+
+@dataclass(frozen=True, config=STRICT)
+class Finishing:
+    """How many rows the synthetic table gets; as many as participants, up to 100,000, unless said otherwise."""
+
+    rows: Whole | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class TokensToIssue:
+    """How many tokens."""
+
+    count: Whole
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A campaign in short."""
+
+    campaign: str
+    name: str
+    state: State
+    round: int
+    method: str
+    epsilon: float
+    participants: int
+    participation: str
+
+
+@dataclass(frozen=True)
+class RoundStatus:
+    """A round, and whether its files may still show the order of arrival (`untidied`)."""
+
+    round: int
+    state: str
+    reports: int
+    questions: int
+    split: bool
+    epsilon: float
+    population: float
+    untidied: bool
+
+
+@dataclass(frozen=True)
+class Status(Summary):
+    """A campaign and its rounds so far."""
+
+    rounds: list[RoundStatus]
+
+
+@dataclass(frozen=True)
+class TallyStatus:
+    """How many took part in the open round; how many answered each question, where that is what is counted."""
+
+    round: int
+    participants: int
+    kind: str
+    sha256: str
+    answers: list[int] | None = None
+
+
+async def _read_json(request: Request) -> dict[str, object]:
+    """The body, read after the key was seen and within the limits, which the framework's own reading of bodies would not do."""
+    try:
+        body = json.loads(await read_body(request) or b"{}")
+    except (ValueError, RecursionError):
+        raise Problem("bad-request", "the body is not JSON") from None
+    if not isinstance(body, dict):
+        raise Problem("bad-request", "the body must be a JSON object")
+    return body
+
+
+Body = Annotated[dict[str, object], Depends(_read_json)]
+
+
+def _takes(kind: type) -> dict[str, Any]:
+    """Describes the body of an address; each endpoint reads it as this kind itself, in its own thread."""
+    content = {"application/json": {"schema": TypeAdapter(kind).json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
-    """Create, look at, open, close, finalise and export campaigns."""
-    behind_key = [Depends(_authorise(admin_key))]
-    routes = APIRouter(prefix="/v1/admin/campaigns", tags=["operator"], dependencies=behind_key)
+    """Create, look at, open, close, finalise and export campaigns. What asks the store runs in the framework's threads."""
+    routes = APIRouter(
+        prefix="/v1/admin/campaigns",
+        tags=["operator"],
+        dependencies=[Depends(_authorise(admin_key))],
+        responses=DOCUMENTED,
+    )
     campaigns = collector.campaigns
 
-    @routes.get("", responses=_PROBLEM)
-    async def listed() -> Response:
-        """All campaigns."""
-        found = [campaigns.get(i) for i in campaigns.ids()]
-        return json_response({"campaigns": [_summary(live) for live in found]})
-
-    @routes.post("", status_code=201, responses=_PROBLEM, openapi_extra=_JSON_BODY)
-    async def create(request: Request) -> Response:
-        """Create a campaign: schema, epsilon, participants; name, method, parameters, seed, participation, draft."""
-        body = await _read_json(request)
-        draft = body.pop("draft", False)
-        if not isinstance(draft, bool):
-            raise ParameterError("draft must be true or false", where="draft", value=draft)
-        live = await run_in_threadpool(lambda: campaigns.create(body, opened=not draft))
-        return json_response(await _status(live), 201)
-
-    @routes.get("/{campaign}", responses=_PROBLEM)
-    async def status(campaign: str) -> Response:
-        """Where a campaign stands: state, rounds, and how many reports each has."""
-        return json_response(await _status(campaigns.get(campaign)))
-
-    @routes.post("/{campaign}/open", responses=_PROBLEM)
-    async def open_campaign(campaign: str) -> Response:
-        """Open a draft, or take back a closing that was interrupted."""
-        return json_response(await _status(await run_in_threadpool(campaigns.open, campaign)))
-
-    @routes.post("/{campaign}/close-round", responses=_PROBLEM, openapi_extra=_JSON_BODY)
-    async def close_round(campaign: str, request: Request) -> Response:
-        """Close the round named in {"round": N}, take its tally and open the next one. Safe to repeat."""
-        number = _whole(await _read_json(request), "round")
-        return json_response(await _status(await run_in_threadpool(campaigns.close_round, campaign, number)))
-
-    @routes.post("/{campaign}/finalise", responses=_PROBLEM, openapi_extra=_JSON_BODY)
-    async def finalise(campaign: str, request: Request) -> Response:
-        """Fit the model and make the release; {"rows": N} sets the synthetic table's size. Safe to repeat."""
-        body = await _read_json(request)
-        rows = None if body.get("rows") is None else _whole(body, "rows")
-        return json_response(await _status(await run_in_threadpool(campaigns.finalise, campaign, rows)))
-
-    @routes.get("/{campaign}/release", response_class=Response, responses=_PROBLEM)
-    async def release(campaign: str) -> Response:
-        """The release of a finalised campaign, a zip file."""
-        return Response(await run_in_threadpool(campaigns.release, campaign), media_type="application/zip")
-
-    @routes.post("/{campaign}/tokens", status_code=201, responses=_PROBLEM, openapi_extra=_JSON_BODY)
-    async def tokens(campaign: str, request: Request) -> Response:
-        """Issue {"count": N} participation tokens, shown this once."""
-        count = _whole(await _read_json(request), "count")
-        body = await run_in_threadpool(lambda: _tokens_json(campaigns.issue_tokens(campaign, count)))
-        return Response(body, 201, media_type="application/json")
-
-    @routes.get("/{campaign}/tally", responses=_PROBLEM)
-    async def tally(campaign: str) -> Response:
-        """The running tally of the open round: how many answered each question."""
-        return json_response(_tally_json(await run_in_threadpool(collector.running_tally, campaign)))
-
-    @routes.get("/{campaign}/rounds/{number}/reports", response_class=Response, responses=_PROBLEM)
-    async def reports(campaign: str, number: str) -> Response:
-        """The raw reports of a round, a Parquet file in the order of their ids."""
-        from dither.collector.finalise import spool_reports
-
-        rounds = campaigns.get(campaign).rounds
-        if not number.isascii() or not number.isdigit() or len(number) > 6 or int(number) >= len(rounds):
-            raise Problem("not-found", f"campaign {campaign} has no round {number[:20]!r}")
-        plan = plan_from_json(rounds[int(number)].plan)
-        file = await run_in_threadpool(spool_reports, collector.store, campaign, plan)
-        return _Sent(file, "application/vnd.apache.parquet")
-
-    async def _status(live: Live) -> dict[str, Any]:
-        counts = [await run_in_threadpool(collector.store.count, r.campaign, r.number) for r in live.rounds]
-        untidied = await run_in_threadpool(collector.store.untidied, live.stored.id)
-        rounds = []
-        for stored, count in zip(live.rounds, counts, strict=True):
-            plan = plan_from_json(stored.plan)
-            rounds.append(
-                {
-                    "round": stored.number,
-                    "state": stored.state,
-                    "reports": count,
-                    "questions": len(plan.questions),
-                    "split": plan.split,
-                    "epsilon": plan.epsilon,
-                    "population": plan.population,
-                    "untidied": stored.number in untidied,
-                }
+    def status_of(live: Live) -> Status:
+        untidied = collector.store.untidied(live.stored.id)
+        rounds = [
+            RoundStatus(
+                round=stored.number,
+                state=stored.state,
+                reports=collector.store.count(stored.campaign, stored.number),
+                questions=len(plan.questions),
+                split=plan.split,
+                epsilon=plan.epsilon,
+                population=plan.population,
+                untidied=stored.number in untidied,
             )
-        return {**_summary(live), "rounds": rounds}
+            for stored, plan in zip(live.rounds, live.plans, strict=True)
+        ]
+        return Status(**vars(_summary(live)), rounds=rounds)
+
+    @routes.get("")
+    async def listed() -> dict[str, list[Summary]]:
+        """All campaigns."""
+        return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
+
+    @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))
+    def create(body: Body) -> Status:
+        """Create a campaign and open its first round, unless it is a draft."""
+        return status_of(campaigns.create(body))
+
+    @routes.get("/{campaign}")
+    def status(campaign: str) -> Status:
+        """Where a campaign stands: state, rounds, and how many reports each has."""
+        return status_of(campaigns.get(campaign))
+
+    @routes.post("/{campaign}/open")
+    def open_campaign(campaign: str) -> Status:
+        """Open a draft, or take back a closing that was interrupted."""
+        return status_of(campaigns.open(campaign))
+
+    @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
+    def close_round(campaign: str, body: Body) -> Status:
+        """Close a round, take its tally and open the next one. Safe to repeat."""
+        return status_of(campaigns.close_round(campaign, read(RoundToClose, body).round))
+
+    @routes.post("/{campaign}/finalise", openapi_extra=_takes(Finishing))
+    def finalise(campaign: str, body: Body) -> Status:
+        """Fit the model and make the release. Safe to repeat."""
+        return status_of(campaigns.finalise(campaign, read(Finishing, body).rows))
+
+    @routes.get("/{campaign}/release", response_class=Response)
+    def release(campaign: str) -> Response:
+        """The release of a finalised campaign, a zip file."""
+        return Response(campaigns.release(campaign), media_type="application/zip")
+
+    @routes.post("/{campaign}/tokens", status_code=201, openapi_extra=_takes(TokensToIssue))
+    def tokens(campaign: str, body: Body) -> Response:
+        """Issue participation tokens, shown this once."""
+        issued = campaigns.issue_tokens(campaign, read(TokensToIssue, body).count)
+        return Response(_tokens_json(issued), 201, media_type="application/json")
+
+    @routes.get("/{campaign}/tally", response_model_exclude_none=True)
+    def tally(campaign: str) -> TallyStatus:
+        """The running tally of the open round: how many answered each question."""
+        found = collector.running_tally(campaign)
+        digest = hashlib.sha256(found.to_bytes()).hexdigest()
+        answers = [int(n) for n in found.n] if isinstance(found, CountTally) else None
+        return TallyStatus(found.plan.round, found.participants, found.kind, digest, answers)
+
+    @routes.get("/{campaign}/rounds/{number}/reports", response_class=Response)
+    def reports(campaign: str, number: int) -> Response:
+        """The raw reports of a round, a Parquet file in the order of their ids."""
+        plans = campaigns.get(campaign).plans
+        if not 0 <= number < len(plans):
+            raise Problem("not-found", f"campaign {campaign} has no round {number}")
+        return _Sent(spool_reports(collector.store, campaign, plans[number]), "application/vnd.apache.parquet")
 
     return routes
 
@@ -133,11 +204,9 @@ class _Sent(StreamingResponse):
     """What was written to a file, from its beginning; the file is closed when it has been sent or nobody reads it any more."""
 
     def __init__(self, file: BinaryIO, media_type: str) -> None:
-        length = file.tell()
+        headers = {"content-length": str(file.tell())}
         file.seek(0)
-        super().__init__(
-            iter(lambda: file.read(_PIECE), b""), headers={"content-length": str(length)}, media_type=media_type
-        )
+        super().__init__(iter(lambda: file.read(_PIECE), b""), headers=headers, media_type=media_type)
         self._file = file
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,48 +229,15 @@ def _authorise(admin_key: str) -> Callable[[Request], Awaitable[None]]:
     return authorised
 
 
-def _summary(live: Live) -> dict[str, Any]:
-    spec = live.spec
-    return {
-        "campaign": live.stored.id,
-        "name": spec.name,
-        "state": live.stored.state.value,
-        "round": live.stored.round,
-        "method": spec.method,
-        "epsilon": spec.epsilon,
-        "participants": spec.participants,
-        "participation": spec.participation,
-    }
+def _summary(live: Live) -> Summary:
+    spec, stored = live.spec, live.stored
+    return Summary(
+        *(stored.id, spec.name, stored.state, stored.round),
+        *(spec.method, spec.epsilon, spec.participants, spec.participation),
+    )
 
 
 def _tokens_json(tokens: list[str]) -> bytes:
     """Some at a time: encoding hundreds of thousands in one go would stop every other thread meanwhile. Hex needs no escapes."""
     blocks = ('"' + '","'.join(tokens[i : i + 1000]) + '"' for i in range(0, len(tokens), 1000))
     return ('{"tokens":[' + ",".join(blocks) + "]}").encode("ascii")
-
-
-def _tally_json(tally: RoundTally) -> dict[str, Any]:
-    out: dict[str, Any] = {"round": tally.plan.round, "participants": tally.participants, "kind": tally.kind}
-    if isinstance(tally, CountTally):
-        out["answers"] = [int(n) for n in tally.n]
-    out["sha256"] = hashlib.sha256(tally.to_bytes()).hexdigest()
-    return out
-
-
-async def _read_json(request: Request) -> dict[str, Any]:
-    from dither.collector.app import read_body
-
-    try:
-        body = json.loads(await read_body(request) or b"{}")
-    except (ValueError, RecursionError):
-        raise Problem("bad-request", "the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise Problem("bad-request", "the body must be a JSON object")
-    return body
-
-
-def _whole(body: dict[str, Any], key: str) -> int:
-    value = body.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise ParameterError(f"{key} must be a whole number of at least 0", where=key)
-    return value

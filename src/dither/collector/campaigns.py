@@ -17,10 +17,20 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
-from dither.collector.spec import CampaignSpec, OpenRound, begin, check_announced, check_plan, spec_from_json
+from dither.checks import check_whole
+from dither.collector.finalise import make_release, zip_release
+from dither.collector.spec import (
+    CampaignSpec,
+    NewCampaign,
+    Participation,
+    begin,
+    check_announced,
+    check_plan,
+    read,
+)
 from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
@@ -37,6 +47,20 @@ TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
 class NoCampaign(DitherError):
     """There is no campaign of this id."""
 
+    def __init__(self, campaign: str) -> None:
+        super().__init__(f"there is no campaign {campaign[:64]!r}", where="campaign", value=campaign)
+
+
+@dataclass(frozen=True)
+class OpenRound:
+    """What intake needs to know of the round that takes reports now."""
+
+    campaign: str
+    campaign_bytes: bytes
+    plan: Plan
+    start: float
+    participation: Participation
+
 
 @dataclass(frozen=True)
 class Live:
@@ -47,6 +71,11 @@ class Live:
     rounds: tuple[StoredRound, ...]
     open_round: OpenRound | None
     public: bytes
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """What each round so far asks."""
+        return [plan_from_json(r.plan) for r in self.rounds]
 
 
 class Campaigns:
@@ -77,28 +106,29 @@ class Campaigns:
 
     def get(self, campaign: str) -> Live:
         """A campaign; an error if there is none of this id."""
-        try:
-            return self._live[campaign]
-        except KeyError:
-            raise NoCampaign(f"there is no campaign {campaign[:64]!r}", where="campaign", value=campaign) from None
+        found = self._live.get(campaign)
+        if found is None:
+            raise NoCampaign(campaign)
+        return found
 
     def refresh(self, campaign: str) -> Live:
         """Read a campaign anew from the store."""
         stored = self._store.campaign(campaign)
         if stored is None:
-            raise NoCampaign(f"there is no campaign {campaign[:64]!r}", where="campaign", value=campaign)
+            raise NoCampaign(campaign)
         self._live[campaign] = self._load(stored)
         return self._live[campaign]
 
-    def create(self, description: object, *, opened: bool = True) -> Live:
-        """A new campaign under a fresh random id, its first round open or still a draft."""
+    def create(self, description: object) -> Live:
+        """A new campaign under a fresh random id, from a description of a `NewCampaign`."""
         try:
-            spec, machine, plan = begin(spec_from_json(description))
+            asked = read(NewCampaign, description)
+            spec, machine, plan = begin(asked)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # The schema's own checks speak of values; numbers beyond a float and the like end up here.
             raise ParameterError(f"the campaign cannot be read: {error}", value=description) from None
         campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
-        state = State.OPEN if opened else State.DRAFT
+        state = State.DRAFT if asked.draft else State.OPEN
         first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json())
         stored = StoredCampaign(campaign, spec.to_json(), state, 0, machine.state())
         check_announced(_public(stored, spec, _open_round(stored, spec, plan, 0.0)), 0)
@@ -108,11 +138,11 @@ class Campaigns:
     def open(self, campaign: str) -> Live:
         """Open a draft, or take back a closing that has not happened yet; nothing to do if it is open."""
         with self._turn(campaign):
-            live = self.refresh(campaign)
-            if live.stored.state in (State.DRAFT, State.CLOSING):
-                self._move(live, State.OPEN, live.stored.round, round_state="open")
-            elif live.stored.state is not State.OPEN:
-                raise StateError(f"campaign {campaign} is {live.stored.state.value}; it cannot be opened again")
+            stored = self.refresh(campaign).stored
+            if stored.state in (State.DRAFT, State.CLOSING):
+                self._reopen(stored)
+            elif stored.state is not State.OPEN:
+                raise StateError(f"campaign {campaign} is {stored.state.value}; it cannot be opened again")
             return self.refresh(campaign)
 
     def close_round(self, campaign: str, number: int) -> Live:
@@ -127,7 +157,7 @@ class Campaigns:
             if stored.state is State.DRAFT:
                 raise StateError(f"campaign {campaign} is a draft; open it first")
             if stored.state is State.OPEN:
-                self._move(live, State.CLOSING, number, round_state="closing")
+                self._move(Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing"))
                 live = self.refresh(campaign)
             self._tidy(live)
             self._take_tally(live)
@@ -135,22 +165,18 @@ class Campaigns:
 
     def finalise(self, campaign: str, rows: int | None = None) -> Live:
         """Fit the model, make the release and keep it; a finalised campaign keeps the release it has."""
-        from dither.collector.finalise import make_release, zip_release
-
         with self._turn(campaign):
             live = self.refresh(campaign)
-            if live.stored.state is State.FINALISED:
+            state, last = live.stored.state, live.stored.round
+            if state is State.FINALISED:
                 return live
-            if live.stored.state is not State.COLLECTED:
-                raise StateError(
-                    f"campaign {campaign} is {live.stored.state.value} in round {live.stored.round}; close its rounds first"
-                )
+            if state is not State.COLLECTED:
+                raise StateError(f"campaign {campaign} is {state.value} in round {last}; close its rounds first")
             if self._store.untidied(campaign):
                 self._tidy(live)
-            plans = [plan_from_json(r.plan) for r in live.rounds]
             tallies = [tally_from_bytes(r.tally) for r in live.rounds if r.tally is not None]
-            release = make_release(restore(live.stored.machine), plans, tallies, live.spec, rows)
-            self._move(live, State.FINALISED, live.stored.round, release=zip_release(release))
+            release = make_release(restore(live.stored.machine), live.plans, tallies, live.spec, rows)
+            self._move(Move(campaign, state, last, State.FINALISED, last, release=zip_release(release)))
             return self.refresh(campaign)
 
     def release(self, campaign: str) -> bytes:
@@ -169,14 +195,12 @@ class Campaigns:
         """
         if self.get(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everybody; it needs no tokens")
-        if not 1 <= count <= MOST_TOKENS:
-            raise ParameterError(f"count must lie in 1..{MOST_TOKENS:,}", where="count", value=count)
+        check_whole("count", count, 1, MOST_TOKENS)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
         # In order as a whole, so that no block tells which tokens came together.
         hashes = _in_order([token_hash(t) for t in tokens])
         for start in range(0, count, TOKEN_BLOCK):
-            block = hashes[start : start + TOKEN_BLOCK]
-            self._in_turn(lambda block=block: self._store.add_tokens(campaign, block))  # type: ignore[misc]
+            self._in_turn(partial(self._store.add_tokens, campaign, hashes[start : start + TOKEN_BLOCK]))
         return [t.hex() for t in tokens]
 
     def _tidy(self, live: Live) -> None:
@@ -195,43 +219,45 @@ class Campaigns:
         """Give the closing round's tally to the protocol; if that refuses, the round opens again."""
         campaign, number, spec = live.stored.id, live.stored.round, live.spec
         try:
-            tally = rebuild(self._store, campaign, plan_from_json(live.rounds[number].plan))
+            tally = rebuild(self._store, campaign, live.plans[number])
             self._compare(campaign, tally)
             machine = restore(live.stored.machine)
             machine.close(tally)
             plan = machine.plan()
-            begins = live.rounds[number].start + plan_from_json(live.rounds[number].plan).population
+            begins = live.rounds[number].start + live.plans[number].population
             if plan is not None:
                 check_plan(plan, spec, number + 1, begins)
                 check_announced(_public(live.stored, spec, _open_round(live.stored, spec, plan, begins)), number + 1)
         except DitherError:
-            self._move(live, State.OPEN, number, round_state="open")
+            self._reopen(live.stored)
             self.refresh(campaign)
             raise
-        opened = None if plan is None else StoredRound(campaign, number + 1, "open", begins, plan.to_json())
-        self._move(
-            live,
-            State.COLLECTED if plan is None else State.OPEN,
-            number if plan is None else number + 1,
+        closed = Move(
+            *(campaign, live.stored.state, number, State.COLLECTED, number),
             round_state="closed",
             machine=machine.state(),
             tally=tally.to_bytes(),
-            opened=opened,
         )
+        if plan is not None:
+            opened = StoredRound(campaign, number + 1, "open", begins, plan.to_json())
+            closed = replace(closed, to_state=State.OPEN, to_round=number + 1, opened=opened)
+        self._move(closed)
 
-    def _move(self, live: Live, state: State, number: int, **more: Any) -> None:
-        stored = live.stored
-        if not self._store.move(Move(stored.id, stored.state, stored.round, state, number, **more)):
-            raise StateError(f"campaign {stored.id} was moved by somebody else meanwhile; look at its status")
+    def _reopen(self, stored: StoredCampaign) -> None:
+        self._move(Move(stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open"))
+
+    def _move(self, move: Move) -> None:
+        if not self._store.move(move):
+            raise StateError(f"campaign {move.campaign} was moved by somebody else meanwhile; look at its status")
 
     def _turn(self, campaign: str) -> threading.Lock:
-        """One operation a campaign at a time."""
+        """One operation per campaign at a time."""
         self.get(campaign)
         with self._guard:
             return self._turns.setdefault(campaign, threading.Lock())
 
     def _load(self, stored: StoredCampaign) -> Live:
-        spec = spec_from_json(stored.spec)
+        spec = read(CampaignSpec, stored.spec)
         rounds = tuple(self._store.rounds(stored.id))
         now: OpenRound | None = None
         if stored.state is State.OPEN:
@@ -254,7 +280,6 @@ def _open_round(stored: StoredCampaign, spec: CampaignSpec, plan: Plan, start: f
 
 def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -> bytes:
     """What a participant reads: who asks, what, at which epsilon, and the open round's plan."""
-    plan: Plan | None = None if now is None else now.plan
     document = {
         "format": "dither-campaign-1",
         "campaign": stored.id,
@@ -265,6 +290,6 @@ def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -
         "schema": spec.schema.to_json(),
         "schema_fingerprint": spec.schema.fingerprint,
         "start": 0.0 if now is None else now.start,
-        "plan": None if plan is None else plan.to_json(),
+        "plan": None if now is None else now.plan.to_json(),
     }
     return json.dumps(document, separators=(",", ":")).encode()

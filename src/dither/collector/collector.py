@@ -6,27 +6,120 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter as Counts
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TypeVar
 
-from dither.collector.campaigns import Campaigns, Live
-from dither.collector.metrics import Metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+
+from dither.collector.campaigns import Campaigns, Live, OpenRound
 from dither.collector.problems import Problem
-from dither.collector.spec import judge
-from dither.collector.store import Outcome, State, Store, StoreAway
+from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
 from dither.collector.writer import Writer, Written
-from dither.errors import ParameterError
-from dither.reports import decode, plan_from_json
+from dither.errors import ReportError
+from dither.reports import Envelope, decode
+from dither.reports.assignment import check_payload, is_asked, pick, report_id, token_hash
 from dither.tally import RoundTally
 
 T = TypeVar("T")
+Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
 READY_SECONDS = 5.0  # that a question about the store's health waits
 STOP_SECONDS = 2.0  # that the end waits for what is queued to be written
 CLOSE_SECONDS = 0.5  # and for the store to be closed
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+disable_created_metrics()  # type: ignore[no-untyped-call] # a counter's birthday would tell when the first report of its outcome came
+
+
+class Metrics:
+    """What a collector counts about itself, for Prometheus. It names no campaign and nobody: outcomes and statuses only."""
+
+    def __init__(self, waiting: Callable[[], int] = lambda: 0) -> None:
+        own = self._registry = CollectorRegistry()
+        self._reports = Counter("dither_reports", "Reports received, by outcome.", ["outcome"], registry=own)
+        self._responses = Counter("dither_responses", "Requests answered, by status.", ["status"], registry=own)
+        self._seconds = Histogram(
+            "dither_upload_seconds", "From a body read to its reports committed.", buckets=_BUCKETS, registry=own
+        )
+        queue = Gauge("dither_queue_reports", "Reports that wait to be written.", registry=own)
+        queue.set_function(waiting)
+        self.mismatches = Counter(
+            "dither_tally_mismatches", "Running tallies that differed from the stored reports.", registry=own
+        )
+        self.connections = Gauge("dither_connections_open", "Connections that are open.", registry=own)
+        self._refused = Counter(
+            "dither_connections_refused",
+            "Connections closed to make room for others, or refused for want of it.",
+            ["reason"],
+            registry=own,
+        )
+        for reason in ("evicted", "full"):
+            self._refused.labels(reason)  # shown from the start
+
+    def response(self, status: int) -> None:
+        """A request was answered."""
+        self._responses.labels(status).inc()
+
+    def upload(self, seconds: float, outcomes: list[Outcome]) -> None:
+        """An upload was written, this long after it was read."""
+        self._seconds.observe(seconds)
+        for outcome, count in Counts(outcomes).items():
+            self._reports.labels(outcome.value).inc(count)
+
+    def refused(self, reason: str) -> None:
+        """A connection was closed to make room, or refused because there was none."""
+        self._refused.labels(reason).inc()
+
+    def text(self) -> str:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self._registry).decode()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The reports that may be stored, where each came in the request, and the outcome of those that may not."""
+
+    batch: Batch
+    positions: list[int]
+    refused: dict[int, Outcome]
+
+    def outcomes(self, stored: list[Outcome]) -> list[Outcome]:
+        """One outcome per report, in the order of the request."""
+        found = {**self.refused, **dict(zip(self.positions, stored, strict=True))}
+        return [found[i] for i in range(len(found))]
+
+
+def judge(envelope: Envelope, current: OpenRound) -> Judged:
+    """Check every report against the round: the participant's place, its question and the bytes of the answer."""
+    campaign, plan, start = current.campaign_bytes, current.plan, current.start
+    issued = current.participation == "tokens"
+    everyone = start == 0.0 and plan.population == 1.0
+    rows: list[Row] = []
+    hashes: list[bytes] = []
+    positions: list[int] = []
+    refused: dict[int, Outcome] = {}
+    for i, report in enumerate(envelope.reports):
+        token = report.token
+        if not everyone and not is_asked(token, campaign, start, plan.population):
+            refused[i] = Outcome.NOT_THIS_ROUND
+            continue
+        if report.question != pick(token, campaign, plan):
+            refused[i] = Outcome.WRONG_QUESTION
+            continue
+        try:
+            check_payload(plan, report.question, report.payload)
+        except ReportError:
+            refused[i] = Outcome.MALFORMED
+            continue
+        rows.append(Row(report_id(token, campaign, plan.round), report.question, report.payload))
+        positions.append(i)
+        if issued:
+            hashes.append(token_hash(token))
+    return Judged(Batch(current.campaign, plan.round, rows, hashes if issued else None), positions, refused)
 
 
 class Collector:
@@ -35,9 +128,9 @@ class Collector:
     def __init__(self, store: Store, queue_reports: int = 20_000) -> None:
         self.store = store
         self.tallies = RunningTallies(store)
-        self.writer = Writer(
+        self.writer: Writer[Waiter] = Writer(
             store,
-            self._deliver,
+            _deliver,
             self.tallies.committed,
             lambda batch: self.tallies.forget(batch.campaign, batch.round),
             queue_reports=queue_reports,
@@ -45,7 +138,7 @@ class Collector:
         self.metrics = Metrics(lambda: self.writer.waiting)
         self.campaigns = Campaigns(store, self._compare, self.writer.call)
         self.stopped = False  # everything queued is written and the store closed
-        self._waiters: set[asyncio.Future[list[Outcome]]] = set()
+        self._waiters: set[Waiter] = set()
         self._check: Future[None] | None = None
 
     async def upload(self, campaign: str, body: bytes) -> list[Outcome]:
@@ -63,16 +156,13 @@ class Collector:
         if now is None or envelope.round != now.plan.round:
             raise _not_open(live, envelope.round)
         judged = judge(envelope, now)
-        stored: list[Outcome] = []
-        if judged.batch.rows:
-            waiter: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-            self.writer.submit(judged.batch, waiter)
-            stored = await self._commit(waiter)
-        outcomes = judged.outcomes(stored)
-        self.metrics.upload(time.perf_counter() - begun, [o.value for o in outcomes])
+        outcomes = judged.outcomes(await self._commit(judged.batch) if judged.batch.rows else [])
+        self.metrics.upload(time.perf_counter() - begun, outcomes)
         return outcomes
 
-    async def _commit(self, waiter: asyncio.Future[list[Outcome]]) -> list[Outcome]:
+    async def _commit(self, batch: Batch) -> list[Outcome]:
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self.writer.submit(batch, waiter)
         self._waiters.add(waiter)
         try:
             async with asyncio.timeout(UPLOAD_SECONDS):
@@ -105,15 +195,6 @@ class Collector:
             raise Problem("wrong-state", f"campaign {campaign} has no open round")
         return self.tallies.read(campaign, live.open_round.plan, self.writer.call)
 
-    def stored_tally(self, campaign: str, number: int) -> RoundTally:
-        """The tally rebuilt from the stored reports of any round."""
-        from dither.collector.tallies import rebuild
-
-        rounds = self.campaigns.get(campaign).rounds
-        if not 0 <= number < len(rounds):
-            raise ParameterError(f"campaign {campaign} has no round {number}", where="round", value=number)
-        return rebuild(self.store, campaign, plan_from_json(rounds[number].plan))
-
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
         """Write what is queued and close the store; False if that took too long, and then it may never happen."""
 
@@ -123,28 +204,21 @@ class Collector:
             return written
 
         try:
-            written = _in_background(end, "dither-stop").result(seconds + CLOSE_SECONDS)
+            self.stopped = _in_background(end, "dither-stop").result(seconds + CLOSE_SECONDS)
         except TimeoutError:
-            written = False
-        if not written:
+            self.stopped = False
+        if not self.stopped:
             log.error("the store did not end within %g s; what was not acknowledged may not be stored", seconds)
-        self.stopped = written
-        return written
+        return self.stopped
 
     def _compare(self, campaign: str, tally: RoundTally) -> None:
         """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""
-        running: RoundTally | None = self.writer.call(lambda: self.tallies.kept(campaign, tally.plan))
+        number = tally.plan.round
+        running = self.writer.call(lambda: self.tallies.kept(campaign, tally.plan))
         if running is not None and running.to_bytes() != tally.to_bytes():
-            self.metrics.mismatch()
-            log.error(
-                "the running tally of round %d of campaign %s differs from its reports", tally.plan.round, campaign
-            )
-        self.writer.call(lambda: self.tallies.forget(campaign, tally.plan.round))
-
-    def _deliver(self, results: list[Written]) -> None:
-        """In the writing thread: hand a whole group's results to its event loop in one go."""
-        loop: asyncio.AbstractEventLoop = results[0].waiter.get_loop()
-        loop.call_soon_threadsafe(_resolve, results)
+            self.metrics.mismatches.inc()
+            log.error("the running tally of round %d of campaign %s differs from its reports", number, campaign)
+        self.writer.call(lambda: self.tallies.forget(campaign, number))
 
 
 def _in_background(function: Callable[[], T], name: str) -> Future[T]:
@@ -162,13 +236,18 @@ def _in_background(function: Callable[[], T], name: str) -> Future[T]:
     return outcome
 
 
-def _resolve(results: list[Written]) -> None:
+def _deliver(results: list[Written[Waiter]]) -> None:
+    """In the writing thread: hand a whole group's results to its event loop in one go."""
+    results[0].waiter.get_loop().call_soon_threadsafe(_resolve, results)
+
+
+def _resolve(results: list[Written[Waiter]]) -> None:
     for result in results:
         if result.waiter.done():  # the request was abandoned meanwhile; its reports are stored all the same
             continue
         if result.error is not None:
             result.waiter.set_exception(result.error)
-        else:
+        elif result.outcomes is not None:
             result.waiter.set_result(result.outcomes)
 
 

@@ -20,9 +20,8 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from dither.collector.edge import EVERYWHERE
-from dither.collector.metrics import Metrics
-from dither.collector.problems import Seldom, problem
+from dither.collector.collector import Metrics
+from dither.collector.problems import EVERYWHERE, Seldom, problem
 from dither.errors import InputError
 
 MOST_CONNECTIONS = 4_000
@@ -102,8 +101,8 @@ class Connections:
         }
         self._every = min(1.0, min(*self._seconds.values(), limits.write_seconds) / 4)
         self._sweeping: asyncio.TimerHandle | None = None
-        self._seldom = Seldom(log)
-        metrics.connections = lambda: len(self._open)
+        self._seldom = Seldom()
+        metrics.connections.set_function(lambda: len(self._open))
 
     def admit(self, connection: GuardedProtocol) -> bool:
         """Take a connection in; False if all places are taken by requests under way."""

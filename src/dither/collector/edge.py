@@ -7,22 +7,41 @@ from __future__ import annotations
 
 import asyncio
 
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dither.collector.metrics import Metrics
-from dither.collector.problems import Problem, problem
+from dither.collector.collector import Metrics
+from dither.collector.problems import EVERYWHERE, Problem, problem
 from dither.reports import limits
 
 PARTICIPANTS = "/v1/campaigns/"
 OPERATOR = "/v1/admin/"
 BODIES_BYTES = 256 << 20  # of all bodies in memory together
-EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+BODY_SECONDS = 30.0  # for a body as a whole
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-allow-headers", b"content-type"),
     (b"access-control-max-age", b"600"),
 ]
+
+
+async def read_body(request: Request) -> bytes:
+    """The whole body, within the limit and in time."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > limits.BODY_BYTES:
+                    raise Problem("too-large", f"at most {limits.BODY_BYTES:,} bytes are read")
+                parts.append(part)
+    except TimeoutError:
+        raise Problem("timeout", f"the body took longer than {BODY_SECONDS:g} s") from None
+    except ClientDisconnect:  # nobody hears this; it is no defect of ours that the log should show
+        raise Problem("bad-request", "the sender went away before its body had come") from None
+    return b"".join(parts)
 
 
 class Edge:
@@ -40,27 +59,16 @@ class Edge:
             return
         participants = scope["path"].startswith(PARTICIPANTS)
         extra = EVERYWHERE + (_CROSS_ORIGIN if participants else [])
-
-        status, ended = 0, False
+        status, ended, mine = 0, False, 0
 
         async def answer(message: Message) -> None:
             nonlocal status, ended
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
             if message["type"] == "http.response.start":
                 status = message["status"]
-                self._metrics.response(message["status"])
+                self._metrics.response(status)
                 message = {**message, "headers": [*message.get("headers", []), *extra]}
             await send(message)
-
-        if participants and scope["method"] == "OPTIONS":
-            await answer({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
-            await answer({"type": "http.response.body", "body": b""})
-            return
-        refusal = _refuse(scope)
-        if refusal is not None:
-            await problem(*refusal)(scope, receive, answer)
-            return
-        mine = 0
 
         async def read() -> Message:
             nonlocal mine
@@ -72,15 +80,22 @@ class Edge:
                 raise Problem("overloaded", "too many bodies are being read at once")
             return message
 
+        if participants and scope["method"] == "OPTIONS":
+            await answer({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
+            await answer({"type": "http.response.body", "body": b""})
+            return
+        refusal = _refuse(scope)
+        if refusal is not None:
+            await problem(*refusal)(scope, receive, answer)
+            return
         try:
             await self._app(scope, read, answer)
         except asyncio.CancelledError:
             # The server stops and has waited long enough. It ends the connection itself if an answer is half sent.
             if not status:
                 self.interrupted += scope["path"].startswith(OPERATOR)
-                await problem(
-                    "stopping", "nothing is known about what was under way; look at the status and repeat it"
-                )(scope, receive, answer)
+                said = "nothing is known about what was under way; look at the status and repeat it"
+                await problem("stopping", said)(scope, receive, answer)
         except Exception:
             # The framework raises a bug once more after it was logged and answered; the server would log it again, and break
             # the connection under the next request.
@@ -91,12 +106,11 @@ class Edge:
 
 
 def _refuse(scope: Scope) -> tuple[str, str] | None:
-    headers: list[tuple[bytes, bytes]] = scope["headers"]
-    length = next((v for k, v in headers if k == b"content-length"), None)
-    if scope["method"] == "POST" and length is None:
-        return "length-required", "send a Content-Length"
-    if length is not None and not length.isdigit():
+    length = next((v for k, v in scope["headers"] if k == b"content-length"), None)
+    if length is None:
+        return ("length-required", "send a Content-Length") if scope["method"] == "POST" else None
+    if not length.isdigit():
         return "bad-request", "the Content-Length is not a number"
-    if length is not None and (len(length) > 9 or int(length) > limits.BODY_BYTES):
+    if len(length) > 9 or int(length) > limits.BODY_BYTES:
         return "too-large", f"at most {limits.BODY_BYTES:,} bytes are read"
     return None

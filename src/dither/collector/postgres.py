@@ -5,17 +5,17 @@ from __future__ import annotations
 import selectors
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.abc import RV, PQGen
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import Dialect, SqlStore, failure_of
-from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreBusy, StoreFailed, StoreFull, StoreUntidy
+from dither.collector.sql_store import SqlStore, store_failed
+from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreBusy, StoreFull, StoreUntidy
 from dither.errors import InputError
 
 CONNECT_SECONDS = 3  # for each address of the server; psycopg takes whole seconds, at least 2
@@ -44,35 +44,42 @@ class Late(psycopg.OperationalError):
     """The database did not answer before the deadline; the connection is gone."""
 
 
+class _Limit(threading.local):
+    """Until when a thread waits for the database, and how many seconds it was given; neither outside any block."""
+
+    deadline: float | None = None
+    granted: float = ANSWER_SECONDS
+
+
 class Patience:
     """How long the operations of one store may still wait: one deadline for each thread, and an end for all."""
 
     def __init__(self) -> None:
-        self._own = threading.local()
+        self._limit = _Limit()
         self._closed = False
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Everything inside waits for the database this long altogether; inside another such block, not longer than that one."""
-        outer: tuple[float, float] | None = getattr(self._own, "limit", None)
-        if outer is None or time.monotonic() + seconds < outer[0]:
-            self._own.limit = (time.monotonic() + seconds, seconds)
+        limit = self._limit
+        outer = limit.deadline, limit.granted
+        if limit.deadline is None or time.monotonic() + seconds < limit.deadline:
+            limit.deadline, limit.granted = time.monotonic() + seconds, seconds
         try:
             yield
         finally:
-            self._own.limit = outer
+            limit.deadline, limit.granted = outer
 
     @property
     def granted(self) -> float:
         """The seconds that the operation under way was given as a whole."""
-        limit: tuple[float, float] | None = getattr(self._own, "limit", None)
-        return ANSWER_SECONDS if limit is None else limit[1]
+        return self._limit.granted
 
     @property
     def deadline(self) -> float:
         """When waiting ends; what is done outside any block has the usual time from now on."""
-        limit: tuple[float, float] | None = getattr(self._own, "limit", None)
-        return time.monotonic() + ANSWER_SECONDS if limit is None else limit[0]
+        found = self._limit.deadline
+        return time.monotonic() + ANSWER_SECONDS if found is None else found
 
     def check(self, deadline: float) -> None:
         """Raise `Late` if there is nothing left to wait for."""
@@ -91,7 +98,7 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     patience: Patience
 
-    def wait(self, gen: Any, *arguments: Any, **more: Any) -> Any:
+    def wait(self, gen: PQGen[RV], *arguments: Any, **more: Any) -> RV:
         try:
             return super().wait(_watched(gen, self.patience), *arguments, **more)
         except Late:
@@ -99,7 +106,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             raise
 
 
-def _watched(steps: Generator[Any, Any, Any], patience: Patience) -> Generator[Any, Any, Any]:
+def _watched(steps: PQGen[RV], patience: Patience) -> PQGen[RV]:
     """The same steps, with a look at the clock before each but the first."""
     deadline = patience.deadline
     try:
@@ -109,7 +116,8 @@ def _watched(steps: Generator[Any, Any, Any], patience: Patience) -> Generator[A
             patience.check(deadline)
             wanted = steps.send(ready)
     except StopIteration as end:
-        return end.value
+        value: RV = end.value
+        return value
 
 
 def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
@@ -125,7 +133,7 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
         connect_args={**_CLIENT_SETTINGS, "connect_timeout": CONNECT_SECONDS, "options": options},
     )
 
-    def connect(dialect: Any, record: Any, arguments: Any, parameters: Any) -> BoundedConnection:
+    def connect(dialect: object, record: object, arguments: list[str], parameters: dict[str, Any]) -> BoundedConnection:
         patience.check(patience.deadline)
         made = BoundedConnection.connect(*arguments, **parameters)
         made.patience = patience
@@ -141,7 +149,7 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
     return engine
 
 
-_LOCK = 0x646974686572  # "dither": one collector a database
+_LOCK = 0x646974686572  # "dither": one collector per database
 _INSERT = (
     "INSERT INTO reports (round_key, report_id, question, payload) "
     "SELECT %s, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[]) ON CONFLICT DO NOTHING RETURNING report_id"
@@ -169,34 +177,51 @@ _VACUUM = "VACUUM (FREEZE, INDEX_CLEANUP ON) reports"
 _AWAY = ("25006", "25P03", "42501", "XX")  # read only, idle too long, without the rights, broken
 
 
-def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
+class PostgresStore(SqlStore):
     """The store in a database given as postgresql://...; an error if another collector still uses it when the patience ends."""
-    address = sa.make_url(url)
-    if address.get_backend_name() != "postgresql":
-        raise InputError(f"{address.render_as_string()} is not a PostgreSQL address", where="store")
-    address = address.set(drivername="postgresql+psycopg")
-    waits = Patience()
-    engine = bounded_engine(address, waits)
-    guarded = partial(_guarded, waits)
-    try:
-        claim = Claim(engine, guarded, patience)
-    except BaseException:
-        engine.dispose()
-        raise
+
+    _driver_error = psycopg.Error
+    _keep_state = "FOR SHARE"
+    _await_adding = "FOR UPDATE"
+
+    def __init__(self, url: str, patience: float = 10.0) -> None:
+        self._patience = Patience()
+        self._engine = bounded_engine(read_address(url), self._patience)
+        self._claim = Claim(self._engine, self._guarded)
+        try:
+            self._claim.take(patience)
+            super().__init__(self._engine)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Waits for the database end at once."""
+        self._patience.close()
+        self._claim.drop()
+        self._engine.dispose()
+
+    def _within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._patience.within(seconds)
 
     @contextmanager
-    def writing() -> Iterator[Connection]:
-        with engine.begin() as connection:
+    def _writing(self) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
             # After the connection was made: should the database restart from here on, the transaction fails.
-            claim.hold()
+            self._claim.hold()
             # The guarantee rests on the log reaching the disk before the commit returns, whatever the server's default.
             connection.exec_driver_sql("SET LOCAL synchronous_commit TO on")
             yield connection
 
-    def tidy(keys: Sequence[int], done: Callable[[], None]) -> None:
-        # Heap order and transaction numbers show who came together: write the rounds anew in the order of ids.
+    def _insert_new(self, connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
+        """One statement; rows come sorted, so that two writers never wait for each other in a circle."""
+        columns = (list(column) for column in zip(*rows, strict=True))
+        return {row[0] for row in connection.exec_driver_sql(_INSERT, (key, *columns))}
+
+    def _rewrite(self, keys: Sequence[int]) -> None:
+        """Heap order and transaction numbers show who came together: write the rounds anew in the order of ids."""
         for key in keys:
-            with engine.begin() as connection:
+            with self._engine.begin() as connection:
                 connection.exec_driver_sql(
                     "CREATE TEMPORARY TABLE in_order ON COMMIT DROP AS SELECT * FROM reports WHERE round_key = %s",
                     (key,),
@@ -204,37 +229,58 @@ def open_postgres(url: str, patience: float = 10.0) -> SqlStore:
                 connection.exec_driver_sql("DELETE FROM reports WHERE round_key = %s", (key,))
                 connection.exec_driver_sql("INSERT INTO reports SELECT * FROM in_order ORDER BY report_id")
                 last = connection.exec_driver_sql("SELECT mod(txid_current(), 4294967296)::text").scalar()
-        with engine.connect() as plain:
+        with self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
             try:
                 _await_readers(connection, str(last))
-                connection.exec_driver_sql(f"SET statement_timeout = {int(1000 * waits.granted)}")
+                connection.exec_driver_sql(f"SET statement_timeout = {int(1000 * self._patience.granted)}")
                 connection.exec_driver_sql(_VACUUM)
             finally:
                 connection.invalidate()  # its settings are not for others
-        done()
+        self._tidied(keys)
 
-    def check() -> None:
-        with engine.connect() as connection:
-            claim.hold()
+    def _look(self) -> None:
+        with self._engine.connect() as connection:
+            self._claim.hold()
             connection.exec_driver_sql(_COULD_WRITE)
 
-    def close() -> None:
-        waits.close()
-        claim.drop()
-        engine.dispose()
+    def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
+        """StoreFull (the disk), StoreAway (no answer, connection, read only, resources), StoreBusy (deadlock), or StoreFailed: the
+        server's messages repeat the values it was given."""
+        if not isinstance(cause, psycopg.Error):
+            return store_failed(cause, "no code", statement)
+        state = cause.sqlstate or ""
+        if isinstance(cause, psycopg.errors.DiskFull):
+            return StoreFull("the database's disk is full")
+        if isinstance(cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)):
+            return StoreBusy("the database undid the transaction in favour of another")
+        if isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)) or state.startswith(_AWAY):
+            said = cause.diag.message_primary or str(cause)
+            return StoreAway(f"the database is away: {' '.join(said.split())[:200]}")
+        return store_failed(cause, state or "no code", statement)
 
+
+def read_address(text: str) -> sa.URL:
+    """Where a database is. Refusals repeat nothing of the address but names, for it may hold a password."""
     try:
-        return SqlStore(Dialect(engine, writing, insert_new, guarded, "FOR SHARE", "FOR UPDATE", tidy, check, close))
-    except BaseException:
-        close()
-        raise
-
-
-def insert_new(connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
-    """One statement; rows come sorted, so that two writers never wait for each other in a circle."""
-    ids, questions, payloads = (list(column) for column in zip(*rows, strict=True))
-    return {bytes(r[0]) for r in connection.exec_driver_sql(_INSERT, (key, ids, questions, payloads))}
+        url = sa.make_url("postgresql:" + text.partition(":")[2]).set(drivername="postgresql+psycopg")
+        url.get_dialect()().create_connect_args(url)  # reads hosts and ports among the options
+    except (sa.exc.ArgumentError, ValueError):
+        raise InputError(
+            "the store's address cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE with a number as the port",
+            where="store",
+        ) from None
+    if url.port is not None and not 0 < url.port < 1 << 16:
+        raise InputError(f"the store's address has port {url.port}; ports end at 65535", where="store")
+    if "@" in (url.host or ""):
+        raise InputError("the store's address has a second @; write the one in the password as %40", where="store")
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    unknown = sorted(set(url.query) - known)
+    if unknown:
+        raise InputError(
+            f"the store's address has an option {unknown[0]!r} that PostgreSQL does not know", where="store"
+        )
+    return url
 
 
 def _await_readers(connection: Connection, transaction: str) -> None:
@@ -246,67 +292,17 @@ def _await_readers(connection: Connection, transaction: str) -> None:
         time.sleep(0.05)
 
 
-@contextmanager
-def _guarded(waits: Patience, seconds: float) -> Iterator[None]:
-    """Bound what is inside, and give failures as StoreFull (the disk), StoreAway (no answer, connection, read only, resources)
-    and StoreBusy (deadlock); anything else as StoreFailed, for the server's messages repeat the values it was given."""
-    try:
-        with waits.within(seconds):
-            yield
-    except sa.exc.TimeoutError:
-        raise StoreAway("the database is away: all connections to it are in use") from None
-    except sa.exc.StatementError as error:
-        raise _translated(error.orig, error.statement) from None
-
-
-def _translated(cause: BaseException | None, statement: str | None) -> Exception:
-    if not isinstance(cause, psycopg.Error):
-        return StoreFailed(failure_of(cause, "no code", statement))
-    state = cause.sqlstate or ""
-    if isinstance(cause, psycopg.errors.DiskFull):
-        return StoreFull("the database's disk is full")
-    if isinstance(cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)):
-        return StoreBusy("the database undid the transaction in favour of another")
-    if isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)) or state.startswith(_AWAY):
-        said = cause.diag.message_primary or str(cause)
-        return StoreAway(f"the database is away: {' '.join(said.split())[:200]}")
-    return StoreFailed(failure_of(cause, state or "no code", statement))
-
-
 class Claim:
     """A session lock that keeps other collectors away. It ends with its session, so after a restart it is taken anew."""
 
-    def __init__(
-        self, engine: sa.Engine, guarded: Callable[[float], AbstractContextManager[None]], patience: float
-    ) -> None:
+    def __init__(self, engine: sa.Engine, guarded: Callable[[float], AbstractContextManager[None]]) -> None:
         self._engine = engine
         self._guarded = guarded
         self._turn = threading.Lock()
-        self._session = self._take(patience)
+        self._session: Connection | None = None
 
-    def hold(self) -> None:
-        """Make sure that the lock is held; StoreAway if another collector has it by now."""
-        if not self._turn.acquire(timeout=ANSWER_SECONDS):
-            raise StoreAway("the database is away: no answer to the question whether it is in use")
-        try:
-            if not _ended(self._session):
-                return
-            self.drop()
-            try:
-                self._session = self._take(patience=1.0)
-            except InputError as error:
-                raise StoreAway(str(error)) from None
-        finally:
-            self._turn.release()
-
-    def drop(self) -> None:
-        """End the session, and with it the lock."""
-        if not self._session.closed:
-            self._session.invalidate()
-            self._session.close()
-
-    def _take(self, patience: float) -> Connection:
-        """A killed collector's session may take a moment to go."""
+    def take(self, patience: float) -> None:
+        """Take the lock; a killed collector's session may take a moment to go."""
         deadline = time.monotonic() + patience
         with self._guarded(patience + ANSWER_SECONDS):
             session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -318,7 +314,27 @@ class Claim:
             except BaseException:
                 session.close()
                 raise
-            return session
+            self._session = session
+
+    def hold(self) -> None:
+        """Make sure that the lock is held; StoreAway if another collector has it by now."""
+        if not self._turn.acquire(timeout=ANSWER_SECONDS):
+            raise StoreAway("the database is away: no answer to the question whether it is in use")
+        try:
+            if self._session is not None and not _ended(self._session):
+                return
+            self.drop()
+            self.take(patience=1.0)
+        except InputError as error:
+            raise StoreAway(str(error)) from None
+        finally:
+            self._turn.release()
+
+    def drop(self) -> None:
+        """End the session, and with it the lock."""
+        if self._session is not None and not self._session.closed:
+            self._session.invalidate()
+            self._session.close()
 
 
 def _ended(session: Connection) -> bool:

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
 
+log = logging.getLogger("dither.collector")
 # cause -> status and title; the cause is the end of the problem's type
 PROBLEMS: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),
@@ -64,83 +66,23 @@ _PUBLIC = {
     "disk-full": "what was being written is not stored; send the same bytes again later",
 }
 
-# --------------------
-# Log lines about what a stranger can bring about at will: at most one a minute, so that nobody fills a disk with them.
-
-SECONDS = 60.0
-
-
-class Seldom:
-    """Logs a warning now and then, and says how many times it kept quiet in between."""
-
-    def __init__(
-        self, log: logging.Logger, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._log = log
-        self._turn = _Turn(seconds, clock)
-
-    def warn(self, kind: str, message: str) -> None:
-        """Log this now unless something of its kind was logged a short while ago. Kinds are few and ours."""
-        more = self._turn.take(kind)
-        if more is not None:
-            self._log.warning("%s%s", " ".join(message.split()), more)
-
-
-class SeldomFilter(logging.Filter):
-    """For loggers that write tracebacks: of each line of code that logs, and each that failed, one record a minute."""
-
-    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._turn = _Turn(seconds, clock)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        more = self._turn.take(f"{record.pathname}:{record.lineno} {_place(error)}")
-        if more:
-            record.msg, record.args = record.getMessage().rstrip() + more, ()
-        return more is not None
-
-
-class _Turn:
-    """Whose turn it is to be logged, by kind."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
-        self._kept: dict[str, int] = {}
-
-    def take(self, kind: str) -> str | None:
-        """None if something of the kind was logged a short while ago; else what to say of those kept quiet since."""
-        with self._lock:
-            now = self._clock()
-            if now - self._said.get(kind, -self._seconds) < self._seconds:
-                self._kept[kind] = self._kept.get(kind, 0) + 1
-                return None
-            self._said[kind] = now
-            kept = self._kept.pop(kind, 0)
-        return f" ({kept:,} more of this kind since the line before)" if kept else ""
-
-
-def _place(error: BaseException | None) -> str:
-    """The kind of an error and the line of code that raised it: there are only so many of them."""
-    if error is None:
-        return ""
-    lines = list(traceback.walk_tb(error.__traceback__))
-    where = f"{lines[-1][0].f_code.co_filename}:{lines[-1][1]}" if lines else ""
-    return f"{type(error).__name__} {where}"
-
-
-_seldom = Seldom(logging.getLogger("dither.collector"))
-_OUTCOMES = {
-    Outcome.CONFLICT: "conflict",
-    Outcome.ROUND_CLOSED: "round-closed",
-    Outcome.UNKNOWN_TOKEN: "unknown-token",
-    Outcome.NOT_THIS_ROUND: "not-this-round",
-    Outcome.WRONG_QUESTION: "wrong-question",
-    Outcome.MALFORMED: "malformed",
+_CAUSES: tuple[tuple[type[DitherError], str], ...] = (
+    (NoCampaign, "no-campaign"),
+    (QueueFull, "overloaded"),
+    (StoreFull, "disk-full"),
+    (StoreAway, "store-away"),
+    (StateError, "wrong-state"),
+    (TooFewAnswers, "too-few-answers"),
+    (ReportError, "bad-envelope"),
+    (InputError, "invalid"),
+)
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "Problem details",
+        "content": {"application/problem+json": {"schema": {"type": "object"}}},
+    }
 }
+EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]  # on every answer
 
 
 class Problem(DitherError):
@@ -155,19 +97,7 @@ def cause_of(error: Exception) -> str:
     """The name of an error's cause."""
     if isinstance(error, Problem):
         return error.cause
-    for kind, cause in (
-        (NoCampaign, "no-campaign"),
-        (QueueFull, "overloaded"),
-        (StoreFull, "disk-full"),
-        (StoreAway, "store-away"),
-        (StateError, "wrong-state"),
-        (TooFewAnswers, "too-few-answers"),
-        (ReportError, "bad-envelope"),
-        (InputError, "invalid"),
-    ):
-        if isinstance(error, kind):
-            return cause
-    return "internal"
+    return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), "internal")
 
 
 def failure(error: Exception) -> Response:
@@ -178,10 +108,10 @@ def failure(error: Exception) -> Response:
     return problem(cause, str(error))
 
 
-def problem(cause: str, detail: str = "", **more: Any) -> Response:
+def problem(cause: str, detail: str = "", **more: object) -> Response:
     """The answer to a request that failed."""
     status, title = PROBLEMS[cause]
-    body = {"type": f"urn:dither:problem:{cause}", "title": title, "status": status}
+    body: dict[str, object] = {"type": f"urn:dither:problem:{cause}", "title": title, "status": status}
     if detail or cause in _PUBLIC:
         body["detail"] = _PUBLIC.get(cause, detail)
     headers = {"retry-after": _RETRY_AFTER[cause]} if cause in _RETRY_AFTER else {}
@@ -199,15 +129,75 @@ def outcome_problem(outcomes: list[Outcome]) -> Response:
     if Outcome.ROUND_CLOSING in outcomes:
         return problem("round-closing", "send the same bytes again later", results=results)
     refusals = [o for o in outcomes if not o.accepted]
-    detail = (
-        f"{len(refusals)} of {len(outcomes)} reports were refused; the others are stored" if len(outcomes) > 1 else ""
-    )
-    return problem(_OUTCOMES[refusals[0]], detail, results=results)
+    several = f"{len(refusals)} of {len(outcomes)} reports were refused; the others are stored"
+    detail = several if len(outcomes) > 1 else ""
+    return problem(refusals[0].value, detail, results=results)  # each refusal has a cause of its own name
 
 
 def json_response(
-    body: Any, status: int = 200, media_type: str = "application/json", headers: dict[str, str] | None = None
+    body: object, status: int = 200, media_type: str = "application/json", headers: dict[str, str] | None = None
 ) -> Response:
     """Plain ASCII JSON, so that no text whatsoever can fail to be sent."""
     data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
     return Response(data, status, headers, media_type)
+
+
+# --------------------
+# Log lines about what a stranger can bring about at will: at most one a minute, so that nobody fills a disk with them.
+
+SECONDS = 60.0
+
+
+class Seldom:
+    """Whose turn it is to be logged, by kind. Kinds are few and ours."""
+
+    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[str, float] = {}
+        self._kept: Counter[str] = Counter()
+
+    def take(self, kind: str) -> str | None:
+        """None if something of the kind was logged a short while ago; else what to say of those kept quiet since."""
+        with self._lock:
+            now = self._clock()
+            if now - self._said.get(kind, -self._seconds) < self._seconds:
+                self._kept[kind] += 1
+                return None
+            self._said[kind] = now
+            kept = self._kept.pop(kind, 0)
+        return f" ({kept:,} more of this kind since the line before)" if kept else ""
+
+    def warn(self, kind: str, message: str, log: logging.Logger = log) -> None:
+        """Log this now unless something of its kind was logged a short while ago."""
+        more = self.take(kind)
+        if more is not None:
+            log.warning("%s%s", " ".join(message.split()), more)
+
+
+class SeldomFilter(logging.Filter):
+    """For loggers that write tracebacks: of each line of code that logs, and each that failed, one record a minute."""
+
+    def __init__(self, seldom: Seldom | None = None) -> None:
+        super().__init__()
+        self._seldom = seldom or Seldom()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        more = self._seldom.take(f"{record.pathname}:{record.lineno} {_place(error)}")
+        if more:
+            record.msg, record.args = record.getMessage().rstrip() + more, ()
+        return more is not None
+
+
+def _place(error: BaseException | None) -> str:
+    """The kind of an error and the line of code that raised it: there are only so many of them."""
+    if error is None:
+        return ""
+    lines = list(traceback.walk_tb(error.__traceback__))
+    where = f"{lines[-1][0].f_code.co_filename}:{lines[-1][1]}" if lines else ""
+    return f"{type(error).__name__} {where}"
+
+
+_seldom = Seldom()

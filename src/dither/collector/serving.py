@@ -24,7 +24,9 @@ import uvicorn
 from dither.collector.app import make_app
 from dither.collector.collector import Collector
 from dither.collector.connections import BACKLOG, ConnectionLimits, Connections, GuardedProtocol, room_for_connections
+from dither.collector.postgres import PostgresStore
 from dither.collector.problems import SeldomFilter
+from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Store
 from dither.errors import InputError
 from dither.private_files import make_private
@@ -38,42 +40,11 @@ log = logging.getLogger("dither.collector")
 def open_store(address: str) -> Store:
     """The store at a file's path or a postgresql:// address."""
     if address.startswith(("postgresql:", "postgres:")):
-        from dither.collector.postgres import open_postgres
-
-        address = "postgresql:" + address.partition(":")[2]
-        _check_postgres(address)
-        return open_postgres(address)
+        return PostgresStore(address)
     if "://" in address:
         kind = re.split(r"[^\w+.-]", address)[0]  # no more of it: an address may hold a password
-        raise InputError(f"a store of kind {kind}:// is neither a file nor a postgresql:// address", where="--store")
-    from dither.collector.sqlite import open_sqlite
-
-    return open_sqlite(address)
-
-
-def _check_postgres(address: str) -> None:
-    """Refuse an address that cannot be one, in words that repeat nothing of it but names: it may hold a password."""
-    import psycopg
-    import sqlalchemy as sa
-
-    try:
-        url = sa.make_url(address).set(drivername="postgresql+psycopg")
-        url.get_dialect()().create_connect_args(url)  # reads hosts and ports among the options
-    except (sa.exc.ArgumentError, ValueError):
-        raise InputError(
-            "the store's address cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE with a number as the port",
-            where="--store",
-        ) from None
-    if url.port is not None and not 0 < url.port < 1 << 16:
-        raise InputError(f"the store's address has port {url.port}; ports end at 65535", where="--store")
-    if "@" in (url.host or ""):
-        raise InputError("the store's address has a second @; write the one in the password as %40", where="--store")
-    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
-    unknown = sorted(set(url.query) - known)
-    if unknown:
-        raise InputError(
-            f"the store's address has an option {unknown[0]!r} that PostgreSQL does not know", where="--store"
-        )
+        raise InputError(f"a store of kind {kind}:// is neither a file nor a postgresql:// address", where="store")
+    return SqliteStore(address)
 
 
 def admin_key(file: Path) -> str:
@@ -167,7 +138,7 @@ class CollectorServer(uvicorn.Server):
         **more: Any,
     ) -> None:
         self.collector = collector
-        self.edge = make_app(lambda: collector, key)
+        self.edge = make_app(collector, key)
         self._say = say
         self._gate = Connections(limits, collector.metrics)
         given: dict[str, Any] = {

@@ -1,12 +1,17 @@
-"""A store on an SQL database through SQLAlchemy Core; what differs between databases is in `Dialect`."""
+"""A store on an SQL database through SQLAlchemy Core: the tables, and everything that SQLite and PostgreSQL do alike.
+
+What the tables lack is the point: no time, no address, no user agent, no counter that grows with arrivals. A report's key is its
+id, a hash of the token, and SQLite keeps the rows in the order of that key, so the file does not tell who came first.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,49 +30,83 @@ from dither.collector.store import (
     StoreBusy,
     StoredCampaign,
     StoredRound,
+    StoreFailed,
     StoreFull,
 )
-from dither.collector.tables import VERSION, campaigns, facts, metadata, reports, rounds, tokens
 from dither.errors import InputError
 
+VERSION = "1"  # of the tables' layout
 _LOOKUP = 500  # ids in one query
 _TRIES = 3  # of a transaction that the database undid in favour of another
-_UNTIDIED = "untidied round "
+_UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
 log = logging.getLogger("dither.collector")
 
+_tables = sa.MetaData()
+_filled = partial(sa.Column, nullable=False)
+facts = sa.Table("facts", _tables, sa.Column("name", sa.Text, primary_key=True), _filled("value", sa.Text))
+campaigns = sa.Table(
+    "campaigns",
+    _tables,
+    sa.Column("id", sa.Text, primary_key=True),
+    _filled("spec", sa.Text),
+    _filled("state", sa.Text),
+    _filled("round", sa.Integer),
+    _filled("machine", sa.LargeBinary),
+    sa.Column("release", sa.LargeBinary),
+)
+rounds = sa.Table(
+    "rounds",
+    _tables,
+    sa.Column("key", sa.Integer, primary_key=True),
+    _filled("campaign", sa.Text, sa.ForeignKey("campaigns.id")),
+    _filled("number", sa.Integer),
+    _filled("state", sa.Text),
+    _filled("start", sa.Double),
+    _filled("plan", sa.Text),
+    sa.Column("tally", sa.LargeBinary),
+    sa.UniqueConstraint("campaign", "number"),
+)
+tokens = sa.Table(
+    "tokens",
+    _tables,
+    sa.Column("campaign", sa.Text, primary_key=True),
+    sa.Column("hash", sa.LargeBinary, primary_key=True),
+    sqlite_with_rowid=False,
+)
+reports = sa.Table(
+    "reports",
+    _tables,
+    sa.Column("round_key", sa.Integer, primary_key=True),
+    sa.Column("report_id", sa.LargeBinary, primary_key=True),
+    _filled("question", sa.Integer),
+    _filled("payload", sa.LargeBinary),
+    sqlite_with_rowid=False,
+)
+_A_ROUND = "SELECT key, state FROM rounds WHERE campaign = :campaign AND number = :number"
+_A_PAGE = sa.text(
+    "SELECT report_id, question, payload FROM reports WHERE round_key = :key AND report_id > :after "
+    "ORDER BY report_id LIMIT :block"
+)
+_SOME: sa.BindParameter[bytes] = sa.bindparam("some", expanding=True)
+_KNOWN_TOKENS = sa.select(tokens.c.hash).where(tokens.c.campaign == sa.bindparam("campaign"), tokens.c.hash.in_(_SOME))
+_HELD = sa.select(reports.c.report_id, reports.c.question, reports.c.payload).where(
+    reports.c.round_key == sa.bindparam("key"), reports.c.report_id.in_(_SOME)
+)
 
-@dataclass(frozen=True)
-class Dialect:
-    """What differs between databases.
 
-    `writing` opens a transaction in which a round's state cannot change under the writer; `insert_new` adds rows in the order
-    given and says which ids were not there before; `guarded` bounds what happens inside to so many seconds and turns the driver's
-    failures into StoreAway and StoreFull, or into StoreFailed, which tells nothing of what was stored; `tidy` writes the closed
-    rounds of these keys anew and, when that is done, calls the function given, which notes it.
-    """
+class SqlStore(ABC):
+    """The `Store` on an SQL database; a subclass adds what only its database can do."""
 
-    engine: Engine
-    writing: Callable[[], AbstractContextManager[Connection]]
-    insert_new: Callable[[Connection, int, Sequence[Row]], set[bytes]]
-    guarded: Callable[[float], AbstractContextManager[None]]
-    lock_round: str  # appended to the query that reads a round's state, so that it stays
-    lock_writers: str  # appended to it to wait for whoever has it locked so
-    tidy: Callable[[Sequence[int], Callable[[], None]], None]
-    check: Callable[[], None]
-    close: Callable[[], None]
+    _driver_error: type[Exception]  # what the driver raises where SQLAlchemy does not stand in between
+    _keep_state = ""  # appended to the query that reads a round's state, so that it stays while reports are added
+    _await_adding = ""  # appended to it to wait for whoever keeps it so
 
-
-class SqlStore:
-    """The `Store` on an SQL database."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._engine = dialect.engine
-        of_round = "SELECT key, state FROM rounds WHERE campaign = :campaign AND number = :number"
-        self._round_state = sa.text(f"{of_round} {dialect.lock_round}")
-        self._round_alone = sa.text(f"{of_round} {dialect.lock_writers}")
-        with dialect.guarded(WORK_SECONDS), dialect.writing() as connection:
-            metadata.create_all(connection)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._state_of_round = sa.text(f"{_A_ROUND} {self._keep_state}")
+        self._round_alone = sa.text(f"{_A_ROUND} {self._await_adding}")
+        with self._write(WORK_SECONDS) as connection:
+            _tables.create_all(connection)
             found = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "version"))
             if found is None:
                 connection.execute(sa.insert(facts).values(name="version", value=VERSION))
@@ -77,17 +116,65 @@ class SqlStore:
                 )
         self._tidy_left_over()
 
+    # --- what differs between databases ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Connection]:
+        """A transaction in which a round's state cannot change under the writer, and which is on disk when it has ended."""
+
+    @abstractmethod
+    def _insert_new(self, connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
+        """Add rows in the order given, but none whose id is there; gives the ids of those added."""
+
+    @abstractmethod
+    def _rewrite(self, keys: Sequence[int]) -> None:
+        """Write the closed rounds of these keys anew and, when that is done, call `_tidied`."""
+
+    @abstractmethod
+    def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
+        """A driver's failure as StoreFull or StoreAway, or as StoreFailed, which tells nothing of what was stored."""
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Raise unless reports could be stored now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it, without waiting for a database that does not answer; operations under way in other threads fail."""
+
+    def _within(self, seconds: float) -> AbstractContextManager[None]:
+        """Bounds what happens inside to so many seconds, where the connections do not do so themselves."""
+        return nullcontext()
+
+    # --- what does not --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _guarded(self, seconds: float) -> Iterator[None]:
+        """Bound what happens inside and translate the driver's failures."""
+        try:
+            with self._within(seconds):
+                yield
+        except sa.exc.TimeoutError:
+            raise StoreAway("the database is away: all connections to it are in use") from None
+        except sa.exc.StatementError as error:
+            raise self._translated(error.orig, error.statement) from None
+        except self._driver_error as error:
+            raise self._translated(error, None) from None
+
+    @contextmanager
+    def _write(self, seconds: float) -> Iterator[Connection]:
+        with self._guarded(seconds), self._writing() as connection:
+            yield connection
+
+    @contextmanager
+    def _read(self, seconds: float) -> Iterator[Connection]:
+        with self._guarded(seconds), self._engine.connect() as connection:
+            yield connection
+
     def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None:
-        with self._dialect.guarded(WORK_SECONDS), self._dialect.writing() as connection:
-            connection.execute(
-                sa.insert(campaigns).values(
-                    id=campaign.id,
-                    spec=json.dumps(campaign.spec),
-                    state=campaign.state.value,
-                    round=campaign.round,
-                    machine=campaign.machine,
-                )
-            )
+        values = {**vars(campaign), "spec": json.dumps(campaign.spec), "state": campaign.state.value}
+        with self._write(WORK_SECONDS) as connection:
+            connection.execute(sa.insert(campaigns).values(values))
             _insert_round(connection, first)
 
     def campaign(self, campaign: str) -> StoredCampaign | None:
@@ -97,41 +184,27 @@ class SqlStore:
     def campaigns(self) -> list[StoredCampaign]:
         return self._select_campaigns(sa.true())
 
-    def _select_campaigns(self, where: Any) -> list[StoredCampaign]:
+    def _select_campaigns(self, where: sa.ColumnElement[bool]) -> list[StoredCampaign]:
         c = campaigns.c
         query = sa.select(c.id, c.spec, c.state, c.round, c.machine).where(where).order_by(c.id)
-        with self._dialect.guarded(ANSWER_SECONDS), self._engine.connect() as connection:
-            return [
-                StoredCampaign(r[0], json.loads(r[1]), State(r[2]), r[3], bytes(r[4]))
-                for r in connection.execute(query)
-            ]
+        with self._read(ANSWER_SECONDS) as connection:
+            found = connection.execute(query).all()
+        return [StoredCampaign(r.id, json.loads(r.spec), State(r.state), r.round, r.machine) for r in found]
 
     def rounds(self, campaign: str) -> list[StoredRound]:
         c = rounds.c
-        query = sa.select(c.campaign, c.number, c.state, c.start, c.plan, c.tally).where(c.campaign == campaign)
-        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
-            return [
-                StoredRound(r[0], r[1], r[2], r[3], json.loads(r[4]), None if r[5] is None else bytes(r[5]))
-                for r in connection.execute(query.order_by(c.number))
-            ]
+        query = sa.select(c.number, c.state, c.start, c.plan, c.tally).where(c.campaign == campaign).order_by(c.number)
+        with self._read(WORK_SECONDS) as connection:
+            found = connection.execute(query).all()
+        return [StoredRound(campaign, r.number, r.state, r.start, json.loads(r.plan), r.tally) for r in found]
 
     def move(self, move: Move) -> bool:
-        with self._dialect.guarded(WORK_SECONDS), self._dialect.writing() as connection:
-            changes: dict[str, Any] = {"state": move.to_state.value, "round": move.to_round}
-            if move.machine is not None:
-                changes["machine"] = move.machine
-            if move.release is not None:
-                changes["release"] = move.release
-            moved = connection.execute(
-                sa.update(campaigns)
-                .where(
-                    campaigns.c.id == move.campaign,
-                    campaigns.c.state == move.from_state.value,
-                    campaigns.c.round == move.from_round,
-                )
-                .values(**changes)
-            )
-            if moved.rowcount != 1:
+        c = campaigns.c
+        expected = (c.id == move.campaign, c.state == move.from_state.value, c.round == move.from_round)
+        changes = {"state": move.to_state.value, "round": move.to_round}
+        changes |= {name: blob for name in ("machine", "release") if (blob := getattr(move, name)) is not None}
+        with self._write(WORK_SECONDS) as connection:
+            if connection.execute(sa.update(campaigns).where(*expected).values(changes)).rowcount != 1:
                 return False
             if move.round_state is not None:
                 # On PostgreSQL this waits for uploads that hold the round's row, and later ones wait for this.
@@ -146,12 +219,11 @@ class SqlStore:
             return True
 
     def release(self, campaign: str) -> bytes | None:
-        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
-            found = connection.scalar(sa.select(campaigns.c.release).where(campaigns.c.id == campaign))
-            return None if found is None else bytes(found)
+        with self._read(WORK_SECONDS) as connection:
+            return connection.scalar(sa.select(campaigns.c.release).where(campaigns.c.id == campaign))
 
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None:
-        with self._dialect.guarded(WORK_SECONDS), self._dialect.writing() as connection:
+        with self._write(WORK_SECONDS) as connection:
             # Sorted, so that the order of issue is not the order of the rows.
             connection.execute(sa.insert(tokens), [{"campaign": campaign, "hash": h} for h in sorted(hashes)])
 
@@ -164,109 +236,97 @@ class SqlStore:
         return self._add_reports(batches)
 
     def _add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
-        with self._dialect.guarded(ANSWER_SECONDS), self._dialect.writing() as connection:
-            outcomes: list[list[Outcome]] = [[Outcome.STORED] * len(b.rows) for b in batches]
-            by_round: dict[tuple[str, int], list[int]] = {}
-            for i, batch in enumerate(batches):
-                by_round.setdefault((batch.campaign, batch.round), []).append(i)
+        outcomes = [[Outcome.STORED] * len(batch.rows) for batch in batches]
+        by_round: dict[tuple[str, int], dict[int, Batch]] = {}
+        for i, batch in enumerate(batches):
+            by_round.setdefault((batch.campaign, batch.round), {})[i] = batch
+        with self._write(ANSWER_SECONDS) as connection:
             for (campaign, number), members in sorted(by_round.items()):
-                found = connection.execute(self._round_state, {"campaign": campaign, "number": number}).one_or_none()
-                if found is None or found[1] != "open":
-                    closing = found is not None and found[1] == "closing"
-                    for i in members:
-                        outcomes[i] = [Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED] * len(
-                            batches[i].rows
-                        )
+                of_round = {"campaign": campaign, "number": number}
+                found = connection.execute(self._state_of_round, of_round).one_or_none()
+                if found is not None and found.state == "open":
+                    known = _known_tokens(connection, campaign, members.values())
+                    self._add_to_round(connection, found.key, members, known, outcomes)
                     continue
-                known = _known_tokens(connection, campaign, [batches[i] for i in members])
-                self._add_to_round(connection, int(found[0]), batches, members, known, outcomes)
-            return outcomes
+                closing = found is not None and found.state == "closing"
+                for i, batch in members.items():
+                    outcomes[i] = [Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED] * len(batch.rows)
+        return outcomes
 
     def _add_to_round(
         self,
         connection: Connection,
         key: int,
-        batches: Sequence[Batch],
-        members: list[int],
-        known: set[bytes] | None,
+        members: Mapping[int, Batch],
+        known: set[bytes],
         outcomes: list[list[Outcome]],
     ) -> None:
-        """Store the new rows; tell repeats (same bytes) from conflicts (other bytes)."""
+        """Store the new rows of one round; tell repeats (same bytes) from conflicts (other bytes)."""
         first: dict[bytes, Row] = {}
-        repeated: list[tuple[int, int, Row]] = []
+        later: list[tuple[int, int, Row]] = []  # whose id came before in this very group, or is in the store
         places: dict[bytes, tuple[int, int]] = {}
-        for i in members:
-            hashes = batches[i].token_hashes
-            for j, row in enumerate(batches[i].rows):
-                if hashes is not None and (known is None or hashes[j] not in known):
+        for i, batch in members.items():
+            for j, row in enumerate(batch.rows):
+                if batch.token_hashes is not None and batch.token_hashes[j] not in known:
                     outcomes[i][j] = Outcome.UNKNOWN_TOKEN
                 elif row.report_id in first:
-                    repeated.append((i, j, row))
+                    later.append((i, j, row))
                 else:
                     first[row.report_id] = row
                     places[row.report_id] = (i, j)
         if not first:
             return
-        inserted = self._dialect.insert_new(connection, key, sorted(first.values()))
-        held = {r: row for r, row in first.items() if r in inserted}
-        older = [r for r in first if r not in inserted]
-        held.update(_lookup(connection, key, older))
-        for r in older:
-            i, j = places[r]
-            outcomes[i][j] = _compare(held[r], first[r])
-        for i, j, row in repeated:
-            outcomes[i][j] = _compare(held[row.report_id], row)
+        inserted = self._insert_new(connection, key, sorted(first.values()))
+        older = [report_id for report_id in first if report_id not in inserted]
+        later += [(*places[report_id], first[report_id]) for report_id in older]
+        held = {report_id: first[report_id] for report_id in inserted}
+        held |= {r.report_id: Row._make(r) for r in _matching(connection, _HELD, older, key=key)}
+        for i, j, row in later:
+            outcomes[i][j] = Outcome.DUPLICATE if held[row.report_id] == row else Outcome.CONFLICT
 
     def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
-        query = sa.text(
-            "SELECT report_id, question, payload FROM reports WHERE round_key = :key AND report_id > :after "
-            "ORDER BY report_id LIMIT :block"
-        )
         key = self._key(campaign, number)
         after = b""
         while True:
-            # A page a query: no transaction stays open while somebody digests a block.
-            with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
-                page = connection.execute(query, {"key": key, "after": after, "block": block}).all()
+            # One query per page: no transaction stays open while somebody digests a block.
+            with self._read(WORK_SECONDS) as connection:
+                page = [Row._make(r) for r in connection.execute(_A_PAGE, {"key": key, "after": after, "block": block})]
             if page:
-                yield [Row(bytes(r[0]), r[1], bytes(r[2])) for r in page]
-                after = bytes(page[-1][0])
+                yield page
+                after = page[-1].report_id
             if len(page) < block:
                 return
 
     def count(self, campaign: str, number: int) -> int:
-        query = (
-            sa.select(sa.func.count()).select_from(reports).where(reports.c.round_key == self._key(campaign, number))
-        )
-        with self._dialect.guarded(WORK_SECONDS), self._engine.connect() as connection:
-            return int(connection.scalar(query) or 0)
+        key = self._key(campaign, number)
+        query = sa.select(sa.func.count()).select_from(reports).where(reports.c.round_key == key)
+        with self._read(WORK_SECONDS) as connection:
+            return connection.scalar(query) or 0
 
     def settle(self, campaign: str, number: int) -> None:
-        with self._dialect.guarded(ANSWER_SECONDS), self._dialect.writing() as connection:
+        with self._write(ANSWER_SECONDS) as connection:
             connection.execute(self._round_alone, {"campaign": campaign, "number": number})
 
     def tidy(self, campaign: str, number: int) -> None:
         self._tidy({self._key(campaign, number), *self._untidied()})
 
     def untidied(self, campaign: str) -> set[int]:
-        return set(self._untidied(campaign).values())
+        return set(self._untidied(rounds.c.campaign == campaign).values())
 
-    def _untidied(self, campaign: str | None = None) -> dict[int, int]:
-        """The keys and numbers of closed rounds not tidied yet, of one campaign or of all."""
-        marked = _mark(sa.cast(rounds.c.key, sa.Text))
-        query = sa.select(rounds.c.key, rounds.c.number).join(facts, facts.c.name == marked)
-        if campaign is not None:
-            query = query.where(rounds.c.campaign == campaign)
-        with self._dialect.guarded(ANSWER_SECONDS), self._engine.connect() as connection:
-            return {int(r[0]): int(r[1]) for r in connection.execute(query)}
+    def _untidied(self, where: sa.ColumnElement[bool] | None = None) -> dict[int, int]:
+        """The keys and numbers of closed rounds not tidied yet."""
+        marked = facts.c.name == sa.literal(_UNTIDIED) + sa.cast(rounds.c.key, sa.Text)
+        query = sa.select(rounds.c.key, rounds.c.number).join(facts, marked)
+        with self._read(ANSWER_SECONDS) as connection:
+            return {r.key: r.number for r in connection.execute(query.where(sa.true() if where is None else where))}
 
     def _tidy(self, keys: set[int]) -> None:
-        def done() -> None:
-            with self._dialect.writing() as connection:
-                connection.execute(sa.delete(facts).where(facts.c.name.in_([_mark(str(key)) for key in keys])))
+        with self._guarded(TIDY_SECONDS):
+            self._rewrite(sorted(keys))
 
-        with self._dialect.guarded(TIDY_SECONDS):
-            self._dialect.tidy(sorted(keys), done)
+    def _tidied(self, keys: Sequence[int]) -> None:
+        with self._writing() as connection:
+            connection.execute(sa.delete(facts).where(facts.c.name.in_([f"{_UNTIDIED}{key}" for key in keys])))
 
     def _tidy_left_over(self) -> None:
         """When the store is opened, nobody else may read it any more."""
@@ -279,81 +339,48 @@ class SqlStore:
             log.warning("%d closed rounds may still show the order of arrival: %s", len(left_over), error)
 
     def check(self) -> None:
-        with self._dialect.guarded(ANSWER_SECONDS):
-            self._dialect.check()
-
-    def close(self) -> None:
-        self._dialect.close()
+        with self._guarded(ANSWER_SECONDS):
+            self._look()
 
     def _key(self, campaign: str, number: int) -> int:
         query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign, rounds.c.number == number)
-        with self._dialect.guarded(ANSWER_SECONDS), self._engine.connect() as connection:
+        with self._read(ANSWER_SECONDS) as connection:
             found = connection.scalar(query)
         if found is None:
             raise InputError(f"campaign {campaign} has no round {number}", where="round", value=number)
-        return int(found)
+        return found
 
 
-def failure_of(cause: BaseException | None, code: str, statement: str | None) -> str:
+def store_failed(cause: BaseException | None, code: str, statement: str | None) -> StoreFailed:
     """What may be said about a failed statement: its kind and its first words. Drivers' messages repeat stored values."""
     words = " ".join((statement or "a statement").split()[:3])
-    return f"the database refused {words}: {type(cause).__name__} ({code})"
+    return StoreFailed(f"the database refused {words}: {type(cause).__name__} ({code})")
 
 
 def _insert_round(connection: Connection, added: StoredRound) -> None:
-    connection.execute(
-        sa.insert(rounds).values(
-            campaign=added.campaign,
-            number=added.number,
-            state=added.state,
-            start=added.start,
-            plan=json.dumps(added.plan),
-            tally=added.tally,
-        )
-    )
+    connection.execute(sa.insert(rounds).values({**vars(added), "plan": json.dumps(added.plan)}))
 
 
 def _remember_to_tidy(connection: Connection, move: Move) -> None:
     """From the moment a round stops taking reports until it is tidied, whatever happens in between; not if it opens again."""
     if move.round_state not in ("open", "closing"):
         return
-    key = connection.scalar(
-        sa.select(rounds.c.key).where(rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
-    )
-    connection.execute(sa.delete(facts).where(facts.c.name == _mark(str(key))))
+    c = rounds.c
+    key = connection.scalar(sa.select(c.key).where(c.campaign == move.campaign, c.number == move.from_round))
+    mark = f"{_UNTIDIED}{key}"
+    connection.execute(sa.delete(facts).where(facts.c.name == mark))
     if move.round_state == "closing":
-        connection.execute(
-            sa.insert(facts).values(name=_mark(str(key)), value="its files may show the order of arrival")
-        )
+        connection.execute(sa.insert(facts).values(name=mark, value="its files may show the order of arrival"))
 
 
-def _mark(key: Any) -> Any:
-    """The name of the fact that a round is not tidied; the key as text or as an expression."""
-    return sa.literal(_UNTIDIED) + key if isinstance(key, sa.ColumnElement) else _UNTIDIED + key
+def _known_tokens(connection: Connection, campaign: str, batches: Iterable[Batch]) -> set[bytes]:
+    wanted = {h for b in batches if b.token_hashes is not None for h in b.token_hashes}
+    return {r.hash for r in _matching(connection, _KNOWN_TOKENS, list(wanted), campaign=campaign)}
 
 
-def _known_tokens(connection: Connection, campaign: str, batches: Sequence[Batch]) -> set[bytes] | None:
-    wanted = list({h for b in batches if b.token_hashes is not None for h in b.token_hashes})
-    known: set[bytes] = set()
-    query = sa.select(tokens.c.hash).where(
-        tokens.c.campaign == campaign, tokens.c.hash.in_(sa.bindparam("some", expanding=True))
-    )
-    for start in range(0, len(wanted), _LOOKUP):
-        known.update(bytes(h) for h in connection.scalars(query, {"some": wanted[start : start + _LOOKUP]}))
-    return known
-
-
-def _lookup(connection: Connection, key: int, ids: Sequence[bytes]) -> dict[bytes, Row]:
-    c = reports.c
-    query = sa.select(c.report_id, c.question, c.payload).where(
-        c.round_key == key, c.report_id.in_(sa.bindparam("some", expanding=True))
-    )
-    held: dict[bytes, Row] = {}
-    for start in range(0, len(ids), _LOOKUP):
-        for r in connection.execute(query, {"some": list(ids[start : start + _LOOKUP])}):
-            held[bytes(r[0])] = Row(bytes(r[0]), r[1], bytes(r[2]))
-    return held
-
-
-def _compare(held: Row, given: Row) -> Outcome:
-    return Outcome.DUPLICATE if held == given else Outcome.CONFLICT
+def _matching(
+    connection: Connection, query: sa.Select[Any], some: Sequence[bytes], **fixed: str | int
+) -> Iterator[sa.Row[Any]]:
+    """What a query finds of some ids, so many at a time as a database takes."""
+    for start in range(0, len(some), _LOOKUP):
+        yield from connection.execute(query, {"some": some[start : start + _LOOKUP], **fixed})

@@ -1,4 +1,4 @@
-"""SQLite: write-ahead log, synchronous=FULL, one writer at a time, and one collector a file.
+"""SQLite: write-ahead log, synchronous=FULL, one writer at a time, and one collector per file.
 
 With FULL the log reaches the disk before a commit returns: a report that was acknowledged survives a power cut. A file
 system or a build that cannot give both settings is refused. The file and its companions are its owner's alone.
@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import Dialect, SqlStore, failure_of
-from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreFailed, StoreFull, StoreUntidy
+from dither.collector.sql_store import SqlStore, store_failed
+from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreFull, StoreUntidy
 from dither.errors import InputError
 from dither.private_files import make_private, tighten
 
@@ -32,78 +32,97 @@ _CHECK_SECONDS = 2.0  # what a look at readiness waits for others that write, in
 LEAST_FREE = 32 << 20  # bytes on the disk below which the store says that it is full before a write fails
 
 
-def open_sqlite(path: str | Path, least_free: int = LEAST_FREE) -> SqlStore:
-    """The store in a file, made if it is not there; an error if another collector has it open."""
-    path = Path(
-        os.path.realpath(path)
-    )  # SQLite follows links: what belongs beside the database is beside the file itself
-    if not path.parent.is_dir():
-        raise InputError(f"cannot open {path}: the folder {path.parent} does not exist", where=str(path))
-    file = SqliteFile(path, least_free)
-    try:
-        return SqlStore(
-            Dialect(file.engine, file.writing, insert_new, guarded, "", "", file.tidy, file.check, file.close)
-        )
-    except BaseException:
-        file.close()
-        raise
+class SqliteStore(SqlStore):
+    """The store in a file, made if it is not there, which this collector alone writes, one transaction at a time."""
 
+    _driver_error = sqlite3.Error
 
-class SqliteFile:
-    """A database file that this collector alone writes, one transaction at a time."""
-
-    def __init__(self, path: Path, least_free: int) -> None:
-        self._path, self._least_free = path, least_free
-        _keep_private(path)
-        self._lock_file: int | None = _lock(path)
-        made = os.stat(path)
-        self._identity = made.st_dev, made.st_ino
+    def __init__(self, path: str | Path, least_free: int = LEAST_FREE) -> None:
+        # SQLite follows links: what belongs beside the database is beside the file itself.
+        self._path, self._least_free = Path(os.path.realpath(path)), least_free
+        if not self._path.parent.is_dir():
+            raise InputError(f"cannot open {self._path}: its folder does not exist", where=str(self._path))
+        _keep_private(self._path)
+        self._lock_file: int | None = _lock(self._path)
+        self._identity = _identity(self._path)
         self._turn = threading.RLock()
         self._tidying: list[sqlite3.Connection] = []
-        self.engine = sa.create_engine(
+        engine = sa.create_engine(
             "sqlite://",
-            creator=lambda: sqlite3.connect(
-                path, timeout=ANSWER_SECONDS, check_same_thread=False, isolation_level=None
-            ),
-            poolclass=sa.pool.QueuePool,
+            creator=self._connect,
+            poolclass=sa.QueuePool,
             pool_timeout=ANSWER_SECONDS,
             hide_parameters=True,
         )
-        sa.event.listen(self.engine, "connect", _prepare)
-        sa.event.listen(self.engine, "begin", _begin)
+        sa.event.listen(engine, "begin", _begin)
+        try:
+            super().__init__(engine)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Tidying under way is broken off; it is done when the file is next opened."""
+        for driver in list(self._tidying):
+            driver.interrupt()
+        self._engine.dispose()
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
+
+    def _connect(self) -> sqlite3.Connection:
+        """Waits for somebody else's lock end by themselves, so `_within` bounds nothing here."""
+        driver = sqlite3.connect(self._path, timeout=ANSWER_SECONDS, check_same_thread=False, isolation_level=None)
+        try:
+            _make_durable(driver)
+        except BaseException:
+            driver.close()
+            raise
+        return driver
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that holds the right to write from its beginning."""
-        with self._my_turn(), self.engine.connect() as plain:
+    def _writing(self) -> Iterator[Connection]:
+        """It holds the right to write from its beginning."""
+        with self._my_turn(), self._engine.connect() as plain:
             connection = plain.execution_options(dither_writes=True)
             with connection.begin():
                 yield connection
                 self._still_there()
 
-    def tidy(self, keys: Sequence[int], done: Callable[[], None]) -> None:
+    def _insert_new(self, connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
+        """One statement if all are new, which they nearly always are; otherwise back, and look which are."""
+        parameters = [(key, *row) for row in rows]
+        connection.exec_driver_sql("SAVEPOINT fresh")
+        fresh = {row.report_id for row in rows}
+        if connection.exec_driver_sql(_INSERT, parameters).rowcount < len(rows):
+            connection.exec_driver_sql("ROLLBACK TO fresh")
+            fresh = {p[1] for p in parameters if connection.exec_driver_sql(_INSERT, p).rowcount == 1}
+        connection.exec_driver_sql("RELEASE fresh")
+        return fresh
+
+    def _rewrite(self, keys: Sequence[int]) -> None:
         """The log holds pages in the order in which they changed; the pages' own free space may hold earlier contents."""
-        with self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
+        with self._engine.connect() as connection:
+            driver = _driver(connection)
             self._tidying.append(driver)
             try:
                 self._empty_log(driver)
                 with self._my_turn():
                     driver.execute("VACUUM")
                 self._empty_log(driver)
-                done()
+                self._tidied(keys)
                 # What is in the log by now is the note that this is done, and reports of other rounds that are still open.
                 self._log_emptied(driver)
             finally:
                 self._tidying.remove(driver)
 
-    def check(self) -> None:
+    def _look(self) -> None:
         """There is room on the disk, and a transaction that writes can begin soon."""
         if shutil.disk_usage(self._path.parent).free < self._least_free:
             raise StoreFull(f"less than {self._least_free >> 20} MiB are free on the disk of {self._path}")
         self._still_there()
-        with self._my_turn(_CHECK_SECONDS), self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
+        with self._my_turn(_CHECK_SECONDS), self._engine.connect() as connection:
+            driver = _driver(connection)
             with _patient(driver, _CHECK_SECONDS):
                 driver.execute("BEGIN IMMEDIATE")
                 try:
@@ -111,22 +130,13 @@ class SqliteFile:
                 finally:
                     driver.execute("ROLLBACK")
 
-    def close(self) -> None:
-        """Tidying under way is broken off; it is done when the file is next opened."""
-        for driver in list(self._tidying):
-            driver.interrupt()
-        self.engine.dispose()
-        if self._lock_file is not None:
-            os.close(self._lock_file)
-            self._lock_file = None
-
     def _still_there(self) -> None:
         """What is written to a file that was moved or deleted is found by nobody who looks for it under its name."""
         try:
-            found = os.stat(self._path)
+            found = _identity(self._path)
         except OSError:
             raise StoreAway(f"{self._path} is gone; put it back, or start again without it") from None
-        if (found.st_dev, found.st_ino) != self._identity:
+        if found != self._identity:
             raise StoreAway(f"{self._path} is another file than the one that was opened; start again")
 
     @contextmanager
@@ -138,7 +148,7 @@ class SqliteFile:
         finally:
             self._turn.release()
 
-    def _empty_log(self, driver: Any) -> None:
+    def _empty_log(self, driver: sqlite3.Connection) -> None:
         """Needs a moment in which nobody else reads; whoever writes is let in between two tries."""
         deadline = time.monotonic() + _READER_SECONDS
         while not self._log_emptied(driver):
@@ -146,69 +156,23 @@ class SqliteFile:
                 raise StoreUntidy("somebody else reads the database, so its log cannot be emptied")
             time.sleep(0.02)
 
-    def _log_emptied(self, driver: Any) -> bool:
-        with self._my_turn():
-            with _patient(driver, 0.1):
-                busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            return not busy
+    def _log_emptied(self, driver: sqlite3.Connection) -> bool:
+        with self._my_turn(), _patient(driver, 0.1):
+            busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return not busy
+
+    def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
+        """SQLite's own messages name tables and files, no values; those of anything else are not repeated."""
+        code = getattr(cause, "sqlite_errorcode", None)
+        if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
+            return StoreFull("the disk is full")
+        ours = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
+        if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, ours):
+            return StoreAway(f"the database failed: {cause}")
+        return store_failed(cause, getattr(cause, "sqlite_errorname", "no code"), statement)
 
 
-@contextmanager
-def _patient(driver: Any, seconds: float) -> Iterator[None]:
-    """Wait this long for somebody else's lock, for once."""
-    driver.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
-    try:
-        yield
-    finally:
-        driver.execute(f"PRAGMA busy_timeout = {int(1000 * ANSWER_SECONDS)}")
-
-
-def insert_new(connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
-    """One statement if all are new, which they nearly always are; otherwise back, and look which are."""
-    parameters = [(key, *row) for row in rows]
-    connection.exec_driver_sql("SAVEPOINT fresh")
-    added = connection.exec_driver_sql(_INSERT, parameters).rowcount
-    if added == len(rows):
-        connection.exec_driver_sql("RELEASE fresh")
-        return {row.report_id for row in rows}
-    connection.exec_driver_sql("ROLLBACK TO fresh")
-    fresh = set()
-    for parameter, row in zip(parameters, rows, strict=True):
-        if connection.exec_driver_sql(_INSERT, parameter).rowcount == 1:
-            fresh.add(row.report_id)
-    connection.exec_driver_sql("RELEASE fresh")
-    return fresh
-
-
-@contextmanager
-def guarded(seconds: float) -> Iterator[None]:
-    """SQLite's failures as StoreFull (the disk) and StoreAway (anything else that is not our mistake).
-
-    Waits for somebody else's lock end by themselves (`timeout` of the connection), so the seconds are not needed here.
-    """
-    try:
-        yield
-    except sa.exc.TimeoutError:
-        raise StoreAway("all connections to the database are in use") from None
-    except sa.exc.StatementError as error:
-        raise _translated(error.orig, error.statement) from None
-    except sqlite3.Error as error:
-        raise _translated(error, None) from None
-
-
-def _translated(cause: BaseException | None, statement: str | None) -> Exception:
-    """SQLite's own messages name tables and files, no values; those of anything else are not repeated."""
-    code = getattr(cause, "sqlite_errorcode", None)
-    if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
-        return StoreFull("the disk is full")
-    ours = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
-    if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, ours):
-        return StoreAway(f"the database failed: {cause}")
-    name = getattr(cause, "sqlite_errorname", "no code")
-    return StoreFailed(failure_of(cause, name, statement))
-
-
-def _prepare(driver: Any, record: object) -> None:
+def _make_durable(driver: sqlite3.Connection) -> None:
     mode = driver.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     driver.execute("PRAGMA synchronous=FULL")
     level = driver.execute("PRAGMA synchronous").fetchone()[0]
@@ -219,6 +183,28 @@ def _prepare(driver: Any, record: object) -> None:
         )
     driver.execute("PRAGMA foreign_keys=ON")
     driver.execute("PRAGMA secure_delete=ON")
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    """What is beneath, for statements that no transaction may hold."""
+    driver: Any = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def _patient(driver: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Wait this long for somebody else's lock, for once."""
+    driver.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
+    try:
+        yield
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {int(1000 * ANSWER_SECONDS)}")
 
 
 def _begin(connection: Connection) -> None:

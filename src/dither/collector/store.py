@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from dither.errors import DitherError
 
@@ -73,7 +73,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one a row."""
+    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one per row."""
 
     campaign: str
     round: int
@@ -86,7 +86,7 @@ class StoredCampaign:
     """A campaign: what it was created from, where it stands, and its protocol's saved state."""
 
     id: str
-    spec: dict[str, Any]
+    spec: dict[str, object]
     state: State
     round: int
     machine: bytes
@@ -100,7 +100,7 @@ class StoredRound:
     number: int
     state: str  # "draft", "open", "closing" or "closed"
     start: float
-    plan: dict[str, Any]
+    plan: dict[str, object]
     tally: bytes | None = None
 
 
@@ -138,7 +138,7 @@ class Store(Protocol):
     def release(self, campaign: str) -> bytes | None: ...
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None: ...
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
-        """Store reports of open rounds in one transaction; one outcome a report. On return they are on disk."""
+        """Store reports of open rounds in one transaction; one outcome per report. On return they are on disk."""
 
     def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
         """The stored reports of a round in the order of their ids, some at a time."""

@@ -17,11 +17,13 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from dither.collector.store import Batch, Outcome, Store, StoreAway, StoreBusy, StoreFailed, StoreFull
 from dither.errors import DitherError, StateError
 
+T = TypeVar("T")
+W = TypeVar("W")  # who waits for a batch
 Outcomes = list[Outcome]
 log = logging.getLogger("dither.collector")
 
@@ -31,15 +33,35 @@ class QueueFull(DitherError):
 
 
 @dataclass(frozen=True)
-class Written:
+class Written(Generic[W]):
     """What became of one queued batch: its outcomes, or why it was not written."""
 
-    waiter: Any
+    waiter: W
     outcomes: Outcomes | None
     error: Exception | None
 
 
-class Writer:
+@dataclass(frozen=True)
+class _Upload(Generic[W]):
+    batch: Batch
+    waiter: W
+
+
+@dataclass(frozen=True)
+class _Call(Generic[T]):
+    function: Callable[[], T]
+    outcome: Future[T]
+
+    def run(self) -> None:
+        try:
+            settle = partial(self.outcome.set_result, self.function())
+        except Exception as error:  # it belongs to the caller, who waits in another thread
+            settle = partial(self.outcome.set_exception, error)
+        with suppress(InvalidStateError):  # stopping gave it up meanwhile
+            settle()
+
+
+class Writer(Generic[W]):
     """The writing thread of a collector.
 
     `deliver` is called in that thread with the results of a whole group at once; `committed` after it, with the batches
@@ -49,7 +71,7 @@ class Writer:
     def __init__(
         self,
         store: Store,
-        deliver: Callable[[list[Written]], None],
+        deliver: Callable[[list[Written[W]]], None],
         committed: Callable[[Batch, Outcomes], None] = lambda batch, outcomes: None,
         failed: Callable[[Batch], None] = lambda batch: None,
         queue_reports: int = 20_000,
@@ -61,10 +83,10 @@ class Writer:
         self._failed = failed
         self._queue_reports = queue_reports
         self._group_reports = group_reports
-        self._jobs: deque[tuple[Batch | Callable[[], Any], Any]] = deque()
+        self._jobs: deque[_Upload[W] | _Call[Any]] = deque()
         self._waiting = 0
         self._stopping = False
-        self._asked: Future[Any] | None = None  # by whoever waits for the function under way
+        self._under_way: _Call[Any] | None = None
         self._away = False
         self._ready = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="dither-writer", daemon=True)
@@ -75,26 +97,26 @@ class Writer:
         """How many reports wait to be written."""
         return self._waiting
 
-    def submit(self, batch: Batch, waiter: Any) -> None:
+    def submit(self, batch: Batch, waiter: W) -> None:
         """Queue a batch; `deliver` will get its waiter back."""
         with self._ready:
             if self._stopping:
                 raise QueueFull("the collector is shutting down")
             if self._waiting and self._waiting + len(batch.rows) > self._queue_reports:
                 raise QueueFull(f"{self._waiting:,} reports wait to be written")
-            self._jobs.append((batch, waiter))
+            self._jobs.append(_Upload(batch, waiter))
             self._waiting += len(batch.rows)
             self._ready.notify()
 
-    def call(self, function: Callable[[], Any]) -> Any:
+    def call(self, function: Callable[[], T]) -> T:
         """Run a function in the writing thread, between two groups, and give its result."""
-        outcome: Future[Any] = Future()
+        job = _Call(function, Future())
         with self._ready:
             if self._stopping:
                 raise StateError("the collector is shutting down")
-            self._jobs.append((function, outcome))
+            self._jobs.append(job)
             self._ready.notify()
-        return outcome.result()
+        return job.outcome.result()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Write what is queued, then end the thread; False if that took longer than `timeout` seconds and was given up.
@@ -109,14 +131,13 @@ class Writer:
             return True
         gone = StoreAway("the collector stops, and the database does not answer")
         with self._ready:
-            functions = [waiter for job, waiter in self._jobs if not isinstance(job, Batch)]
-            functions += [] if self._asked is None else [self._asked]
-            batches = self._take_batches()
+            uploads = self._take_uploads()
+            calls = [job for job in (*self._jobs, self._under_way) if isinstance(job, _Call)]
             self._jobs.clear()
-        for function in functions:
+        for call in calls:
             with suppress(InvalidStateError):  # it was answered this very moment
-                function.set_exception(gone)
-        self._hand_over([Written(waiter, None, gone) for _, waiter in batches])
+                call.outcome.set_exception(gone)
+        self._hand_over([Written(upload.waiter, None, gone) for upload in uploads])
         return False
 
     def _run(self) -> None:
@@ -126,62 +147,56 @@ class Writer:
                     self._ready.wait()
                 if not self._jobs:
                     return
-                group, function = self._take()
-                self._asked = None if function is None else function[1]
-            if function is not None:
-                _answer(*function)
+                group = self._take_group()
+                first = None if group else self._jobs.popleft()
+                self._under_way = first if isinstance(first, _Call) else None
+            if self._under_way is not None:
+                self._under_way.run()
             else:
                 self._write(group)
 
-    def _take(self) -> tuple[list[tuple[Batch, Any]], tuple[Callable[[], Any], Future[Any]] | None]:
-        """The next function, or the batches before it up to the size of a group."""
-        group: list[tuple[Batch, Any]] = []
+    def _take_group(self) -> list[_Upload[W]]:
+        """The uploads before the next function, up to the size of a group."""
+        group: list[_Upload[W]] = []
         size = 0
-        while self._jobs:
-            job, waiter = self._jobs[0]
-            if not isinstance(job, Batch):
-                if not group:
-                    self._jobs.popleft()
-                    return group, (job, waiter)
-                break
-            if group and size + len(job.rows) > self._group_reports:
+        while self._jobs and isinstance(job := self._jobs[0], _Upload):
+            if group and size + len(job.batch.rows) > self._group_reports:
                 break
             self._jobs.popleft()
-            group.append((job, waiter))
-            size += len(job.rows)
+            group.append(job)
+            size += len(job.batch.rows)
         self._waiting -= size
-        return group, None
+        return group
 
-    def _take_batches(self) -> list[tuple[Batch, Any]]:
-        """All batches that wait; functions stay."""
-        taken = [(job, waiter) for job, waiter in self._jobs if isinstance(job, Batch)]
-        self._jobs = deque((job, waiter) for job, waiter in self._jobs if not isinstance(job, Batch))
+    def _take_uploads(self) -> list[_Upload[W]]:
+        """All uploads that wait; functions stay."""
+        taken = [job for job in self._jobs if isinstance(job, _Upload)]
+        self._jobs = deque(job for job in self._jobs if isinstance(job, _Call))
         self._waiting = 0
         return taken
 
-    def _write(self, group: list[tuple[Batch, Any]]) -> None:
-        batches = [batch for batch, _ in group]
+    def _write(self, group: list[_Upload[W]]) -> None:
         try:
-            outcomes = self._store.add_reports(batches)
+            outcomes = self._store.add_reports([upload.batch for upload in group])
         except Exception as error:  # a waiter must hear of any failure, and the thread must live
-            for batch in batches:
-                self._failed(batch)
+            for upload in group:
+                self._failed(upload.batch)
             self._refuse(group, error)
             return
         if self._away:
             self._away = False
             log.warning("reports are stored again")
-        self._hand_over([Written(waiter, o, None) for (_, waiter), o in zip(group, outcomes, strict=True)])
-        for batch, o in zip(batches, outcomes, strict=True):
+        done = list(zip(group, outcomes, strict=True))
+        self._hand_over([Written(upload.waiter, found, None) for upload, found in done])
+        for upload, found in done:
             try:
-                self._committed(batch, o)
-            except (
-                Exception
-            ) as error:  # they are stored and acknowledged; whoever keeps count of them has to start afresh
+                self._committed(upload.batch, found)
+            except Exception as error:
+                # They are stored and acknowledged; whoever keeps count of them has to start afresh.
                 log.error("a commit could not be noted: %s", _place(error))
-                self._failed(batch)
+                self._failed(upload.batch)
 
-    def _refuse(self, group: list[tuple[Batch, Any]], error: Exception) -> None:
+    def _refuse(self, group: list[_Upload[W]], error: Exception) -> None:
         """Tell a group why it was not written, and if that is the store's state, all that wait behind it."""
         told = error
         if not isinstance(error, DitherError):
@@ -192,10 +207,10 @@ class Writer:
                 log.warning("reports cannot be stored: %s", error)
             self._away = True
             with self._ready:
-                group = group + self._take_batches()
-        self._hand_over([Written(waiter, None, told) for _, waiter in group])
+                group = group + self._take_uploads()
+        self._hand_over([Written(upload.waiter, None, told) for upload in group])
 
-    def _hand_over(self, results: list[Written]) -> None:
+    def _hand_over(self, results: list[Written[W]]) -> None:
         """Whoever waited may be gone with its event loop when the collector stops."""
         try:
             if results:
@@ -203,15 +218,6 @@ class Writer:
         except RuntimeError as error:
             if not self._stopping:
                 log.error("results could not be delivered: %s", _place(error))
-
-
-def _answer(function: Callable[[], Any], outcome: Future[Any]) -> None:
-    try:
-        settle = partial(outcome.set_result, function())
-    except Exception as error:  # it belongs to the caller, who waits in another thread
-        settle = partial(outcome.set_exception, error)
-    with suppress(InvalidStateError):  # stopping gave it up meanwhile
-        settle()
 
 
 def _place(error: BaseException) -> str:
