@@ -217,7 +217,7 @@ def test_serve_on_a_port_in_use_says_so_in_one_line_and_makes_nothing(folder: Pa
     assert (process.returncode, said) == (2, "")
     (line,) = errors.splitlines()
     assert f"127.0.0.1:{port}" in line
-    assert "--port" in line
+    assert "another port" in line
     assert not (folder / "new.db").exists()
     assert not (folder / "new.key").exists()
 
@@ -230,7 +230,7 @@ def test_a_port_for_the_privileged_is_said_in_one_line(monkeypatch: pytest.Monke
         bind = refuse  # type: ignore[assignment]
 
     monkeypatch.setattr(socket, "socket", Unprivileged)
-    with pytest.raises(InputError, match=r"127\.0\.0\.1:80: ports below 1024 .* --port"):
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:80: ports below 1024 .* another port"):
         listen("127.0.0.1", 80)
 
 

@@ -18,7 +18,7 @@ from dither.client.fleet import Simulated, look, submit_round
 from dither.collector.campaigns import Campaigns
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import State, Store, StoreAway
+from dither.collector.store import Move, State, Store, StoreAway
 from dither.reports import Envelope, decode, encode
 
 
@@ -129,7 +129,8 @@ def test_uploads_that_were_judged_before_the_closing_and_reach_the_store_after_i
     body = encode(Envelope(good.campaign, 0, (wrong, good.reports[1])))
     store: Any = held.running.collector.store
     elsewhere = Campaigns(store)
-    elsewhere._move(live, State.CLOSING, 0, round_state="closing")  # the collector's own memory does not know yet
+    # The collector's own memory does not know yet.
+    assert store.move(Move(held.campaign, State.OPEN, 0, State.CLOSING, 0, round_state="closing"))
     answer = held.caller.upload(held.campaign, body)
     said = json.loads(answer.body)
     assert (answer.status, said["type"], answer.retry_after) == (503, "urn:dither:problem:round-closing", 5.0)

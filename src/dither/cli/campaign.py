@@ -12,7 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from dither.errors import InputError
+from dither.cli.operator import Operator
+from dither.cli.options import read_settings
+from dither.errors import InputError, ParameterError
+from dither.schema import load_schema
 
 app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
 
@@ -41,17 +44,13 @@ def create(
         float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
     ] = 0.05,
     tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
-    tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one a line")] = None,
+    tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one per line")] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
     as_json: AsJson = False,
 ) -> None:
     """Create a campaign and open its first round."""
-    from dither.cli.operator import Operator
-    from dither.cli.options import read_settings
-    from dither.errors import ParameterError
-    from dither.schema import load_schema
     from dither.schema.files import write_atomically
 
     if bool(tokens) != (tokens_file is not None):
@@ -59,7 +58,7 @@ def create(
     if tokens_file is not None and (not tokens_file.parent.is_dir() or tokens_file.is_dir()):  # tokens are shown once
         raise ParameterError(f"cannot write {tokens_file}: name a file in a folder that exists", where="--tokens-file")
     operator = Operator(url, key_file)
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "schema": load_schema(schema).to_json(),
         "epsilon": epsilon,
         "participants": participants,
@@ -87,17 +86,14 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Where a campaign stands, or all of them."""
-    from dither.cli.operator import Operator
-
     operator = Operator(url, key_file)
     if campaign is None:
         listed = operator.call("GET")
         if as_json:
             print(json.dumps(listed))
         for entry in [] if as_json else listed["campaigns"]:
-            print(
-                f"{entry['campaign']}  {entry['state']:9}  round {entry['round']}  {entry['method']}  {entry['name']}"
-            )
+            stands = f"{entry['campaign']}  {entry['state']:9}  round {entry['round']}"
+            print(f"{stands}  {entry['method']}  {entry['name']}")
         return
     _show(operator.call("GET", f"/{campaign}"), as_json)
 
@@ -105,8 +101,6 @@ def status(
 @app.command("open", no_args_is_help=True)
 def open_(campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False) -> None:
     """Open a draft, or take back a closing that was interrupted."""
-    from dither.cli.operator import Operator
-
     _show(Operator(url, key_file).call("POST", f"/{campaign}/open", {}), as_json)
 
 
@@ -119,8 +113,6 @@ def close_round(
     as_json: AsJson = False,
 ) -> None:
     """Close the open round, take its tally and open the next one, if the method has one. Safe to repeat with --round."""
-    from dither.cli.operator import Operator
-
     operator = Operator(url, key_file)
     wanted = operator.call("GET", f"/{campaign}")["round"] if number is None else number
     _show(operator.call("POST", f"/{campaign}/close-round", {"round": wanted}), as_json)
@@ -135,9 +127,7 @@ def finalise(
     key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Fit the model, make the release, keep it on the collector and write its folder here."""
-    from dither.cli.operator import Operator
-    from dither.release import check_target
-    from dither.release.folder import load_release
+    from dither.release import check_target, load_release
     from dither.release.words import shown_epsilon
 
     check_target(output)
@@ -162,7 +152,6 @@ def export(
     key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Write the raw reports of a round to a Parquet file, in the order of their ids."""
-    from dither.cli.operator import Operator
     from dither.schema.files import write_atomically
 
     data = Operator(url, key_file).fetch("GET", f"/{campaign}/rounds/{number}/reports")
@@ -174,9 +163,8 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(status))
         return
-    print(
-        f"{status['campaign']}  {status['state']}  {status['method']}  epsilon {status['epsilon']:g}  {status['name']}"
-    )
+    names = f"{status['campaign']}  {status['state']}  {status['method']}"
+    print(f"{names}  epsilon {status['epsilon']:g}  {status['name']}")
     for entry in status["rounds"]:
         print(
             f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "

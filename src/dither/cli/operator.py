@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,17 @@ class Operator:
         self._url = url
         self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
 
-    def call(self, method: str, path: str = "", body: dict[str, Any] | None = None) -> Any:
-        """The JSON a collector answers."""
+    def call(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """The JSON object a collector answers."""
         try:
-            return json.loads(self.fetch(method, path, body))
+            found = json.loads(self.fetch(method, path, body))
         except ValueError:
-            raise InputError(f"{self._url} does not answer as a collector does; check --url", where="--url") from None
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"{self._url} does not answer as a collector does; check --url", where="--url")
+        return found
 
-    def fetch(self, method: str, path: str = "", body: dict[str, Any] | None = None) -> bytes:
+    def fetch(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> bytes:
         """The bytes a collector answers; its refusals become errors of one line."""
         sent = None if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
@@ -46,10 +50,5 @@ class Operator:
                 raise DitherError(f"{self._url}: {error}") from None
         if answer.status in (200, 201):
             return answer.body
-        try:
-            problem = json.loads(answer.body)
-            reason = str(problem.get("detail") or problem.get("title"))
-        except (ValueError, AttributeError):
-            reason = "no reason given"
         kind = InputError if answer.status in (400, 401, 404, 409, 422) else DitherError
-        raise kind(f"{self._url} says {answer.status}: {reason}")
+        raise kind(f"{self._url} says {answer.status}: {answer.reason}")

@@ -34,6 +34,7 @@ def serve(
     """
     try:
         import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
         raise InputError("the collector needs the extra 'server': pip install 'dither[server]'") from None

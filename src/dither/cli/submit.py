@@ -6,13 +6,21 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
 
+from dither.cli.operator import Operator
+from dither.client.fleet import Sent, Simulated, look, submit_round
+from dither.client.transport import Connection
 from dither.errors import DitherError, InputError
+from dither.schema import Schema
 
+if TYPE_CHECKING:
+    from dither.types import Codes
+
+_BLOCK = 4096  # rows turned into plain numbers at a time
 # What became of a report -> what whoever runs this can do about it.
 _ADVICE = {
     "unknown-token": "give the campaign's tokens with --tokens",
@@ -26,9 +34,9 @@ def submit(
     table: Annotated[str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")],
     campaign: Annotated[str, typer.Option(help="the id that 'dither campaign create' printed")],
     url: Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")] = "http://127.0.0.1:8700",
-    tokens: Annotated[Path | None, typer.Option(help="issued tokens, one a line; row i uses line i")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="issued tokens, one per line; row i uses line i")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="only the first rows")] = None,
-    batch: Annotated[int, typer.Option(min=1, max=1000, help="reports a request")] = 500,
+    batch: Annotated[int, typer.Option(min=1, max=1000, help="reports per request")] = 500,
     seed: Annotated[
         int | None, typer.Option(min=0, help="repeats tokens and noise exactly, so protects nobody; for demonstrations")
     ] = None,
@@ -41,9 +49,6 @@ def submit(
 
     Example: dither submit adult --campaign ID
     """
-    from dither.client.fleet import Simulated
-    from dither.client.transport import Connection
-
     if not campaign.isascii() or not campaign.isalnum():
         raise InputError(f"{campaign!r} is not the id of a campaign", where="--campaign", value=campaign)
     if seed is not None:
@@ -52,48 +57,35 @@ def submit(
             file=sys.stderr,
         )
     simulated = Simulated(seed, None if tokens is None else _read_tokens(tokens))
-    with closing(Connection(url)) as connection:
-        _submit(connection, url, campaign, table, rows, simulated, batch, key_file if all_rounds else None)
-
-
-def _submit(
-    connection: Any,
-    url: str,
-    campaign: str,
-    table: str,
-    rows: int | None,
-    simulated: Any,
-    batch: int,
-    key_file: Path | None,
-) -> None:
-    """Send the open round, and with a key all that follow."""
-    from dither.cli.operator import Operator
-    from dither.client.fleet import look, submit_round
-
-    announcement = look(connection, url, campaign)
-    codes = _codes(table, announcement.schema, rows)
     path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}/reports"
-    while True:
-        sent = submit_round(
-            announcement, _people(codes), simulated, lambda body: connection.request("POST", path, body), batch
-        )
-        assert announcement.plan is not None
-        print(f"round {announcement.plan.round}: {sent.participants:,} participants: {_counts(sent.results)}")
-        _complain(announcement.plan.round, sent)
-        if key_file is None:
-            return
-        Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": announcement.plan.round})
+    with closing(Connection(url)) as connection:
         announcement = look(connection, url, campaign)
-        if announcement.plan is None:
-            print(f"campaign {campaign} is {announcement.state}", file=sys.stderr)
-            return
+        codes = _codes(table, announcement.schema, rows)
+        while True:
+            people = (
+                person for start in range(0, len(codes), _BLOCK) for person in codes[start : start + _BLOCK].tolist()
+            )
+            sent = submit_round(
+                announcement, people, simulated, lambda body: connection.request("POST", path, body), batch
+            )
+            assert announcement.plan is not None
+            number = announcement.plan.round
+            print(f"round {number}: {sent.participants:,} participants: {_counts(sent.results)}")
+            _complain(number, sent)
+            if not all_rounds:
+                return
+            Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": number})
+            announcement = look(connection, url, campaign)
+            if announcement.plan is None:
+                print(f"campaign {campaign} is {announcement.state}", file=sys.stderr)
+                return
 
 
 def _counts(results: Mapping[str, int]) -> str:
     return ", ".join(f"{n:,} {result}" for result, n in sorted(results.items())) or "nobody is asked"
 
 
-def _complain(number: int, sent: Any) -> None:
+def _complain(number: int, sent: Sent) -> None:
     """Say how many reports were refused and why; an error if none was accepted."""
     refused = {result: n for result, n in sent.results.items() if result not in ("stored", "duplicate")}
     if not refused:
@@ -110,7 +102,7 @@ def _complain(number: int, sent: Any) -> None:
     )
 
 
-def _codes(table: str, schema: Any, rows: int | None) -> Any:
+def _codes(table: str, schema: Schema, rows: int | None) -> Codes:
     from dither.datasets.opening import read_named
     from dither.schema.table import encode
 
@@ -118,13 +110,8 @@ def _codes(table: str, schema: Any, rows: int | None) -> Any:
     return encode(native if rows is None else native.slice(0, rows), schema).codes
 
 
-def _people(codes: Any, block: int = 4096) -> Any:
-    for start in range(0, len(codes), block):
-        yield from codes[start : start + block].tolist()
-
-
 def _read_tokens(path: Path) -> list[bytes]:
     try:
         return [bytes.fromhex(line) for line in path.read_text(encoding="ascii").split()]
     except (OSError, UnicodeDecodeError, ValueError):
-        raise InputError(f"cannot read {path} as tokens, one a line", where="--tokens") from None
+        raise InputError(f"cannot read {path} as tokens, one per line", where="--tokens") from None

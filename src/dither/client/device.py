@@ -11,12 +11,14 @@ import hashlib
 import hmac
 import json
 import math
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dither.client.announcement import Announcement
 from dither.errors import ParameterError, PrivacyError
@@ -74,8 +76,6 @@ class Device:
         period: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        import secrets
-
         if cap_total is None and period is not None:
             raise ParameterError("a period goes with a cap_total; give both", where="period", value=period)
         for name, number in (("cap_total", cap_total), ("period", period)):
@@ -87,37 +87,40 @@ class Device:
         if str(path) not in ("", ":memory:") and Path(path).parent.is_dir():
             make_private(path)  # the files that SQLite puts beside it get the same permissions
         self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=FULL")
+        self._run("PRAGMA journal_mode=WAL")
+        self._run("PRAGMA synchronous=FULL")
         with self.transaction():
             for table in _TABLES:
-                self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+                self._run(f"CREATE TABLE IF NOT EXISTS {table}")
             for table, column, kind in _ADDED:
-                known = self._connection.execute(f"SELECT name FROM pragma_table_info('{table}')").fetchall()
-                if (column,) not in known:
-                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
-            if self._connection.execute("SELECT 1 FROM device").fetchone() is None:
-                self._connection.execute("INSERT INTO device (secret) VALUES (?)", (self.source(32),))
+                if (column,) not in self._run(f"SELECT name FROM pragma_table_info('{table}')"):
+                    self._run(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+            if not self._run("SELECT 1 FROM device"):
+                self._run("INSERT INTO device (secret) VALUES (?)", self.source(32))
             if cap_total is not None:
-                self._connection.execute("UPDATE device SET cap_total = ?, period = ?", (cap_total, period))
+                self._run("UPDATE device SET cap_total = ?, period = ?", cap_total, period)
             # When an older version spent is not known: it counts as spent now, and is forgotten no earlier than it may be.
-            self._connection.execute("UPDATE answers SET time = ? WHERE time IS NULL", (self._now(),))
-            self._secret = bytes(self._connection.execute("SELECT secret FROM device").fetchone()[0])
+            self._run("UPDATE answers SET time = ? WHERE time IS NULL", self._now())
+            self._secret = bytes(self._run("SELECT secret FROM device")[0][0])
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
+    def _run(self, statement: str, *values: float | str | bytes | None) -> list[Any]:
+        """What one statement gives, all of it."""
+        return self._connection.execute(statement, values).fetchall()
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing, on disk when it ends."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._run("BEGIN IMMEDIATE")
         try:
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            self._run("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
+        self._run("COMMIT")
 
     def join(
         self, announcement: Announcement, cap: float, token: bytes | None = None, address: str = "", moved: bool = False
@@ -133,32 +136,29 @@ class Device:
             raise PrivacyError(f"the cap must be a number above 0, not {cap!r}", where="cap", value=cap)
         campaign = announcement.campaign.hex()
         with self.transaction():
-            found = self._connection.execute(
-                "SELECT fingerprint, token FROM campaigns WHERE campaign = ?", (campaign,)
-            ).fetchone()
-            if found is None:
+            found = self._run("SELECT fingerprint, token FROM campaigns WHERE campaign = ?", campaign)
+            if not found:
                 fresh = self.source(32) if token is None else token
-                self._connection.execute(
+                self._run(
                     "INSERT INTO campaigns (campaign, fingerprint, cap, token, address) VALUES (?, ?, ?, ?, ?)",
-                    (campaign, announcement.schema.fingerprint, cap, fresh, address),
+                    *(campaign, announcement.schema.fingerprint, cap, fresh, address),
                 )
                 return fresh
             self.check_address(campaign, address, moved)
-            if found[0] != announcement.schema.fingerprint:
+            fingerprint, held = found[0]
+            if fingerprint != announcement.schema.fingerprint:
                 raise PrivacyError(f"campaign {campaign} has changed its schema; refusing to go on", where="schema")
-            if token is not None and not hmac.compare_digest(token, bytes(found[1])):
+            if token is not None and not hmac.compare_digest(token, bytes(held)):
                 raise PrivacyError(f"this device takes part in campaign {campaign} with another token", where="token")
-            self._connection.execute(
-                "UPDATE campaigns SET cap = min(cap, ?), address = ? WHERE campaign = ?", (cap, address, campaign)
-            )
-            return bytes(found[1])
+            self._run("UPDATE campaigns SET cap = min(cap, ?), address = ? WHERE campaign = ?", cap, address, campaign)
+            return bytes(held)
 
     def check_address(self, campaign: str, address: str, moved: bool = False) -> None:
         """Refuse to deal with a campaign at another address than the one where it was joined."""
-        found = self._connection.execute("SELECT address FROM campaigns WHERE campaign = ?", (campaign,)).fetchone()
-        if found is not None and found[0] not in (None, address) and not moved:
+        found = self._run("SELECT address FROM campaigns WHERE campaign = ?", campaign)
+        if found and found[0][0] not in (None, address) and not moved:
             raise PrivacyError(
-                f"this device takes part in campaign {campaign} at {found[0]}, not at {address}; if the collector has moved, "
+                f"this device takes part in campaign {campaign} at {found[0][0]}, not at {address}; if the collector has moved, "
                 "say so",
                 where="address",
                 value=address,
@@ -166,8 +166,8 @@ class Device:
 
     def cap(self, campaign: str) -> float:
         """The most epsilon this device spends on a campaign; nothing on one it has not joined."""
-        found = self._connection.execute("SELECT cap FROM campaigns WHERE campaign = ?", (campaign,)).fetchone()
-        return 0.0 if found is None else float(found[0])
+        found = self._run("SELECT cap FROM campaigns WHERE campaign = ?", campaign)
+        return float(found[0][0]) if found else 0.0
 
     def spent(self, campaign: str) -> float:
         """The epsilon of everything answered in a campaign, added up and rounded up."""
@@ -175,8 +175,8 @@ class Device:
 
     def limits(self) -> tuple[float | None, float | None]:
         """The `cap_total` and the `period` in force."""
-        found = self._connection.execute("SELECT cap_total, period FROM device").fetchone()
-        return found[0], found[1]
+        cap_total, period = self._run("SELECT cap_total, period FROM device")[0]
+        return cap_total, period
 
     def spent_total(self) -> float:
         """The epsilon of everything answered in all campaigns within the last period, added up and rounded up."""
@@ -184,8 +184,8 @@ class Device:
         since = -math.inf if period is None else self._now() - period
         return self._sum("SELECT epsilon FROM answers WHERE time > ?", since)
 
-    def _sum(self, query: str, value: object) -> float:
-        parts = [float(r[0]) for r in self._connection.execute(query, (value,)).fetchall() if r[0] > 0]
+    def _sum(self, query: str, value: str | float) -> float:
+        parts = [float(r[0]) for r in self._run(query, value) if r[0] > 0]
         return math.nextafter(math.fsum(parts), math.inf) if len(parts) > 1 else math.fsum(parts)
 
     def _now(self) -> float:
@@ -193,15 +193,13 @@ class Device:
         now = self._clock()
         if not math.isfinite(now):
             raise ParameterError(f"the device's clock says {now!r}", where="clock", value=now)
-        self._connection.execute("UPDATE device SET latest = max(latest, ?)", (now,))
-        return float(self._connection.execute("SELECT latest FROM device").fetchone()[0])
+        self._run("UPDATE device SET latest = max(latest, ?)", now)
+        return float(self._run("SELECT latest FROM device")[0][0])
 
     def answers_of(self, campaign: str, number: int) -> str | None:
         """The digest of the plan answered in a round, None if it was not."""
-        found = self._connection.execute(
-            "SELECT plan FROM answers WHERE campaign = ? AND round = ?", (campaign, number)
-        ).fetchone()
-        return None if found is None else str(found[0])
+        found = self._run("SELECT plan FROM answers WHERE campaign = ? AND round = ?", campaign, number)
+        return str(found[0][0]) if found else None
 
     def check_spending(self, campaign: str, epsilon: float) -> None:
         """Refuse what would take the campaign's total above its cap, or the device's above `cap_total`."""
@@ -229,63 +227,51 @@ class Device:
     def recall(self, campaign: str, question: Question) -> bytes | None:
         """The answer given to this very question before; an error if its attributes were asked in another way."""
         asked = json.dumps(sorted(question.attributes))
-        found = self._connection.execute(
-            "SELECT 1 FROM asked WHERE campaign = ? AND attributes = ?", (campaign, asked)
-        ).fetchone()
-        if found is None:
+        if not self._run("SELECT 1 FROM asked WHERE campaign = ? AND attributes = ?", campaign, asked):
             return None
-        payload = self._connection.execute(
-            "SELECT payload FROM memo WHERE key = ?", (self._key(campaign, question),)
-        ).fetchone()
-        if payload is None:
+        found = self._run("SELECT payload FROM memo WHERE key = ?", self._key(campaign, question))
+        if not found:
             raise PrivacyError(
                 f"campaign {campaign} asks about {', '.join(question.attributes)} a second time, and no earlier answer "
                 "can be repeated",
                 where="question",
                 value=question.attributes,
             )
-        return bytes(payload[0])
+        return bytes(found[0][0])
 
     def remember(self, campaign: str, question: Question, payload: bytes) -> None:
         """Note that a question was answered; with a memo, also how. Call it inside a transaction."""
         asked = json.dumps(sorted(question.attributes))
-        self._connection.execute("INSERT OR IGNORE INTO asked VALUES (?, ?)", (campaign, asked))
+        self._run("INSERT OR IGNORE INTO asked VALUES (?, ?)", campaign, asked)
         if self._memo:
-            self._connection.execute("INSERT INTO memo VALUES (?, ?)", (self._key(campaign, question), payload))
+            self._run("INSERT INTO memo VALUES (?, ?)", self._key(campaign, question), payload)
 
     def enter(self, announcement: Announcement, epsilon: float, body: bytes) -> None:
         """Enter an answer into the ledger and the outbox. Call it inside a transaction."""
         assert announcement.plan is not None
         campaign, number = announcement.campaign.hex(), announcement.plan.round
         query = "SELECT coalesce(sum(length(body)), 0), coalesce(sum(length(body) * (campaign = ?)), 0) FROM outbox"
-        held, own = self._connection.execute(query, (campaign,)).fetchone()
+        held, own = self._run(query, campaign)[0]
         if held + len(body) > OUTBOX_BYTES or own + len(body) > CAMPAIGN_BYTES:
             raise PrivacyError("the outbox is full; send what waits in it first", where="outbox", value=held)
-        self._connection.execute(
+        self._run(
             "INSERT INTO answers (campaign, round, plan, epsilon, time) VALUES (?, ?, ?, ?, ?)",
-            (campaign, number, announcement.plan_digest, epsilon, self._now()),
+            *(campaign, number, announcement.plan_digest, epsilon, self._now()),
         )
-        self._connection.execute(
-            "INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", (campaign, number, body)
-        )
+        self._run("INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", campaign, number, body)
 
     def outbox(self, campaign: str | None = None) -> list[Waiting]:
         """Every report made and what became of it; bytes are dropped once a report has been acknowledged."""
         query = (
             "SELECT campaign, round, body, state FROM outbox WHERE ? IS NULL OR campaign = ? ORDER BY campaign, round"
         )
-        return [
-            Waiting(r[0], r[1], bytes(r[2]), r[3])
-            for r in self._connection.execute(query, (campaign, campaign)).fetchall()
-        ]
+        return [Waiting(*row) for row in self._run(query, campaign, campaign)]
 
     def settle(self, waiting: Waiting, state: str) -> None:
         """Note what became of a report; its bytes are no longer needed."""
         with self.transaction():
-            self._connection.execute(
-                "UPDATE outbox SET state = ?, body = ? WHERE campaign = ? AND round = ?",
-                (state, b"", waiting.campaign, waiting.round),
-            )
+            settled = "UPDATE outbox SET state = ?, body = ? WHERE campaign = ? AND round = ?"
+            self._run(settled, state, b"", waiting.campaign, waiting.round)
 
     def _key(self, campaign: str, question: Question) -> bytes:
         """The memo's key: without the secret the file does not tell which questions were answered."""

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 from dither.client.announcement import Announcement, read_announcement
@@ -19,7 +20,7 @@ from dither.client.transport import Answer, Connection, Unreachable
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
-from dither.reports.answer import document, outcomes
+from dither.reports.answer import outcomes
 from dither.reports.assignment import is_asked, pick
 
 _FRAME = limits.TOKEN_BYTES + 4
@@ -47,7 +48,7 @@ class Simulated:
         if self.issued is not None:
             if person >= len(self.issued):
                 raise ParameterError(
-                    f"{len(self.issued):,} tokens are too few for person {person + 1:,}", where="--tokens"
+                    f"{len(self.issued):,} tokens are too few for person {person + 1:,}", where="tokens"
                 )
             return self.issued[person]
         if self.seed is None:
@@ -80,12 +81,12 @@ def submit_round(
     """Send the reports of all people whom the open round asks; an error if the collector refuses any of them."""
     if announcement.plan is None:
         raise ParameterError(
-            f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})", where="--campaign"
+            f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})", where="campaign"
         )
     sent = Sent()
     for reports in _batches(_reports(announcement, announcement.plan, people, simulated), batch):
         body = encode(Envelope(announcement.campaign, announcement.plan.round, tuple(reports)))
-        answer = _persist(lambda body=body: post(body), sleep)  # type: ignore[misc]
+        answer = _persist(partial(post, body), sleep)
         sent.participants += len(reports)
         sent.results.update(_results(answer, len(reports)))
     return sent
@@ -95,9 +96,7 @@ def look(connection: Connection, url: str, campaign: str) -> Announcement:
     """What the collector announces about a campaign."""
     answer = connection.request("GET", f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}", None)
     if answer.status != 200:
-        raise ParameterError(
-            f"the collector at {url} says {answer.status} about campaign {campaign}", where="--campaign"
-        )
+        raise ParameterError(f"the collector at {url} says {answer.status} about campaign {campaign}", where="campaign")
     return read_announcement(answer.body)
 
 
@@ -146,7 +145,5 @@ def _persist(post: Callable[[], Answer], sleep: Callable[[float], None], tries: 
 def _results(answer: Answer, expected: int) -> list[str]:
     results = outcomes(answer.status, answer.content_type, answer.body, expected)
     if results is None:
-        body = document(answer.body)
-        title = str(body.get("detail") or body.get("title") or "no reason given")[:200]
-        raise ReportError(f"the collector refused a batch with status {answer.status}: {title}")
+        raise ReportError(f"the collector refused a batch with status {answer.status}: {answer.reason}")
     return results

@@ -17,7 +17,7 @@ from dither.client.transport import Answer, Transport, Unreachable, http_transpo
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
-from dither.reports.answer import document, verdict
+from dither.reports.answer import verdict
 from dither.reports.assignment import is_asked, pick
 from dither.schema import Attribute, Schema
 
@@ -109,11 +109,8 @@ class Participant:
         """Fetch and check what the collector announces."""
         answer = self._persist(lambda: self._transport("GET", self._address, None))
         if answer is None or answer.status != 200:
-            raise Unreachable(
-                "the collector does not answer"
-                if answer is None
-                else f"the collector says {answer.status}: {_cause(answer)}"
-            )
+            said = "does not answer" if answer is None else f"says {answer.status}: {answer.reason}"
+            raise Unreachable(f"the collector {said}")
         announcement = read_announcement(answer.body)
         if announcement.campaign.hex() != self.campaign:
             raise ReportError(f"the collector announces campaign {announcement.campaign.hex()}, not {self.campaign}")
@@ -182,7 +179,7 @@ class Participant:
         state = verdict(answer.status, answer.content_type, answer.body)
         if state != "waiting":
             self.device.settle(waiting, state)
-        return self._taken(state, "" if state == "acknowledged" else _cause(answer))
+        return self._taken(state, "" if state == "acknowledged" else answer.reason)
 
     def _persist(self, request: Callable[[], Answer]) -> Answer | None:
         """Try again after failures that pass, waiting longer each time, with jitter; None if no answer ever came."""
@@ -207,11 +204,6 @@ class Participant:
 
     def _taken(self, result: Result, reason: str = "") -> Taken:
         return Taken(result, self.device.spent(self.campaign), reason)
-
-
-def _cause(answer: Answer) -> str:
-    said = document(answer.body)
-    return str(said.get("detail") or said.get("title") or f"status {answer.status}")[:200]
 
 
 # --------------------

@@ -10,13 +10,14 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from dither.errors import DitherError, ParameterError
 from dither.reports import limits
+from dither.reports.answer import document
 
 REPORTS_TYPE = "application/vnd.dither.reports"
 TIMEOUT = 30.0  # for one step, such as connecting or a single read
@@ -37,6 +38,12 @@ class Answer:
     retry_after: float | None = None
     content_type: str = ""
 
+    @property
+    def reason(self) -> str:
+        """Why a request was refused, in the server's own words if it has any."""
+        said = document(self.body)
+        return str(said.get("detail") or said.get("title") or f"status {self.status}")[:500]
+
 
 # method, address, body (None for GET) -> answer; raises Unreachable
 Transport = Callable[[str, str, bytes | None], Answer]
@@ -44,11 +51,8 @@ Transport = Callable[[str, str, bytes | None], Answer]
 
 def http_transport(method: str, address: str, body: bytes | None = None) -> Answer:
     """One request over a fresh connection."""
-    connection = Connection(address)
-    try:
+    with closing(Connection(address)) as connection:
         return connection.request(method, urlsplit(address).path, body)
-    finally:
-        connection.close()
 
 
 class Connection:
@@ -66,13 +70,10 @@ class Connection:
             raise ParameterError(
                 f"{address!r} would send reports without encryption; use https", where="url", value=address
             )
+        self._http = http.client.HTTPConnection(host, parts.port, timeout=timeout)
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            self._http: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, parts.port, timeout=timeout, context=context
-            )
-        else:
-            self._http = http.client.HTTPConnection(host, parts.port, timeout=timeout)
+            self._http = http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=context)
 
     def request(
         self,

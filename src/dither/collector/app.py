@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import request_response
 
 import dither
 from dither.collector.admin import admin_routes
@@ -68,12 +69,13 @@ class _PlainRoute(APIRoute):
     """A route whose endpoint gets the request and the parts of its address as they are: the framework's handling of parameters
     would take longer than all that an upload does here."""
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        async def handle(request: Request) -> Response:
-            response: Response = await self.endpoint(request, **request.path_params)
-            return response
+    def __init__(self, path: str, endpoint: Callable[..., Awaitable[Response]], **described: Any) -> None:
+        super().__init__(path, endpoint, **described)
 
-        return handle
+        async def handle(request: Request) -> Response:
+            return await endpoint(request, **request.path_params)
+
+        self.app = request_response(handle)
 
 
 def _upload_route(collector: Collector) -> APIRoute:

@@ -10,6 +10,7 @@ from collections import Counter as Counts
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -40,8 +41,9 @@ class Metrics:
 
     def __init__(self, waiting: Callable[[], int] = lambda: 0) -> None:
         own = self._registry = CollectorRegistry()
-        self._reports = Counter("dither_reports", "Reports received, by outcome.", ["outcome"], registry=own)
-        self._responses = Counter("dither_responses", "Requests answered, by status.", ["status"], registry=own)
+        reports = Counter("dither_reports", "Reports received, by outcome.", ["outcome"], registry=own)
+        responses = Counter("dither_responses", "Requests answered, by status.", ["status"], registry=own)
+        self._of_outcome, self._of_status = cache(reports.labels), cache(responses.labels)
         self._seconds = Histogram(
             "dither_upload_seconds", "From a body read to its reports committed.", buckets=_BUCKETS, registry=own
         )
@@ -62,13 +64,13 @@ class Metrics:
 
     def response(self, status: int) -> None:
         """A request was answered."""
-        self._responses.labels(status).inc()
+        self._of_status(status).inc()
 
     def upload(self, seconds: float, outcomes: list[Outcome]) -> None:
         """An upload was written, this long after it was read."""
         self._seconds.observe(seconds)
         for outcome, count in Counts(outcomes).items():
-            self._reports.labels(outcome.value).inc(count)
+            self._of_outcome(outcome.value).inc(count)
 
     def refused(self, reason: str) -> None:
         """A connection was closed to make room, or refused because there was none."""

@@ -61,8 +61,8 @@ def room_for_connections(asked: int | None = None) -> int:
     if room < LEAST_CONNECTIONS or (asked is not None and asked > room):
         raise InputError(
             f"the system allows this process {soft:,} open files, room for {max(room, 0):,} connections; "
-            "raise it (ulimit -n) or give --connections a smaller number",
-            where="--connections",
+            "raise it (ulimit -n) or allow fewer connections",
+            where="connections",
             value=asked,
         )
     return min(room, MOST_CONNECTIONS if asked is None else asked)

@@ -78,22 +78,21 @@ def listen(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise InputError(f"cannot listen on {place}: no such host; choose another --host ({error})") from None
+        raise InputError(f"cannot listen on {place}: no such host; choose another ({error})", where="host") from None
     made: list[socket.socket] = []
     absent: OSError | None = None
     for family, _, _, _, address in dict.fromkeys(found):
         try:
-            made.append(_listening(family, address))
+            made.append(socket.create_server(address, family=family, backlog=BACKLOG))
         except OSError as error:
             if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 absent = error  # of a host's two families one may be switched off
                 continue
             for other in made:
                 other.close()
-            raise InputError(f"cannot listen on {place}: {_why(error)}", where="--port", value=port) from None
-    if not made:
-        assert absent is not None
-        raise InputError(f"cannot listen on {place}: {_why(absent)}", where="--host", value=host)
+            raise InputError(f"cannot listen on {place}: {_why(error)}", where="port", value=port) from None
+    if absent is not None and not made:
+        raise InputError(f"cannot listen on {place}: {_why(absent)}", where="host", value=host)
     return made
 
 
@@ -101,29 +100,15 @@ def _place(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _listening(family: int, address: Any) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
-        made.setblocking(False)
-    except BaseException:
-        made.close()
-        raise
-    return made
-
-
 def _why(error: OSError) -> str:
+    absent = "this machine has no such address; choose another host"
     known = {
-        errno.EADDRINUSE: "another program uses this port; stop it, or choose another with --port",
-        errno.EACCES: "ports below 1024 are for privileged users; choose another with --port",
-        errno.EADDRNOTAVAIL: "this machine has no such address; choose another with --host",
-        errno.EAFNOSUPPORT: "this machine has no such address; choose another with --host",
+        errno.EADDRINUSE: "another program uses this port; stop it, or choose another port",
+        errno.EACCES: "ports below 1024 are for privileged users; choose another port",
+        errno.EADDRNOTAVAIL: absent,
+        errno.EAFNOSUPPORT: absent,
     }
-    return known.get(error.errno or 0, f"{error.strerror or error}; choose another --host or --port")
+    return known.get(error.errno or 0, f"{error.strerror or error}; choose another host or port")
 
 
 class CollectorServer(uvicorn.Server):
