@@ -14,6 +14,7 @@ from collector_harness import (
     Caller,
     ServerThread,
     asked_tokens,
+    describe,
     envelope_of,
     plan_of,
     stored_tally,
@@ -388,6 +389,64 @@ def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> 
     assert "/v1/campaigns/{campaign}/reports" in page
     assert "//" not in page.replace("<!doctype html>", "")
     assert "<script" not in page
+
+
+def described_body(described: dict[str, Any], path: str) -> dict[str, Any]:
+    content = described["paths"][f"/v1/admin/campaigns{path}"]["post"]["requestBody"]["content"]
+    return dict(content["application/json"]["schema"])
+
+
+def test_what_an_operator_may_send_is_described_as_it_is_read(caller: Caller) -> None:
+    described = json.loads(caller.connection.request("GET", "/openapi.json", None).body)
+    campaign = caller.create(participation="tokens")
+    wanted = {"": set(describe(draft=True, name="", parameters={}, holdout=0.0, participation="open"))}
+    wanted |= {"/{campaign}/close-round": {"round"}, "/{campaign}/finalise": {"rows"}, "/{campaign}/tokens": {"count"}}
+    for path, keys in wanted.items():
+        schema = described_body(described, path)
+        assert set(schema["properties"]) == keys
+        assert schema["additionalProperties"] is False
+        required = {k: v for k, v in describe(round=0, count=1).items() if k in schema.get("required", [])}
+        for key in required:
+            left = {k: v for k, v in required.items() if k != key}
+            refused = caller.admin("POST", path.format(campaign=campaign), left)
+            assert (cause(refused), key in json.loads(refused.body)["detail"]) == ((422, "invalid"), True)
+        refused = caller.admin("POST", path.format(campaign=campaign), required | {"colour": 1})
+        assert cause(refused) == (422, "invalid")
+        assert "colour" in json.loads(refused.body)["detail"]
+    answers = described["paths"]["/v1/admin/campaigns/{campaign}"]["get"]["responses"]["200"]["content"]
+    named = answers["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    assert set(described["components"]["schemas"][named]["properties"]) == set(caller.status(campaign))
+
+
+@pytest.mark.parametrize("value", [-1, True, 1.0, "1", None, [1], 2**63, 10**400])
+@pytest.mark.parametrize(("path", "key"), [("close-round", "round"), ("finalise", "rows"), ("tokens", "count")])
+def test_an_operators_numbers_are_whole_and_bounded(
+    caller: Caller, campaign: str, path: str, key: str, value: object
+) -> None:
+    answer = caller.admin("POST", f"/{campaign}/{path}", {key: value})
+    if path == "finalise" and value is None:
+        assert cause(answer) == (409, "wrong-state")
+        return
+    assert cause(answer) == (422, "invalid")
+    assert key in json.loads(answer.body)["detail"]
+    assert len(answer.body) < 400
+
+
+def test_a_round_that_is_not_there_has_no_reports(caller: Caller, campaign: str) -> None:
+    assert caller.admin("GET", f"/{campaign}/rounds/0/reports").status == 200
+    for number in ("1", "-1", "x", "0.0", "+0", "%200", "0%0A", "9" * 19, "9" * 5000, "%00"):
+        assert cause(caller.admin("GET", f"/{campaign}/rounds/{number}/reports")) == (404, "not-found")
+
+
+def test_counters_are_the_collectors_own_and_tell_no_time(caller: Caller, campaign: str, body: bytes) -> None:
+    caller.upload(campaign, body)
+    text = caller.connection.request("GET", "/metrics", None).body.decode()
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert names == {
+        *("dither_reports_total", "dither_responses_total", "dither_upload_seconds", "dither_queue_reports"),
+        *("dither_tally_mismatches_total", "dither_connections_open", "dither_connections_refused_total"),
+    }
+    assert "_created" not in text, "the birth of a counter is the time of a first report"
 
 
 def test_the_framework_traces_no_requests(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:

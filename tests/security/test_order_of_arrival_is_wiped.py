@@ -19,7 +19,7 @@ from collector_harness import (
     token_of,
 )
 
-from dither.collector import postgres, sqlite
+from dither.collector import sql_store
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Move, Row, State, Store, StoredCampaign, StoredRound, StoreUntidy
@@ -31,8 +31,7 @@ IDS = [token_of(i) for i in range(60)]
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leaves in these tests while tidying waits; it need not wait long."""
-    monkeypatch.setattr(sqlite, "_READER_SECONDS", 0.3)
-    monkeypatch.setattr(postgres, "_READER_SECONDS", 0.3)
+    monkeypatch.setattr(sql_store, "_READER_SECONDS", 0.3)
 
 
 @pytest.fixture

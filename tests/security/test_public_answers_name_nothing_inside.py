@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of
 
-from dither.collector.problems import Seldom
+from dither.collector.problems import SeldomFilter
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import StoreAway, StoreFull
 from dither.errors import DitherError
@@ -28,7 +28,7 @@ def test_no_answer_repeats_what_the_store_said(
 ) -> None:
     from dither.collector import problems
 
-    monkeypatch.setattr(problems, "_seldom", Seldom())
+    monkeypatch.setattr(problems.seldom, "filters", [SeldomFilter()])
     running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()
@@ -64,12 +64,13 @@ def test_no_answer_repeats_what_the_store_said(
 
 def test_a_line_comes_back_after_a_while_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
-    seldom, log = Seldom(60.0, lambda: now[0]), logging.getLogger("dither.test")
-    for _ in range(5):
-        seldom.warn("a", "first\nkind", log)
-    seldom.warn("b", "second kind", log)
-    now[0] += 60.0
-    seldom.warn("a", "first kind", log)
+    log = logging.getLogger("dither.test")
+    log.addFilter(SeldomFilter(60.0, lambda: now[0]))
+    for kind in ("first", "first", "first", "first", "first", "second", "later", "first"):
+        if kind == "later":
+            now[0] += 60.0
+        else:
+            log.warning("%s kind", kind, extra={"kind": kind})
     assert [r.getMessage() for r in caplog.records] == [
         "first kind",
         "second kind",

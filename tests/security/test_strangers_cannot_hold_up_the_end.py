@@ -38,7 +38,9 @@ def is_closed(peer: socket.socket) -> bool:
 
 def opened(caller: Caller) -> int:
     text = caller.connection.request("GET", "/metrics", None).body.decode()
-    return next(int(float(line.split()[1])) for line in text.splitlines() if line.startswith("dither_connections_open "))
+    return next(
+        int(float(line.split()[1])) for line in text.splitlines() if line.startswith("dither_connections_open ")
+    )
 
 
 def test_hundreds_of_half_requests_are_closed_at_once_and_leave_no_line_in_the_log(tmp_path: Path) -> None:

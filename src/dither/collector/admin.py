@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
@@ -104,6 +104,7 @@ async def _read_json(request: Request) -> dict[str, object]:
     return body
 
 
+RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # one way to write each; int takes many
 Body = Annotated[dict[str, object], Depends(_read_json)]
 
 
@@ -190,12 +191,12 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         return TallyStatus(found.plan.round, found.participants, found.kind, digest, answers)
 
     @routes.get("/{campaign}/rounds/{number}/reports", response_class=Response)
-    def reports(campaign: str, number: int) -> Response:
+    def reports(campaign: str, number: RoundNumber) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids."""
         plans = campaigns.get(campaign).plans
-        if not 0 <= number < len(plans):
+        if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
-        return _Sent(spool_reports(collector.store, campaign, plans[number]), "application/vnd.apache.parquet")
+        return _Sent(spool_reports(collector.store, campaign, plans[int(number)]), "application/vnd.apache.parquet")
 
     return routes
 

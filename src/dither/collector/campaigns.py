@@ -22,15 +22,7 @@ from functools import cached_property, partial
 
 from dither.checks import check_whole
 from dither.collector.finalise import make_release, zip_release
-from dither.collector.spec import (
-    CampaignSpec,
-    NewCampaign,
-    Participation,
-    begin,
-    check_announced,
-    check_plan,
-    read,
-)
+from dither.collector.spec import CampaignSpec, NewCampaign, Participation, begin, check_announced, check_plan, read
 from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError

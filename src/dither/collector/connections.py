@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import resource
 from collections import deque
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from dither.collector.collector import Metrics
-from dither.collector.problems import EVERYWHERE, Seldom, problem
+from dither.collector.problems import EVERYWHERE, Problem, problem, seldom
 from dither.errors import InputError
 
 MOST_CONNECTIONS = 4_000
@@ -31,7 +30,6 @@ RESERVE = 128  # file descriptors for the database, exports and the like
 SLICE = 4096  # bytes given to the parser at once; the limits are checked in between
 _BODILESS = (b"GET", b"HEAD", b"OPTIONS")
 WRITE_LEAST = 32 << 10  # bytes that somebody has to read in `write_seconds`
-log = logging.getLogger("dither.collector")
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,6 @@ class Connections:
         }
         self._every = min(1.0, min(*self._seconds.values(), limits.write_seconds) / 4)
         self._sweeping: asyncio.TimerHandle | None = None
-        self._seldom = Seldom()
         metrics.connections.set_function(lambda: len(self._open))
 
     def admit(self, connection: GuardedProtocol) -> bool:
@@ -110,10 +107,8 @@ class Connections:
             oldest = next(iter(self._waiting), None)
             reason = "full" if oldest is None else "evicted"
             self.metrics.refused(reason)
-            self._seldom.warn(
-                "connections",
-                f"all {self.limits.most:,} connections are taken: whoever waits longest makes room, or the new one is refused",
-            )
+            said = "all %d connections are taken: whoever waits longest makes room, or the new one is refused"
+            seldom.warning(said, self.limits.most)
             if oldest is None:
                 return False
             self.forget(oldest)
@@ -160,7 +155,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._complete = True  # the latest request has arrived as a whole
         self._deaf = False  # what still comes is not ours to read
-        self._refusal: tuple[str, str] | None = None
+        self._refusal: Problem | None = None
         self._unanswered: deque[RequestResponseCycle] = deque()  # the requests in their order, the one under way first
         self._unread: tuple[float, int] | None = None  # since when how many bytes wait to be read by the peer
 
@@ -172,7 +167,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._enter(Phase.HEAD)
             return
         self._deaf = True
-        self._send("too-many-connections")
+        self._send(Problem("too-many-connections", ""))
         transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -201,7 +196,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The time of the present phase is over."""
         if self.phase is Phase.HEAD and self._in_head:
             seconds = self._limits.head_seconds
-            self._refuse("timeout", f"the request's head took longer than {seconds:g} s")
+            self._refuse(Problem("timeout", f"the request's head took longer than {seconds:g} s"))
         elif self.phase is Phase.REFUSED:
             self.transport.abort()
         else:
@@ -236,10 +231,8 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._pending += len(part)
                 self.parser.feed_data(part)
                 self._check_head(self._pending)
-        except _Refused:
-            self._refuse_now()
-        except httptools.HttpParserError:
-            self._refuse_now()
+        except (Problem, httptools.HttpParserError):
+            self._refuse(self._refusal or Problem("bad-request", "this is not an HTTP/1.1 request"))
         except httptools.HttpParserUpgrade:  # answered as a plain request; what follows would be another protocol
             self._deaf = True
             if self.cycle is not None:
@@ -318,37 +311,25 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _raise(self, cause: str, detail: str) -> None:
         """Stop the parser, which hides what its callbacks raise."""
-        self._refusal = (cause, detail)
-        raise _Refused(cause)
+        self._refusal = Problem(cause, detail)
+        raise self._refusal
 
-    def _refuse_now(self) -> None:
-        self._refuse(*(self._refusal or ("bad-request", "this is not an HTTP/1.1 request")))
-
-    def _refuse(self, cause: str, detail: str) -> None:
+    def _refuse(self, refusal: Problem) -> None:
         """Say why and close; silently if an answer to an earlier request is under way."""
         self._deaf = True
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()
             return
-        self._send(cause, detail)
+        self._send(refusal)
         # Closed at once, the answer could be lost to a peer that is still sending: it may read it first.
         self.transport.write_eof()
         self._enter(Phase.REFUSED)
 
-    def _send(self, cause: str, detail: str = "") -> None:
-        answer = _answer(cause, detail)
-        self._gate.metrics.response(int(answer[9:12]))
-        self.transport.write(answer)
-
-
-class _Refused(Exception):
-    """Ends the parsing of what a peer sends."""
-
-
-def _answer(cause: str, detail: str) -> bytes:
-    """A whole HTTP answer with problem details, after which the connection is closed."""
-    made = problem(cause, detail)
-    status = HTTPStatus(made.status_code)
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode()]
-    lines += [name + b": " + value for name, value in (*made.raw_headers, *EVERYWHERE, (b"connection", b"close"))]
-    return b"\r\n".join([*lines, b"", bytes(made.body)])
+    def _send(self, refusal: Problem) -> None:
+        """A whole HTTP answer with problem details, after which the connection is closed."""
+        made = problem(refusal.cause, str(refusal))
+        self._gate.metrics.response(made.status_code)
+        status = HTTPStatus(made.status_code)
+        lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode()]
+        lines += [name + b": " + value for name, value in (*made.raw_headers, *EVERYWHERE, (b"connection", b"close"))]
+        self.transport.write(b"\r\n".join([*lines, b"", bytes(made.body)]))

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from psycopg.abc import RV, PQGen
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import SqlStore, store_failed
-from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreBusy, StoreFull, StoreUntidy
+from dither.collector.sql_store import SqlStore, store_failed, until_unread
+from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreBusy, StoreFull
 from dither.errors import InputError
 
 CONNECT_SECONDS = 3  # for each address of the server; psycopg takes whole seconds, at least 2
@@ -44,53 +44,37 @@ class Late(psycopg.OperationalError):
     """The database did not answer before the deadline; the connection is gone."""
 
 
-class _Limit(threading.local):
-    """Until when a thread waits for the database, and how many seconds it was given; neither outside any block."""
-
-    deadline: float | None = None
-    granted: float = ANSWER_SECONDS
-
-
-class Patience:
+class Patience(threading.local):
     """How long the operations of one store may still wait: one deadline for each thread, and an end for all."""
 
-    def __init__(self) -> None:
-        self._limit = _Limit()
-        self._closed = False
+    granted = ANSWER_SECONDS  # what the operation under way was given as a whole
+    _until: float | None = None
+
+    def __init__(self, closed: threading.Event) -> None:
+        self._closed = closed  # the same in all threads
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Everything inside waits for the database this long altogether; inside another such block, not longer than that one."""
-        limit = self._limit
-        outer = limit.deadline, limit.granted
-        if limit.deadline is None or time.monotonic() + seconds < limit.deadline:
-            limit.deadline, limit.granted = time.monotonic() + seconds, seconds
+        outer = self._until, self.granted
+        if self._until is None or time.monotonic() + seconds < self._until:
+            self._until, self.granted = time.monotonic() + seconds, seconds
         try:
             yield
         finally:
-            limit.deadline, limit.granted = outer
-
-    @property
-    def granted(self) -> float:
-        """The seconds that the operation under way was given as a whole."""
-        return self._limit.granted
+            self._until, self.granted = outer
 
     @property
     def deadline(self) -> float:
         """When waiting ends; what is done outside any block has the usual time from now on."""
-        found = self._limit.deadline
-        return time.monotonic() + ANSWER_SECONDS if found is None else found
+        return time.monotonic() + ANSWER_SECONDS if self._until is None else self._until
 
     def check(self, deadline: float) -> None:
         """Raise `Late` if there is nothing left to wait for."""
-        if self._closed:
+        if self._closed.is_set():
             raise Late("the store was closed while it waited for the database")
         if time.monotonic() > deadline:
             raise Late(f"no answer within {self.granted:g} s")
-
-    def close(self) -> None:
-        """End all waits, now and later."""
-        self._closed = True
 
 
 class BoundedConnection(psycopg.Connection[Any]):
@@ -169,7 +153,6 @@ SELECT count(*) FROM (
     UNION ALL SELECT backend_xmin FROM pg_stat_replication
 ) AS held WHERE oldest IS NOT NULL AND age(oldest) >= age(%s::text::xid)
 """
-_READER_SECONDS = 3.0  # how long tidying waits for them
 # By itself VACUUM leaves the index alone where few pages of a large table hold dead rows, and passes over pages that somebody
 # looks at just then; the index would go on to say where each report used to stand. FREEZE makes it wait for such pages.
 _VACUUM = "VACUUM (FREEZE, INDEX_CLEANUP ON) reports"
@@ -185,7 +168,8 @@ class PostgresStore(SqlStore):
     _await_adding = "FOR UPDATE"
 
     def __init__(self, url: str, patience: float = 10.0) -> None:
-        self._patience = Patience()
+        self._closed = threading.Event()
+        self._patience = Patience(self._closed)
         self._engine = bounded_engine(read_address(url), self._patience)
         self._claim = Claim(self._engine, self._guarded)
         try:
@@ -197,7 +181,7 @@ class PostgresStore(SqlStore):
 
     def close(self) -> None:
         """Waits for the database end at once."""
-        self._patience.close()
+        self._closed.set()
         self._claim.drop()
         self._engine.dispose()
 
@@ -232,7 +216,7 @@ class PostgresStore(SqlStore):
         with self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
             try:
-                _await_readers(connection, str(last))
+                until_unread(lambda: not connection.exec_driver_sql(_OLD_READERS, (last,)).scalar())
                 connection.exec_driver_sql(f"SET statement_timeout = {int(1000 * self._patience.granted)}")
                 connection.exec_driver_sql(_VACUUM)
             finally:
@@ -281,15 +265,6 @@ def read_address(text: str) -> sa.URL:
             f"the store's address has an option {unknown[0]!r} that PostgreSQL does not know", where="store"
         )
     return url
-
-
-def _await_readers(connection: Connection, transaction: str) -> None:
-    """Wait until nobody can see the database as it was before a transaction."""
-    deadline = time.monotonic() + _READER_SECONDS
-    while connection.exec_driver_sql(_OLD_READERS, (transaction,)).scalar():
-        if time.monotonic() > deadline:
-            raise StoreUntidy("somebody else reads the database and may still see the reports as they came")
-        time.sleep(0.05)
 
 
 class Claim:

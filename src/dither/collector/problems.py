@@ -18,7 +18,51 @@ from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
 
-log = logging.getLogger("dither.collector")
+SECONDS = 60.0
+
+
+class SeldomFilter(logging.Filter):
+    """Lets one record a minute pass of each kind that a stranger can bring about at will, so that nobody fills a disk with them.
+
+    Of a kind are records of one line of code about errors of one type and place, and of one `kind` if they say so: there are only
+    so many of them. The next one that passes says how many were kept quiet.
+    """
+
+    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[str, float] = {}
+        self._kept: Counter[str] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        kind = f"{record.pathname}:{record.lineno} {_place(error)} {getattr(record, 'kind', '')}"
+        with self._lock:
+            now = self._clock()
+            if now - self._said.get(kind, -self._seconds) < self._seconds:
+                self._kept[kind] += 1
+                return False
+            self._said[kind] = now
+            kept = self._kept.pop(kind, 0)
+        if kept:
+            record.msg = f"{record.getMessage().rstrip()} ({kept:,} more of this kind since the line before)"
+            record.args = ()
+        return True
+
+
+def _place(error: BaseException | None) -> str:
+    """The type of an error and the line of code that raised it."""
+    if error is None:
+        return ""
+    lines = list(traceback.walk_tb(error.__traceback__))
+    where = f"{lines[-1][0].f_code.co_filename}:{lines[-1][1]}" if lines else ""
+    return f"{type(error).__name__} {where}"
+
+
+seldom = logging.getLogger("dither.collector.seldom")
+seldom.addFilter(SeldomFilter())
 # cause -> status and title; the cause is the end of the problem's type
 PROBLEMS: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),
@@ -104,7 +148,7 @@ def failure(error: Exception) -> Response:
     """The answer to a request that ended in this error; what strangers must not read goes to the log."""
     cause = cause_of(error)
     if cause in _PUBLIC:
-        _seldom.warn(cause, f"{cause}: {error}")
+        seldom.warning("%s: %s", cause, " ".join(str(error).split()), extra={"kind": cause})
     return problem(cause, str(error))
 
 
@@ -140,64 +184,3 @@ def json_response(
     """Plain ASCII JSON, so that no text whatsoever can fail to be sent."""
     data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
     return Response(data, status, headers, media_type)
-
-
-# --------------------
-# Log lines about what a stranger can bring about at will: at most one a minute, so that nobody fills a disk with them.
-
-SECONDS = 60.0
-
-
-class Seldom:
-    """Whose turn it is to be logged, by kind. Kinds are few and ours."""
-
-    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
-        self._kept: Counter[str] = Counter()
-
-    def take(self, kind: str) -> str | None:
-        """None if something of the kind was logged a short while ago; else what to say of those kept quiet since."""
-        with self._lock:
-            now = self._clock()
-            if now - self._said.get(kind, -self._seconds) < self._seconds:
-                self._kept[kind] += 1
-                return None
-            self._said[kind] = now
-            kept = self._kept.pop(kind, 0)
-        return f" ({kept:,} more of this kind since the line before)" if kept else ""
-
-    def warn(self, kind: str, message: str, log: logging.Logger = log) -> None:
-        """Log this now unless something of its kind was logged a short while ago."""
-        more = self.take(kind)
-        if more is not None:
-            log.warning("%s%s", " ".join(message.split()), more)
-
-
-class SeldomFilter(logging.Filter):
-    """For loggers that write tracebacks: of each line of code that logs, and each that failed, one record a minute."""
-
-    def __init__(self, seldom: Seldom | None = None) -> None:
-        super().__init__()
-        self._seldom = seldom or Seldom()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        more = self._seldom.take(f"{record.pathname}:{record.lineno} {_place(error)}")
-        if more:
-            record.msg, record.args = record.getMessage().rstrip() + more, ()
-        return more is not None
-
-
-def _place(error: BaseException | None) -> str:
-    """The kind of an error and the line of code that raised it: there are only so many of them."""
-    if error is None:
-        return ""
-    lines = list(traceback.walk_tb(error.__traceback__))
-    where = f"{lines[-1][0].f_code.co_filename}:{lines[-1][1]}" if lines else ""
-    return f"{type(error).__name__} {where}"
-
-
-_seldom = Seldom()

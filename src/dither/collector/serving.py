@@ -120,25 +120,28 @@ class CollectorServer(uvicorn.Server):
         key: str,
         limits: ConnectionLimits,
         say: Callable[[str], None] = lambda line: None,
+        log_level: str = "warning",
         **more: Any,
     ) -> None:
         self.collector = collector
         self.edge = make_app(collector, key)
         self._say = say
         self._gate = Connections(limits, collector.metrics)
-        given: dict[str, Any] = {
-            "http": partial(GuardedProtocol, self._gate),
-            "ws": "none",
-            "access_log": False,
-            "server_header": False,
-            "date_header": False,
-            "proxy_headers": False,
-            "log_level": "warning",
-            "backlog": BACKLOG,
-            "timeout_graceful_shutdown": GRACE_SECONDS,
-            "lifespan": "on",
-        }
-        super().__init__(uvicorn.Config(self.edge, **(given | more)))
+        config = uvicorn.Config(
+            self.edge,
+            http=partial(GuardedProtocol, self._gate),  # type: ignore[arg-type]
+            ws="none",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            log_level=log_level,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            lifespan="on",
+            **more,
+        )
+        super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -157,10 +160,8 @@ class CollectorServer(uvicorn.Server):
         self._drop(unread_only=False)
         with suppress(TimeoutError):
             async with asyncio.timeout(THREAD_SECONDS):
-                while (
-                    self.server_state.connections
-                ):  # each hears of its end in the loop's next turn, and so do its requests
-                    await asyncio.sleep(0)
+                while self.server_state.connections:
+                    await asyncio.sleep(0)  # each hears of its end in the loop's next turn, and so do its requests
 
     def _drop(self, unread_only: bool) -> None:
         for connection in list(self.server_state.connections):

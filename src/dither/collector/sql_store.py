@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -32,12 +33,14 @@ from dither.collector.store import (
     StoredRound,
     StoreFailed,
     StoreFull,
+    StoreUntidy,
 )
 from dither.errors import InputError
 
 VERSION = "1"  # of the tables' layout
 _LOOKUP = 500  # ids in one query
 _TRIES = 3  # of a transaction that the database undid in favour of another
+_READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
 _UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
 log = logging.getLogger("dither.collector")
 
@@ -349,6 +352,15 @@ class SqlStore(ABC):
         if found is None:
             raise InputError(f"campaign {campaign} has no round {number}", where="round", value=number)
         return found
+
+
+def until_unread(unread: Callable[[], bool]) -> None:
+    """Wait for a moment in which nobody else can see the reports as they came; `StoreUntidy` if there is none."""
+    deadline = time.monotonic() + _READER_SECONDS
+    while not unread():
+        if time.monotonic() > deadline:
+            raise StoreUntidy("somebody else reads the database and may still see the reports as they came")
+        time.sleep(0.02)
 
 
 def store_failed(cause: BaseException | None, code: str, statement: str | None) -> StoreFailed:

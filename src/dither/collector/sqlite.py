@@ -11,7 +11,6 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,14 +19,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import SqlStore, store_failed
-from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreFull, StoreUntidy
+from dither.collector.sql_store import SqlStore, store_failed, until_unread
+from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreFull
 from dither.errors import InputError
 from dither.private_files import make_private, tighten
 
 _FULL = 2
 _INSERT = "INSERT OR IGNORE INTO reports (round_key, report_id, question, payload) VALUES (?, ?, ?, ?)"
-_READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
 _CHECK_SECONDS = 2.0  # what a look at readiness waits for others that write, in turn and for the file's lock
 LEAST_FREE = 32 << 20  # bytes on the disk below which the store says that it is full before a write fails
 
@@ -106,10 +104,10 @@ class SqliteStore(SqlStore):
             driver = _driver(connection)
             self._tidying.append(driver)
             try:
-                self._empty_log(driver)
+                until_unread(lambda: self._log_emptied(driver))
                 with self._my_turn():
                     driver.execute("VACUUM")
-                self._empty_log(driver)
+                until_unread(lambda: self._log_emptied(driver))
                 self._tidied(keys)
                 # What is in the log by now is the note that this is done, and reports of other rounds that are still open.
                 self._log_emptied(driver)
@@ -148,15 +146,8 @@ class SqliteStore(SqlStore):
         finally:
             self._turn.release()
 
-    def _empty_log(self, driver: sqlite3.Connection) -> None:
-        """Needs a moment in which nobody else reads; whoever writes is let in between two tries."""
-        deadline = time.monotonic() + _READER_SECONDS
-        while not self._log_emptied(driver):
-            if time.monotonic() > deadline:
-                raise StoreUntidy("somebody else reads the database, so its log cannot be emptied")
-            time.sleep(0.02)
-
     def _log_emptied(self, driver: sqlite3.Connection) -> bool:
+        """Needs a moment in which nobody else reads; whoever writes is let in between two tries."""
         with self._my_turn(), _patient(driver, 0.1):
             busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return not busy

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -20,10 +20,16 @@ from dither.mechanisms import PackedReports
 from dither.reports import Plan
 from dither.tally import RoundTally, zero
 
-InTurn = Callable[[Callable[[], Any]], Any]
+T = TypeVar("T")
 _FOLD = 4096  # reports gathered before they are added to a running tally
 _PAGE = 1 << 14  # reports read at a time while a running tally is built
 _TRIES = 3  # to build one, if commits fail meanwhile
+
+
+class InTurn(Protocol):
+    """Runs a function in the writing thread."""
+
+    def __call__(self, function: Callable[[], T]) -> T: ...
 
 
 def rebuild(store: Store, campaign: str, plan: Plan) -> RoundTally:
@@ -106,7 +112,7 @@ class RunningTallies:
         """The tally of everything committed so far, a copy; if none is kept, all is counted, and reports are stored meanwhile."""
         for _ in range(_TRIES):
             with self._counting:
-                tally: RoundTally | None = in_turn(lambda: self.kept(campaign, plan))
+                tally = in_turn(lambda: self.kept(campaign, plan))
                 if tally is not None:
                     return tally
                 self._count(campaign, plan, in_turn)
