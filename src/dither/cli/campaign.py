@@ -135,7 +135,11 @@ def finalise(
     operator.call("POST", f"/{campaign}/finalise", {} if rows is None else {"rows": rows})
     archive = operator.fetch("GET", f"/{campaign}/release")
     with tempfile.TemporaryDirectory() as scratch:
-        _unzip(archive, Path(scratch))
+        try:
+            with zipfile.ZipFile(io.BytesIO(archive)) as held:
+                held.extractall(scratch)  # which keeps to this folder, whatever names the archive has
+        except zipfile.BadZipFile:
+            raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
         release = load_release(scratch)
         folder = release.save(output)
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
@@ -171,14 +175,3 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
             f"epsilon {entry['epsilon']:.6g}  {entry['population']:.1%} of the participants"
             + ("  its files may still show the order of arrival" if entry["untidied"] else "")
         )
-
-
-def _unzip(archive: bytes, folder: Path) -> None:
-    """Plain names only: an archive cannot write outside the folder."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as held:
-            for entry in held.namelist():
-                if "/" not in entry and "\\" not in entry and entry not in ("", ".", ".."):
-                    (folder / entry).write_bytes(held.read(entry))
-    except zipfile.BadZipFile:
-        raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None

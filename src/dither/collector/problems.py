@@ -18,51 +18,6 @@ from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
 
-SECONDS = 60.0
-
-
-class SeldomFilter(logging.Filter):
-    """Lets one record a minute pass of each kind that a stranger can bring about at will, so that nobody fills a disk with them.
-
-    Of a kind are records of one line of code about errors of one type and place, and of one `kind` if they say so: there are only
-    so many of them. The next one that passes says how many were kept quiet.
-    """
-
-    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._seconds = seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
-        self._kept: Counter[str] = Counter()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        kind = f"{record.pathname}:{record.lineno} {_place(error)} {getattr(record, 'kind', '')}"
-        with self._lock:
-            now = self._clock()
-            if now - self._said.get(kind, -self._seconds) < self._seconds:
-                self._kept[kind] += 1
-                return False
-            self._said[kind] = now
-            kept = self._kept.pop(kind, 0)
-        if kept:
-            record.msg = f"{record.getMessage().rstrip()} ({kept:,} more of this kind since the line before)"
-            record.args = ()
-        return True
-
-
-def _place(error: BaseException | None) -> str:
-    """The type of an error and the line of code that raised it."""
-    if error is None:
-        return ""
-    lines = list(traceback.walk_tb(error.__traceback__))
-    where = f"{lines[-1][0].f_code.co_filename}:{lines[-1][1]}" if lines else ""
-    return f"{type(error).__name__} {where}"
-
-
-seldom = logging.getLogger("dither.collector.seldom")
-seldom.addFilter(SeldomFilter())
 # cause -> status and title; the cause is the end of the problem's type
 PROBLEMS: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),
@@ -109,7 +64,6 @@ _PUBLIC = {
     "store-away": "nothing is known about what was being written; send the same bytes again later",
     "disk-full": "what was being written is not stored; send the same bytes again later",
 }
-
 _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (NoCampaign, "no-campaign"),
     (QueueFull, "overloaded"),
@@ -184,3 +138,50 @@ def json_response(
     """Plain ASCII JSON, so that no text whatsoever can fail to be sent."""
     data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
     return Response(data, status, headers, media_type)
+
+
+SECONDS = 60.0
+
+
+class SeldomFilter(logging.Filter):
+    """Lets one record per minute pass of each kind that a stranger can bring about at will, so that nobody fills a disk with them.
+
+    Of a kind are records of one line of code about errors of one type and place, and of one `kind` if they say so: there are only
+    so many of them. The next one that passes says how many were kept quiet.
+    """
+
+    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[str, float] = {}
+        self._kept: Counter[str] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        kind = f"{record.pathname}:{record.lineno} {_place(error)} {getattr(record, 'kind', '')}"
+        with self._lock:
+            now = self._clock()
+            if now - self._said.get(kind, -self._seconds) < self._seconds:
+                self._kept[kind] += 1
+                return False
+            self._said[kind] = now
+            kept = self._kept.pop(kind, 0)
+        if kept:
+            record.msg = f"{record.getMessage().rstrip()} ({kept:,} more of this kind since the line before)"
+            record.args = ()
+        return True
+
+
+def _place(error: BaseException | None) -> str:
+    """The type of an error and the line of code that raised it."""
+    if error is None:
+        return ""
+    lines = list(traceback.walk_tb(error.__traceback__))
+    where = f"{lines[-1][0].f_code.co_filename}:{lines[-1][1]}" if lines else ""
+    return f"{type(error).__name__} {where}"
+
+
+seldom = logging.getLogger("dither.collector.seldom")
+seldom.addFilter(SeldomFilter())

@@ -50,23 +50,12 @@ def open_store(address: str) -> Store:
 def admin_key(file: Path) -> str:
     """The key in a file, which is made if it is not there; only its owner may read it."""
     try:
-        if not make_private(file):
-            return read_key(file)
-        key = secrets.token_urlsafe(32)
-        file.write_text(key + "\n", encoding="ascii")
-        return key
-    except OSError as error:
-        raise InputError(f"cannot write {file}: {error.strerror}", where=str(file)) from None
-
-
-def read_key(file: Path) -> str:
-    """The key in a file."""
-    try:
+        if make_private(file):
+            file.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
         key = file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise InputError(
-            f"cannot read the admin key in {file}; the server makes it when it first starts", where=str(file)
-        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not plain text"
+        raise InputError(f"cannot make or read the admin key in {file}: {why}", where=str(file)) from None
     if len(key) < LEAST_KEY:
         raise InputError(f"the admin key in {file} has fewer than {LEAST_KEY} characters", where=str(file))
     return key
@@ -127,21 +116,10 @@ class CollectorServer(uvicorn.Server):
         self.edge = make_app(collector, key)
         self._say = say
         self._gate = Connections(limits, collector.metrics)
-        config = uvicorn.Config(
-            self.edge,
-            http=partial(GuardedProtocol, self._gate),  # type: ignore[arg-type]
-            ws="none",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            log_level=log_level,
-            backlog=BACKLOG,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-            lifespan="on",
-            **more,
-        )
-        super().__init__(config)
+        silent: dict[str, Any] = dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False)
+        held: dict[str, Any] = {"backlog": BACKLOG, "timeout_graceful_shutdown": GRACE_SECONDS, "lifespan": "on"}
+        http: Any = partial(GuardedProtocol, self._gate)
+        super().__init__(uvicorn.Config(self.edge, http=http, ws="none", log_level=log_level, **silent, **held, **more))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
