@@ -218,9 +218,9 @@ def closed_with(held: int) -> Any:
 @pytest.mark.parametrize("held", [0, 1])
 def test_too_few_held_out_answers_are_a_note_and_no_failure(held: int) -> None:
     """All rounds are closed: nobody could be asked again."""
-    machine, plan, tally = closed_with(held)
+    machine, _, tally = closed_with(held)
     spec = CampaignSpec(schema=machine.campaign.schema, epsilon=4.0, participants=160, seed=1, holdout=0.05)
-    release = make_release(machine, [plan], [tally], spec, 10)
+    release = make_release(machine, tally.participants, spec, 10)
     assert "held_out" not in release.notes
     told = [w for w in release.to_json()["warnings"] if w["code"] == "held-out-skipped"]
     assert [w["message"] for w in told] == ["too few held-out answers to estimate the error of single attributes"]

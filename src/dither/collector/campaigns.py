@@ -166,8 +166,8 @@ class Campaigns:
                 raise StateError(f"campaign {campaign} is {state.value} in round {last}; close its rounds first")
             if self._store.untidied(campaign):
                 self._tidy(live)
-            tallies = [tally_from_bytes(r.tally) for r in live.rounds if r.tally is not None]
-            release = make_release(restore(live.stored.machine), live.plans, tallies, live.spec, rows)
+            people = sum(tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None)
+            release = make_release(restore(live.stored.machine), people, live.spec, rows)
             self._move(Move(campaign, state, last, State.FINALISED, last, release=zip_release(release)))
             return self.refresh(campaign)
 

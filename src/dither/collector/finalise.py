@@ -6,7 +6,6 @@ import io
 import json
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,26 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dither.checks import check_whole
 from dither.collector.spec import CampaignSpec
 from dither.collector.store import Store
-from dither.errors import ParameterError
 from dither.protocols import ProtocolMachine
 from dither.release import Call, Release
 from dither.reports import Plan
-from dither.tally import RoundTally
 
 MOST_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
 
 
-def make_release(
-    machine: ProtocolMachine, plans: Sequence[Plan], tallies: Sequence[RoundTally], spec: CampaignSpec, rows: int | None
-) -> Release:
+def make_release(machine: ProtocolMachine, participants: int, spec: CampaignSpec, rows: int | None) -> Release:
     """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
-    participants = sum(t.participants for t in tallies)
-    size = min(participants, DEFAULT_ROWS) if rows is None else rows
-    if not 1 <= size <= MOST_ROWS:
-        raise ParameterError(f"rows must lie in 1..{MOST_ROWS:,}, not {size}", where="rows", value=size)
+    size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
     call = Call(method=machine.method, epsilon=spec.epsilon, rows=size, seed=spec.seed, holdout=spec.holdout)
     draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
     return Release.from_machine(machine, call, participants, draw)
