@@ -296,7 +296,7 @@ def test_the_export_holds_every_report_in_the_order_of_ids(open_store: Opening, 
                 "parameters": {"encoding": "bloom", "false_positive": 1e-25},
                 "schema": {n: {"kind": "ordinal", "values": list(range(9))} for n in ("a", "b")},
             },
-            "Bloom",
+            "hashes",
         ),
     ],
 )
