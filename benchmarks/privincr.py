@@ -27,8 +27,8 @@ from dither.protocols import calm, fourier, independent
 from dither.protocols.bayesnet import machine as bayesnet
 from dither.protocols.jtree_nonprivate import publish_nonprivate
 from dither.protocols.machine import Campaign, ProtocolMachine
+from dither.protocols.privincr import machine as noincremental
 from dither.protocols.privincr import machine as privincr
-from dither.protocols.privincr import noincremental
 from dither.schema import Schema
 from dither.simulate import simulate
 

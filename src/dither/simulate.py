@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dither.checks import check_choice
 from dither.errors import PrivacyError, TooFewAnswers
-from dither.estimate.apportion import apportion
+from dither.estimate.project import apportion
 from dither.mechanisms import PackedReports
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.protocols import ProtocolMachine

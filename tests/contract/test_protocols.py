@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import InputError, ParameterError, StateError, TooFewAnswers
-from dither.estimate.apportion import apportion
+from dither.estimate.project import apportion
 from dither.models import Model
 from dither.protocols import METHODS, ProtocolMachine, restore, start
 from dither.schema import Attribute, Schema

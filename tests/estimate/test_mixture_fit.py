@@ -10,7 +10,6 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import mixture_fit
-from dither.estimate.descent import Descent
 from dither.estimate.mixture_fit import (
     FitOptions,
     _prepared,
@@ -20,6 +19,7 @@ from dither.estimate.mixture_fit import (
     start_count,
 )
 from dither.estimate.pool import AnswerCounts
+from dither.estimate.set_fit import Descent
 from dither.estimate.targets import PairTargets, inverse_variances, pair_targets
 from dither.reports import question
 

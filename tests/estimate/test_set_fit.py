@@ -9,10 +9,9 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import set_fit
-from dither.estimate.descent import Descent
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, _prepared, fit_mixture, set_component_count
 from dither.estimate.pool import AnswerCounts
-from dither.estimate.set_fit import SetLockstep, moved_start
+from dither.estimate.set_fit import Descent, SetLockstep, moved_start
 from dither.estimate.targets import SetTargets, pair_targets, predicted, pull_back, set_targets, tables_pay
 from dither.models.mixture import Mixture
 from dither.reports import question

@@ -10,8 +10,8 @@ from dither.protocols import calm, fourier
 from dither.protocols.bayesnet import machine as bayesnet
 from dither.protocols.jtree_nonprivate import publish_nonprivate
 from dither.protocols.machine import Campaign
+from dither.protocols.privincr import machine as noincremental
 from dither.protocols.privincr import machine as privincr
-from dither.protocols.privincr import noincremental
 from dither.schema import Attribute, Schema
 from dither.schema.table import decode, encode, plain_layout
 from dither.simulate import simulate

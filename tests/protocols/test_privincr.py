@@ -10,9 +10,8 @@ from dither.estimate import answers_of, pool
 from dither.protocols.evidence import Evidence
 from dither.protocols.machine import Campaign
 from dither.protocols.privincr.learn import factor_cells, relaxed_threshold
-from dither.protocols.privincr.machine import PrivIncr, PrivIncrParameters
-from dither.protocols.privincr.noincremental import NoIncremental
-from dither.protocols.privincr.noincremental import NoIncrementalParameters as OneRound
+from dither.protocols.privincr.machine import NoIncremental, PrivIncr, PrivIncrParameters
+from dither.protocols.privincr.machine import NoIncrementalParameters as OneRound
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero

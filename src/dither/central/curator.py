@@ -33,8 +33,7 @@ from dither.central.release import CentralRelease
 from dither.checks import check_between
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
-from dither.estimate.apportion import apportion
-from dither.estimate.project import norm_sub
+from dither.estimate.project import apportion, norm_sub
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import REPLAYABLE, Notice
 from dither.protocols.parameters import build_parameters

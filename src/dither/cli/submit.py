@@ -103,7 +103,7 @@ def _complain(number: int, sent: Sent) -> None:
 
 
 def _codes(table: str, schema: Schema, rows: int | None) -> Codes:
-    from dither.datasets.opening import read_named
+    from dither.datasets.bundled import read_named
     from dither.schema.table import encode
 
     native = read_named(table, schema)

@@ -1,8 +1,7 @@
 """Bundled and generated tables, and the one place that opens what a user names as a table."""
 
-from dither.datasets.bundled import NAMES, Dataset, load_dataset
+from dither.datasets.bundled import NAMES, Dataset, load_dataset, named_schema, open_table, published_layout, read_named
 from dither.datasets.generated import RandomNetwork, generate_network
-from dither.datasets.opening import named_schema, open_table, published_layout, read_named
 
 __all__ = [
     "NAMES",

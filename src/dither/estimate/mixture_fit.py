@@ -18,9 +18,8 @@ from functools import partial
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.estimate.descent import Descent, StepSize
 from dither.estimate.project import norm_sub
-from dither.estimate.set_fit import SetLockstep
+from dither.estimate.set_fit import Descent, SetLockstep, StepSize
 from dither.estimate.targets import PairTargets, SetTargets, inverse_variances
 from dither.types import Floats
 

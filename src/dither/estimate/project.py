@@ -13,7 +13,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dither.errors import ParameterError
-from dither.types import Floats
+from dither.types import Floats, Integers
 
 
 def clip(raw: Floats) -> Floats:
@@ -77,13 +77,6 @@ def projection(name: str) -> Callable[[Floats], Floats]:
         ) from None
 
 
-# --------------------
-# Overlapping marginals made to agree on what they share.
-#
-# Reference: Qardaji, Yang, Li, "PriView", SIGMOD 2014, section 4.2, as CALM (Zhang et al., CCS 2018) uses it: for every
-# intersection, smallest first, the weighted mean of the tables' views becomes the view of all of them, and each table takes up the
-# difference evenly. Later steps do not undo earlier ones, since the differences they spread add up to zero there.
-
 Table = tuple[tuple[str, ...], Floats]
 
 
@@ -129,13 +122,18 @@ def _spread(table: Table, order: tuple[str, ...], difference: Floats) -> Floats:
     return values + aligned.reshape(shape)
 
 
-# --------------------
-# Intervals from estimates and standard errors.
-
-
 def normal_interval(frequencies: Floats, standard_errors: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
     """Two-sided intervals for each cell on its own; raw, so they may leave [0, 1] and then cover at the stated rate."""
     if not 0 < level < 1:
         raise ParameterError(f"an interval's level must lie between 0 and 1, not {level!r}", where="level", value=level)
     reach = NormalDist().inv_cdf((1 + level) / 2) * np.asarray(standard_errors)
     return frequencies - reach, frequencies + reach
+
+
+def apportion(people: int, shares: Sequence[float] | Floats) -> Integers:
+    """Whole numbers nearest to the shares that add up to `people` (largest remainders)."""
+    ideal = np.asarray(shares, dtype=np.float64) * people
+    whole = np.floor(ideal).astype(np.int64)
+    short = people - int(whole.sum())
+    whole[np.argsort(-(ideal - whole), kind="stable")[:short]] += 1
+    return whole

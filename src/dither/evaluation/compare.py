@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dither.checks import check_whole
 from dither.datasets import open_table, read_named
-from dither.datasets.opening import INFERRED
+from dither.datasets.bundled import INFERRED
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import WaySummary, evaluate_codes
 from dither.schema import Schema

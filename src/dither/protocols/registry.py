@@ -80,7 +80,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "noincremental",
-            "dither.protocols.privincr.noincremental",
+            "dither.protocols.privincr.machine",
             "NoIncremental",
             "all pairs in one round, then cliques: one question a participant, full epsilon",
             "PrivIncr without its rounds, for comparison.",

@@ -19,8 +19,7 @@ from dither.errors import InputError, ReportError
 from dither.estimate import Marginal
 from dither.models import model_from_bytes
 from dither.notice import notice_from_json
-from dither.release.asked import asked_from_json
-from dither.release.call import call_from_json
+from dither.release.call import asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
 from dither.release.words import find_warnings
 from dither.schema import load_schema

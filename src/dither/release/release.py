@@ -16,17 +16,34 @@ from dither.estimate import Marginal
 from dither.models import Model
 from dither.notice import Notice
 from dither.protocols import ProtocolMachine, method
-from dither.release.asked import AskedRound, asked_in
-from dither.release.call import Call
+from dither.release.call import AskedRound, Call, asked_in
 from dither.release.standard_errors import measured_errors
-from dither.release.truth import Truth
 from dither.release.words import NO_GUARANTEE, find_warnings, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.schema import Schema
+from dither.schema.cells import count_cells
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
-from dither.types import NativeTable
+from dither.types import Codes, Floats, NativeTable
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The simulated participants' true marginals: `marginal(attributes)` has one axis an attribute, like a model's."""
+
+    marginal: Callable[[Sequence[str]], Floats]
+
+
+def truth_from_codes(schema: Schema, codes: Codes) -> Truth:
+    """The truth of a table of codes; marginals are counted when they are asked for."""
+
+    def marginal(attributes: Sequence[str]) -> Floats:
+        counts = count_cells(codes, schema.cardinalities, [schema.index(name) for name in attributes])
+        return np.asarray(counts / max(len(codes), 1), dtype=np.float64)
+
+    return Truth(marginal)
+
 
 FORMAT = "dither-release-1"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from dither.release.asked import AskedRound
+from dither.release.call import AskedRound
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import (
     MOST_SEARCHED,

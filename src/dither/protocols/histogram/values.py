@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import ParameterError, TableError
-from dither.mechanisms.kernels.binning import bin_values
+from dither.protocols.histogram.binning import bin_values
 from dither.protocols.histogram.consumer import Partition
 from dither.reports import Question
 from dither.types import Integers

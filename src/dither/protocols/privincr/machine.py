@@ -8,9 +8,11 @@ unless the paper's is asked for, since that prunes nothing (erratum 7).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dither.checks import check_whole
 from dither.estimate import Marginal, answers_of, check_asked
 from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
@@ -121,3 +123,21 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
             if self._layout is None or not self._layout.tree.kept:
                 out["fallback"] = FALLBACK
         return out
+
+
+@dataclass(frozen=True)
+class NoIncrementalParameters(PrivIncrParameters):
+    """PrivIncr's parameters, with one round; see there."""
+
+    rounds: int | None = 1
+
+    def __post_init__(self) -> None:
+        check_whole("rounds", self.rounds, 1, 1)
+        super().__post_init__()
+
+
+class NoIncremental(PrivIncr):
+    """One round about all pairs, one about cliques."""
+
+    method = "noincremental"
+    parameters_class = NoIncrementalParameters
