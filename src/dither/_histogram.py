@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from dither.protocols.histogram.values import (
 from dither.randomness import check_seed, generator
 from dither.release.histogram import HistogramRelease
 from dither.simulate import PATHS, Path, drive
+from dither.types import JsonMapping
 
 DROPPED = Notice(
     "dropped",
@@ -44,7 +45,7 @@ def histogram(
     low: float | None = None,
     high: float | None = None,
     method: str = "chp",
-    parameters: Mapping[str, Any] | None = None,
+    parameters: JsonMapping | None = None,
     out_of_range: OutOfRange = "error",
     consistent: bool = False,
     path: Path = "counts",
@@ -93,7 +94,7 @@ def collect(
     partition: Partition,
     epsilon: float,
     rng: np.random.Generator,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: JsonMapping | None = None,
     *,
     path: Path = "counts",
     name: str = "the values",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from dither.schema import Schema
 from dither.schema.native import Layout
 from dither.schema.table import encode
 from dither.simulate import Path, simulate
-from dither.types import Codes, NativeTable, Progress
+from dither.types import Codes, JsonMapping, JsonObject, NativeTable, Progress
 
 
 def publish(
@@ -36,7 +35,7 @@ def publish(
     population: int | None = None,
     rows: int | None = None,
     seed: int | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: JsonMapping | None = None,
     path: Path = "counts",
     unknown: Literal["error", "other"] = "error",
     no_privacy: bool = False,
@@ -85,7 +84,7 @@ def publish(
         codes = np.asfortranarray(codes[people.integers(0, len(codes), population)])
     seconds = {"read": round(time.perf_counter() - begun, 4)}
     layout = published_layout(table, encoded.layout, domain, warnings)
-    known: dict[str, Any] = {
+    known: JsonObject = {
         "truth": truth_from_codes(domain, codes),
         "clipped": encoded.clipped,
         "warnings": warnings,
@@ -107,7 +106,7 @@ def _read_openly(
     draw: tuple[np.random.Generator, np.random.Generator],
     layout: Layout,
     seconds: dict[str, float],
-    known: dict[str, Any],
+    known: JsonObject,
 ) -> Release:
     """The junction tree of the true records, for comparison: not private, and marked as such."""
     given = build_parameters(jtree_nonprivate.TrueTreeParameters, call.parameters, jtree_nonprivate.METHOD)

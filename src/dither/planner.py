@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import combinations
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from dither.models.mixture import Mixture
 from dither.protocols import DEFAULT, METHODS, start
 from dither.protocols import method as find_method
 from dither.schema import Schema
-from dither.types import Floats
+from dither.types import Floats, JsonMapping, JsonObject
 from dither.uncertainty.replicates import redraw
 
 DEPENDENCE = {"weak": 0.25, "typical": 1.0, "strong": 1.75}  # in units of `typical_dependence`
@@ -118,7 +117,7 @@ def _distance(model: Mixture) -> float:
 # One method's error on a known population.
 
 # A forecast needs no more than a rough fit: fewer components change the error by a few per cent and take a fraction of the time.
-QUICK: Mapping[str, Mapping[str, Any]] = {"mixture": {"total": 240}}
+QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 240}}
 
 _PRODUCT = 0  # where `_errors` keeps the error of the product of the model's own one-way marginals
 
@@ -137,8 +136,8 @@ class Prediction:
     asks: str = ""
     reason: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"name": self.name, "tvd": {str(k): v for k, v in self.tvd.items()}, "asks": self.asks}
+    def to_json(self) -> JsonObject:
+        out: JsonObject = {"name": self.name, "tvd": {str(k): v for k, v in self.tvd.items()}, "asks": self.asks}
         if self.without_pairs is not None:
             out["tvd_without_pairs"] = self.without_pairs
         if self.reason:
@@ -152,7 +151,7 @@ def predict(
     participants: int,
     epsilon: float,
     *,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: JsonMapping | None = None,
     repeats: int = 1,
     seed: int = 0,
 ) -> Prediction:
@@ -221,7 +220,7 @@ class Forecast:
     warnings: tuple[str, ...]
     needed: Mapping[str, float | None]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values, as `dither plan` prints them."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         return {**own, "methods": [m.to_json() for m in self.methods], "warnings": list(self.warnings)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,3 +15,6 @@ Codes = npt.NDArray[np.integer[Any]]  # one row per person, one column per attri
 Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 # A pandas, polars or PyArrow table: they share no type, and two of them may not be installed.
 NativeTable: TypeAlias = Any
+AnyArray: TypeAlias = npt.NDArray[Any]
+JsonObject: TypeAlias = dict[str, Any]  # plain values by name, as JSON holds them
+JsonMapping: TypeAlias = Mapping[str, Any]  # the same to read, and parameters by name

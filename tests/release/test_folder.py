@@ -156,3 +156,26 @@ def test_a_pandas_table_is_written_too(make_release: Callable[..., Release], tmp
     table = pa.table({"colour": ["red"], "<b>x</b>": [True], "age": [17]})
     path = make_release(synthetic=table.to_pandas()).save(tmp_path / "out")
     assert load_release(path).synthetic.to_pylist() == table.to_pylist()
+
+
+def test_the_three_kinds_are_told_apart_and_have_one_interface(tmp_path: Path) -> None:
+    import dither
+
+    table, name = [1.0, 2.0, 3.0] * 30, "sex"
+    kinds = {
+        "release": dither.publish("adult", epsilon=1.0, method="independent", rows=5, seed=1),
+        "histogram": dither.histogram(table, consumers=[2], epsilon=1.0, low=0, high=4, seed=1),
+        "central": dither.central_release("adult", epsilon=1.0, method="laplace", columns=[name], seed=1),
+    }
+    for kind, release in kinds.items():
+        folder = release.save(tmp_path / kind)
+        again = type(release).load(folder)
+        assert again.to_json() == type(release).load(folder).to_json()
+        assert "<html" in again.report()
+        assert again.method == release.method
+        assert [w.code for w in again.warnings] == [w.code for w in release.warnings]
+        assert dict(again.notes).keys() == dict(release.notes).keys()
+        assert hasattr(again, "marginal") or hasattr(again, "answer")
+        for other in {type(r) for r in kinds.values()} - {type(release)}:
+            with pytest.raises(InputError, match=r"another kind; read it with dither\."):
+                other.load(folder)

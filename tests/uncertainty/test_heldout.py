@@ -27,9 +27,7 @@ from dither.uncertainty.heldout import (
     INFORMATIVE,
     TOO_NOISY,
     heldout_error,
-    heldout_gain,
     heldout_notes,
-    thin,
     unbiased_variances,
 )
 
@@ -96,23 +94,6 @@ def test_the_variance_estimate_is_unbiased(network: Network, name: str) -> None:
     assert np.mean(np.sum(variances, axis=1)) == pytest.approx(empirical, rel=0.03)
 
 
-def test_the_gain_over_a_baseline_needs_far_fewer_reports(network: Network) -> None:
-    rng = np.random.default_rng(9)
-    asked, truth, baseline = question(network.schema, ("x0", "x1"), 1.0), network, _product(network)
-    n, repeats = 4000, 300
-    gains, errors, spreads = [], [], []
-    for _ in range(repeats):
-        answer = _draw(network, asked, n, rng)
-        gain, error = heldout_gain(truth, baseline, [answer])  # type: ignore[arg-type]
-        gains.append(gain)
-        errors.append(error)
-        spreads.append(heldout_error(baseline, [answer]).standard_error)
-    expected = _true_error(network, baseline, ("x0", "x1"))  # the other model is exact
-    assert abs(np.mean(gains) - expected) < 4 * np.std(gains) / np.sqrt(repeats)
-    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(gains), rel=0.2)
-    assert np.mean(errors) < np.mean(spreads)
-
-
 def test_verdicts(network: Network) -> None:
     rng = np.random.default_rng(10)
     asked, model = question(network.schema, ("x0", "x1"), 1.0), _product(network)
@@ -128,47 +109,7 @@ def test_verdicts(network: Network) -> None:
 
 
 @pytest.mark.slow
-def test_thinned_counts_of_one_cell_reports_have_the_law_of_divided_reports(network: Network) -> None:
-    """The two parts' estimates are uncorrelated, as those of different people are; cells of one part correlate as they should."""
-    rng = np.random.default_rng(11)
-    asked, n = question(network.schema, ("x0", "x1"), 2.0, "grr"), 400
-    fitted, held = [], []
-    for _ in range(4000):
-        rest, part = thin(_draw(network, asked, n, rng), 0.25, rng)
-        assert part.n == 100
-        assert part.support.sum() == 100
-        fitted.append(rest.support / rest.n)
-        held.append(part.support / part.n)
-    first, second = np.array(fitted), np.array(held)
-    cross = ((first - first.mean(0)).T @ (second - second.mean(0))) / len(first)
-    scale = np.outer(first.std(0), second.std(0)) / np.sqrt(len(first))
-    assert (np.abs(cross) < 4.5 * scale).all()
-    s = second.mean(0)
-    expected = -np.outer(s, s) / 100
-    np.fill_diagonal(expected, s * (1 - s) / 100)
-    assert np.abs(np.cov(second.T) - expected).max() < 0.12 * expected.max()
-
-
 @pytest.mark.slow
-def test_thinning_bit_counts_one_by_one_would_not_be_legitimate(network: Network) -> None:
-    """Why `thin` refuses: between different cells the parts would stay correlated (subset reports have a fixed size)."""
-    rng = np.random.default_rng(12)
-    asked, n = question(network.schema, ("x0", "x2"), 1.0, "subset"), 400
-    with pytest.raises(ParameterError, match="before they are tallied"):
-        thin(_draw(network, asked, n, rng), 0.25, rng)
-    fitted, held = [], []
-    for _ in range(4000):
-        support = _draw(network, asked, n, rng).support
-        part = rng.hypergeometric(support, n - support, 100)
-        fitted.append((support - part) / 300)
-        held.append(part / 100)
-    first, second = np.array(fitted), np.array(held)
-    cross = ((first - first.mean(0)).T @ (second - second.mean(0))) / len(first)
-    z = cross / (np.outer(first.std(0), second.std(0)) / np.sqrt(len(first)))
-    off = z[~np.eye(len(z), dtype=bool)]
-    assert off.mean() < -3  # each |z| would be about 1 for parts of different people
-
-
 def test_a_machine_that_holds_out_meets_the_seam(network: Network) -> None:
     codes = network.sample_codes(30_000, np.random.default_rng(1))
     outer = HoldOut(start("mixture", network.schema, 4.0, len(codes), {"total": 40}, 1), 0.1)

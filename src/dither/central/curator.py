@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from dither.randomness import check_seed
 from dither.schema import Schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.table import decode, encode
-from dither.types import Codes, Floats, Integers, NativeTable
+from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable
 
 EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
 MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
@@ -55,7 +55,7 @@ class _Made:
 
     codes: Codes
     epsilon: float
-    notes: Mapping[str, Any]
+    notes: JsonMapping
     total: int | None = None
     estimate: Floats | None = None
     standard_errors: Floats | None = None
@@ -70,7 +70,7 @@ def central_release(
     schema: Schema | str | Path | None = None,
     neighbours: str = "add-remove",
     seed: int | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: JsonMapping | None = None,
     bootstrap: int = BOOTSTRAP,
     clock: Callable[[], float] = time.perf_counter,
 ) -> CentralRelease:

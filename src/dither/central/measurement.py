@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discre
 from dither.checks import check_choice
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
-from dither.types import Floats, Integers
+from dither.types import Floats, Integers, JsonMapping, JsonObject
 
 Neighbours = Literal["add-remove", "replace"]
 MOST_CELLS = 2**20
@@ -87,7 +87,7 @@ class Observation:
         return noise_variance(self.scale)
 
     @property
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         """What a manifest tells of it."""
         return {
             "sensitivity": self.sensitivity,
@@ -105,7 +105,7 @@ class NoisyHistogram:
 
     estimate: Floats
     epsilon: float
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: JsonMapping = field(default_factory=dict)
 
 
 def check_neighbours(neighbours: str) -> Neighbours:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,7 @@ from dither.schema import Schema, load_schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.files import write_table
 from dither.schema.table import encode
-from dither.types import Floats, NativeTable
+from dither.types import Floats, JsonMapping, JsonObject, NativeTable
 
 FORMAT = "dither-central-release-1"
 SYNTHETIC, HISTOGRAM, SCHEMA = "synthetic.parquet", "histogram.parquet", "schema.json"
@@ -62,12 +61,12 @@ class CentralRelease:
     epsilon_asked: float
     epsilon_achieved: float
     neighbours: Neighbours
-    parameters: Mapping[str, Any]
+    parameters: JsonMapping
     public_seed: int
     seed: int | None
     rows: int
     seconds: Mapping[str, float]
-    notes: Mapping[str, Any]
+    notes: JsonMapping
     warnings: tuple[Notice, ...] = ()
     dither_version: str = __version__
 
@@ -122,7 +121,7 @@ class CentralRelease:
         if self.estimate is None:
             raise StateError("this release has no histogram")
         cells = codes_of(np.arange(self.estimate.size), self.schema.cardinalities).astype(np.int32)
-        columns: dict[str, Any] = {}
+        columns: JsonObject = {}
         for j, attribute in enumerate(self.schema):
             columns[attribute.name] = pa.DictionaryArray.from_arrays(pa.array(cells[:, j]), pa.array(attribute.labels))
         columns[_free("estimate", columns)] = pa.array(self.estimate)
@@ -191,7 +190,7 @@ class CentralRelease:
                 **{name: manifest[name] for name in plain},
             )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The manifest."""
         return {
             "format": FORMAT,
@@ -225,7 +224,7 @@ def _sums(cells: Floats, places: Sequence[int]) -> Floats:
     return cells.sum(axis=rest).transpose([kept.index(place) for place in places])
 
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
+def _free(name: str, taken: JsonMapping) -> str:
     while name in taken:
         name += "_"
     return name

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from dither.cli.operator import Operator
 from dither.cli.options import read_settings
 from dither.errors import InputError, ParameterError
 from dither.schema import load_schema
+from dither.types import JsonObject
 
 app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
 
@@ -163,7 +164,7 @@ def export(
     print(output)
 
 
-def _show(status: dict[str, Any], as_json: bool) -> None:
+def _show(status: JsonObject, as_json: bool) -> None:
     if as_json:
         print(json.dumps(status))
         return

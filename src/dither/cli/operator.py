@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dither.client.transport import Connection, Unreachable
 from dither.errors import DitherError, InputError
+from dither.types import JsonObject
 
 
 class Operator:
@@ -29,7 +29,7 @@ class Operator:
         self._url = url
         self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
 
-    def call(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> dict[str, Any]:
+    def call(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> JsonObject:
         """The JSON object a collector answers."""
         try:
             found = json.loads(self.fetch(method, path, body))

@@ -10,13 +10,16 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms.bloom import ALL_PAIRS, MOST_HASHES
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.schema import Schema, schema_from_json
+
+if TYPE_CHECKING:
+    from dither.types import JsonObject
 
 _FORMAT = "dither-campaign-1"
 _STATES = ("draft", "open", "closing", "collected", "finalised")
@@ -91,7 +94,7 @@ def _read(body: Any) -> Announcement:
     )
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> JsonObject:
     """An object whose keys are all different: of two equal ones another reader might believe the other."""
     out = dict(pairs)
     if len(out) < len(pairs):
@@ -156,7 +159,7 @@ def _check_question(sizes: dict[str, int], question: Question) -> None:
 # collector counts the same before it announces a plan.
 
 
-def check_work(plan: dict[str, Any]) -> None:
+def check_work(plan: JsonObject) -> None:
     """Refuse a plan, in its JSON form, whose mechanisms would cost a device more than the limits allow."""
     questions = plan["questions"]
     if not isinstance(questions, list) or len(questions) >= limits.MOST_QUESTIONS:
@@ -180,7 +183,7 @@ def check_work(plan: dict[str, Any]) -> None:
                 raise ReportError("the plan's Bloom filters are too much work for a device; use fewer cells or hashes")
 
 
-def _check_numbers(mechanism: dict[str, Any]) -> None:
+def _check_numbers(mechanism: JsonObject) -> None:
     for key, value in mechanism.items():
         if key != "name" and (
             isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limits.MOST_NUMBER
@@ -191,7 +194,7 @@ def _check_numbers(mechanism: dict[str, Any]) -> None:
         raise ReportError(f"draws of {bits} bits are not supported", value=bits)
 
 
-def _digests(mechanism: dict[str, Any]) -> int:
+def _digests(mechanism: JsonObject) -> int:
     """The SHA-256 that a Bloom mechanism's filters are expected to take; eight positions come from each."""
     bits, hashes = mechanism["bits"], mechanism["hashes"]
     if not 1 <= hashes <= MOST_HASHES or hashes >= bits:

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import TypeAdapter
@@ -22,6 +22,7 @@ from dither.collector.problems import DOCUMENTED, Problem
 from dither.collector.spec import STRICT, NewCampaign, Whole, read
 from dither.collector.store import State
 from dither.tally import CountTally
+from dither.types import JsonObject
 
 _PIECE = 1 << 16  # bytes of a file sent at a time
 
@@ -108,7 +109,7 @@ RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # one way to write e
 Body = Annotated[dict[str, object], Depends(_read_json)]
 
 
-def _takes(kind: type) -> dict[str, Any]:
+def _takes(kind: type) -> JsonObject:
     """Describes the body of an address; each endpoint reads it as this kind itself, in its own thread."""
     content = {"application/json": {"schema": TypeAdapter(kind).json_schema()}}
     return {"requestBody": {"required": True, "content": content}}

@@ -23,13 +23,14 @@ from dither.collector.edge import Edge, read_body
 from dither.collector.problems import DOCUMENTED, Problem, failure, json_response, outcome_problem, problem
 from dither.collector.store import Outcome
 from dither.errors import DitherError
+from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
 REPORTS_TYPE = "application/vnd.dither.reports"
 # Newer versions of the framework trace requests, with addresses and user agents, when the environment asks for it.
 _NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
-_UPLOAD_DOCS: dict[str, Any] = {
+_UPLOAD_DOCS: JsonObject = {
     "requestBody": {"required": True, "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
     "responses": {"200": {"description": "All were stored before, with the same bytes"}},
 }
@@ -132,7 +133,7 @@ def _public_routes(collector: Collector) -> APIRouter:
     return routes
 
 
-def _docs_page(description: dict[str, Any]) -> str:
+def _docs_page(description: JsonObject) -> str:
     """The addresses on one plain page, without scripts; /openapi.json has the rest."""
     rows = "".join(
         f"<tr><td><code>{method.upper()}</code></td><td><code>{path}</code></td>"

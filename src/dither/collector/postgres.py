@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from dither.collector.sql_store import SqlStore, store_failed, until_unread
 from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreBusy, StoreFull
 from dither.errors import InputError
+from dither.types import JsonObject
 
 CONNECT_SECONDS = 3  # for each address of the server; psycopg takes whole seconds, at least 2
 # What the server keeps itself, a little less than the deadline, so that a lock held by somebody costs no connection.
@@ -117,7 +118,7 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
         connect_args={**_CLIENT_SETTINGS, "connect_timeout": CONNECT_SECONDS, "options": options},
     )
 
-    def connect(dialect: object, record: object, arguments: list[str], parameters: dict[str, Any]) -> BoundedConnection:
+    def connect(dialect: object, record: object, arguments: list[str], parameters: JsonObject) -> BoundedConnection:
         patience.check(patience.deadline)
         made = BoundedConnection.connect(*arguments, **parameters)
         made.patience = patience

@@ -9,7 +9,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from starlette.responses import Response
 
@@ -17,6 +16,7 @@ from dither.collector.campaigns import NoCampaign
 from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
+from dither.types import JsonObject
 
 # cause -> status and title; the cause is the end of the problem's type
 PROBLEMS: dict[str, tuple[int, str]] = {
@@ -74,7 +74,7 @@ _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (ReportError, "bad-envelope"),
     (InputError, "invalid"),
 )
-DOCUMENTED: dict[int | str, dict[str, Any]] = {
+DOCUMENTED: dict[int | str, JsonObject] = {
     "default": {
         "description": "Problem details",
         "content": {"application/problem+json": {"schema": {"type": "object"}}},

@@ -30,6 +30,7 @@ from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Store
 from dither.errors import InputError
 from dither.private_files import make_private
+from dither.types import JsonObject
 
 GRACE_SECONDS = 6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
 THREAD_SECONDS = 0.5  # for threads that are about to end
@@ -116,8 +117,8 @@ class CollectorServer(uvicorn.Server):
         self.edge = make_app(collector, key)
         self._say = say
         self._gate = Connections(limits, collector.metrics)
-        silent: dict[str, Any] = dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False)
-        held: dict[str, Any] = {"backlog": BACKLOG, "timeout_graceful_shutdown": GRACE_SECONDS, "lifespan": "on"}
+        silent: JsonObject = dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False)
+        held: JsonObject = {"backlog": BACKLOG, "timeout_graceful_shutdown": GRACE_SECONDS, "lifespan": "on"}
         http: Any = partial(GuardedProtocol, self._gate)
         super().__init__(uvicorn.Config(self.edge, http=http, ws="none", log_level=log_level, **silent, **held, **more))
 

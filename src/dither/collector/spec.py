@@ -66,7 +66,9 @@ class CampaignSpec:
     draw their own noise, which no seed of a server reaches."""
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
-    schema: Annotated[Schema, PlainValidator(_read_schema), PlainSerializer(Schema.to_json), Described(_SCHEMA)]
+    schema: Annotated[
+        Schema, PlainValidator(_read_schema), PlainSerializer(Schema.to_json, return_type=dict), Described(_SCHEMA)
+    ]
     epsilon: Annotated[float, Field(strict=True, gt=0)]
     method: str = DEFAULT
     participants: Annotated[Whole, Field(ge=1)]

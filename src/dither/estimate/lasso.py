@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.project import norm_sub
-from dither.types import Floats
+from dither.types import AnyArray, Floats
 
 _MOST_DESIGN = 1 << 27  # entries of the paper's design matrix: 1 GB of doubles
 
@@ -85,9 +85,7 @@ class Encoding:
         return unbiased if decode is None else unbiased @ decode.T.astype(np.float32)
 
 
-def pair_cooccurrence(
-    both: npt.NDArray[Any], ones: Sequence[npt.NDArray[Any]], n: int, encodings: Sequence[Encoding]
-) -> Floats:
+def pair_cooccurrence(both: AnyArray, ones: Sequence[AnyArray], n: int, encodings: Sequence[Encoding]) -> Floats:
     """Raw, unbiased joint frequencies of two attributes from counts of bits set together and alone."""
     a, b = encodings
     first, second = (np.asarray(c, np.float64) / n for c in ones)
@@ -171,7 +169,7 @@ def _apply(grams: Sequence[Floats | None], table: Floats) -> Floats:
     return table
 
 
-def paper_lasso(bit_sums: Sequence[npt.NDArray[Any]], n: int, encodings: Sequence[Encoding]) -> Floats:
+def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encoding]) -> Floats:
     """LoPub's regression as printed: unidentifiable, kept for comparison (erratum 3).
 
     The penalty is the usual noise level, sd * sqrt(2 ln cells), of the correlations of the design with pure noise.

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from scipy.special import betaincinv
 
 from dither.checks import check_whole
 from dither.mechanisms import ByteSource, Mechanism
+from dither.types import JsonObject
 
 CONFIDENCE = 0.999
 
@@ -34,7 +34,7 @@ class Audit:
     report_bytes: int
     passed: bool
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values."""
         return asdict(self)
 

@@ -23,7 +23,7 @@ from dither.schema import Schema
 from dither.schema.infer import infer_schema
 from dither.schema.native import to_arrow
 from dither.schema.table import encode
-from dither.types import Codes, NativeTable
+from dither.types import Codes, JsonObject, NativeTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,7 @@ class Evaluation:
         """Mean squared error of a cell for each number of attributes."""
         return {k: found.mse for k, found in self.ways.items()}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values, with the number of attributes as text keys."""
         sets = {
             str(k): {
@@ -211,7 +211,7 @@ class SDMetricsScores:
         """How many columns and pairs the library could not score, such as correlations with a constant."""
         return sum(score.score is None for score in (*self.columns, *self.pairs))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values."""
         return {
             "overall": self.overall,
@@ -236,7 +236,7 @@ def require_sdmetrics() -> None:
         )
 
 
-def sdmetrics_metadata(schema: Schema) -> dict[str, Any]:
+def sdmetrics_metadata(schema: Schema) -> JsonObject:
     """A schema as the metadata that SDMetrics and SDV read."""
     return {"columns": {attribute.name: {"sdtype": SDTYPES[attribute.kind]} for attribute in schema}}
 

@@ -9,12 +9,12 @@ place from which the batch code, which needs NumPy, is reached.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS, check_whole_numbers, log_up
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dither.mechanisms.kernels.stream import RandomStream
-    from dither.types import Counts, Floats, Integers
+    from dither.types import Counts, Floats, Integers, JsonMapping, JsonObject
 
 # Gives exactly as many random bytes as asked: `secrets.token_bytes` on a device, a seeded stream only in simulation.
 ByteSource = Callable[[int], bytes]
@@ -144,12 +144,12 @@ class Randomiser(ABC):
         """The reports of many simulated participants, the same law as `randomise`."""
         return batch_code().batch.randomise(self, values, stream)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Name and integers from which `from_json` rebuilds the same mechanism on a device."""
         return {"name": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
+    def from_json(cls, data: JsonMapping) -> Self:
         """Rebuild a mechanism from its integers; its epsilon is computed anew from them, never taken on trust."""
         names = {field.name for field in fields(cls)}
         given = {key: value for key, value in data.items() if key != "name" or key in names}

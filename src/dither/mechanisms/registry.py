@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.base import Mechanism, check_cells
@@ -22,6 +22,9 @@ from dither.mechanisms.several_means import MultiMean
 from dither.mechanisms.square_wave import SquareWave
 from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary, oue, sue
+
+if TYPE_CHECKING:
+    from dither.types import JsonObject
 
 UNARY_CELLS = 4096  # beyond this a unary report would exceed 512 bytes and local hashing is as accurate in ten
 SUBSET_GAIN = 0.95  # subset selection is simulated person by person, so it has to earn its keep
@@ -101,7 +104,7 @@ def mean_from_json(data: object) -> MeanMechanism:
     return MEANS[name].from_json(fields)
 
 
-def _named(data: object, known: Collection[str]) -> tuple[str, dict[str, Any]]:
+def _named(data: object, known: Collection[str]) -> tuple[str, JsonObject]:
     name = data.get("name") if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(name, str) or name not in known:
         raise ReportError("not a mechanism this version knows", value=data)

@@ -9,15 +9,18 @@ import time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.probability import THRESHOLD_BITS, check_epsilon, exp_down
+
+if TYPE_CHECKING:
+    from dither.types import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,13 @@ class SetStrategy(OutputMechanism):
         ]
         return max([*ratios, Fraction(max(self.rest), min(self.rest))])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Sets are written in base 16: they have more bits than a browser's numbers."""
         out = {key: list(value) if isinstance(value, tuple) else value for key, value in super().to_json().items()}
         return out | {"sets": [format(mask, "x") for mask in self.sets]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
+    def from_json(cls, data: JsonMapping) -> Self:
         try:
             sets = tuple(int(text, 16) for text in data["sets"])
             high, low, rest = (tuple(data[key]) for key in ("high", "low", "rest"))

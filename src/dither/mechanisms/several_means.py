@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from dither.checks import check_whole
 from dither.errors import ParameterError, ReportError
@@ -23,6 +23,9 @@ from dither.mechanisms.duchi_vector import MOST_ATTRIBUTES, DuchiVector
 from dither.mechanisms.means import GRIDS, GridMean, MeanMechanism, mean_mechanism
 from dither.mechanisms.probability import check_epsilon
 from dither.mechanisms.subset import KEY_BYTES, circle, order_chance
+
+if TYPE_CHECKING:
+    from dither.types import JsonMapping, JsonObject
 
 EPSILON_EACH = 2.5  # Wang et al.: about what an answered attribute should get
 
@@ -116,11 +119,11 @@ class MultiMean(MeanMechanism):
         width = 1 + self.grid.report_bytes
         return [(report[i], report[i + 1 : i + width]) for i in range(0, len(report), width)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return super().to_json() | {"grid": self.grid.to_json()}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
+    def from_json(cls, data: JsonMapping) -> Self:
         grid = data.get("grid")
         if set(data) != {"name", "attributes", "asked", "grid"} or not isinstance(grid, dict):
             raise ReportError("several means need attributes, asked and a grid", value=data)

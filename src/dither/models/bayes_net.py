@@ -12,13 +12,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.models.model import MOST_CELLS, check_marginal
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
-from dither.types import Codes, Floats
+from dither.types import AnyArray, Codes, Floats
 
 _BLOCK = 1 << 18
 Factor = tuple[tuple[int, ...], Floats]
@@ -146,6 +145,6 @@ def _scope(factors: Sequence[Factor], variable: int) -> set[int]:
     return {v for scope, _ in factors if variable in scope for v in scope}
 
 
-def chain_joint(table: npt.NDArray[Any], scope: Sequence[int], parents: Sequence[int], attribute: int) -> Floats:
+def chain_joint(table: AnyArray, scope: Sequence[int], parents: Sequence[int], attribute: int) -> Floats:
     """A joint table over `scope` with its axes as `from_joints` takes them: the parents in order, then the attribute."""
     return np.asarray(np.transpose(table, [list(scope).index(a) for a in (*parents, attribute)]), np.float64)

@@ -14,17 +14,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.models.model import MOST_CELLS, check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
 from dither.structure.triangulate import Triangulation, triangulate
 from dither.tally.archive import pack, unpack
-from dither.types import Codes, Floats, Integers
+from dither.types import AnyArray, Codes, Floats, Integers
 
 
-def sum_out(table: npt.NDArray[Any], scope: Sequence[int], keep: Sequence[int]) -> npt.NDArray[Any]:
+def sum_out(table: AnyArray, scope: Sequence[int], keep: Sequence[int]) -> AnyArray:
     """The marginal of some of a table's attributes, axes in the order of `keep`."""
     left = [a for a in scope if a in set(keep)]
     axes = tuple(i for i, a in enumerate(scope) if a not in set(keep))
@@ -32,7 +31,7 @@ def sum_out(table: npt.NDArray[Any], scope: Sequence[int], keep: Sequence[int]) 
     return np.transpose(summed, [left.index(a) for a in keep])
 
 
-def expand(table: npt.NDArray[Any], scope: Sequence[int], target: Sequence[int]) -> npt.NDArray[Any]:
+def expand(table: AnyArray, scope: Sequence[int], target: Sequence[int]) -> AnyArray:
     """A view of a table over `scope`, which lies in `target`, that broadcasts against tables over `target`."""
     order = [scope.index(a) for a in target if a in set(scope)]
     moved = np.transpose(table, order)
@@ -115,7 +114,7 @@ class JunctionTree:
                 raise ValueError(f"clique {self.tree.cliques[c]} and its parent disagree on {separator}")
 
     @classmethod
-    def from_cliques(cls, schema: Schema, tree: Triangulation, tables: Sequence[npt.NDArray[Any]]) -> JunctionTree:
+    def from_cliques(cls, schema: Schema, tree: Triangulation, tables: Sequence[AnyArray]) -> JunctionTree:
         """From clique distributions that need not agree; see `reconcile`."""
         return cls(schema, tree, reconcile(tree, [np.asarray(t, np.float64) for t in tables]))
 

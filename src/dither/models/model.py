@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
-from dither.types import Codes, Floats
+from dither.types import AnyArray, Codes, Floats
 
 MOST_CELLS = 50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
 
@@ -62,7 +61,7 @@ def check_marginal(schema: Schema, attributes: Sequence[str]) -> tuple[int, ...]
 def sample_rows(distribution: Floats, rows: int, rng: np.random.Generator) -> Codes:
     """`rows` codes drawn from one distribution by inverting its cumulative sum."""
     cumulative = np.cumsum(distribution)
-    codes: npt.NDArray[Any] = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
+    codes: AnyArray = np.searchsorted(cumulative, rng.random(rows) * cumulative[-1], side="right")
     return np.minimum(codes, len(distribution) - 1).astype(np.int32)
 
 

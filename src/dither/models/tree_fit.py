@@ -16,17 +16,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.marginal import Marginal
 from dither.models.junction_tree import Calibrated, JunctionTree, Passing, expand, sum_out
 from dither.schema import Schema
 from dither.structure.triangulate import Triangulation
-from dither.types import Floats
+from dither.types import AnyArray, Floats
 
 _LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps could not bring it back
 
@@ -58,7 +56,7 @@ def fit_tree(
     tree: Triangulation,
     measurements: Sequence[Marginal],
     *,
-    start: Sequence[npt.NDArray[Any]] | None = None,
+    start: Sequence[AnyArray] | None = None,
     discrepancy: float = 1.0,
     tolerance: float = 1e-5,
     iterations: int = 1_000,
@@ -192,7 +190,7 @@ def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]
     return placed, unused
 
 
-def _starting_potentials(schema: Schema, tree: Triangulation, start: Sequence[npt.NDArray[Any]] | None) -> list[Floats]:
+def _starting_potentials(schema: Schema, tree: Triangulation, start: Sequence[AnyArray] | None) -> list[Floats]:
     """The logarithms of the one-way marginals, each in the first clique that holds its attribute."""
     theta = [np.zeros([schema.cardinalities[a] for a in clique]) for clique in tree.cliques]
     if start is None:

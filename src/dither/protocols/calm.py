@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dither.protocols.machine import Campaign
 from dither.protocols.tree import OneRoundTree, named
 from dither.reports import Plan, question
 from dither.schema import Schema
-from dither.types import Floats
+from dither.types import Floats, JsonObject
 
 Set = tuple[int, ...]
 
@@ -157,6 +157,6 @@ class Calm(OneRoundTree[CalmParameters]):
         """Any k-way marginal by maximum entropy given the covering marginals (CALM section 4.4)."""
         return reconstruct(self.campaign.schema, self.marginals, attributes)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         schema, sets = self.campaign.schema, named(self.campaign.schema, self.cover)
         return {"sets": sets, "largest_set_cells": max(map(schema.cells, sets)), **super().notes()}

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from dither.mechanisms.hadamard import Hadamard
 from dither.protocols.consistent import reconstruct
 from dither.protocols.tree import OneRoundTree
 from dither.reports import Plan, Question
-from dither.types import Floats
+from dither.types import Floats, JsonObject
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,6 @@ class Fourier(OneRoundTree[FourierParameters]):
         inside = [p for p in combinations(attributes, 2) if self.evidence.pair(*sorted(map(schema.index, p)))]
         return reconstruct(schema, [(p, self.marginal(p)) for p in inside], attributes)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         bits = [q.mechanism.bits for q in self._round.questions if isinstance(q.mechanism, Hadamard)]
         return {"coefficients": sum(2**b for b in bits), **super().notes()}

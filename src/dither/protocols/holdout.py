@@ -7,7 +7,6 @@ question) and is exact for every mechanism. `uncertainty.heldout` makes an unbia
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dither.checks import check_between
 from dither.estimate import AnswerCounts, Marginal, answers_of
@@ -16,7 +15,7 @@ from dither.protocols.machine import ProtocolMachine, tallies_in
 from dither.reports import Plan
 from dither.tally import CountTally, RoundTally
 from dither.tally.archive import unpack
-from dither.types import Progress
+from dither.types import JsonObject, Progress
 
 
 class HoldOut(ProtocolMachine):
@@ -73,10 +72,10 @@ class HoldOut(ProtocolMachine):
     def measured(self) -> Sequence[Marginal]:
         return self.machine.measured()
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         return self.machine.notes()
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> JsonObject:
         return {**super()._facts(), "holdout": self.share}
 
 

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from dither.protocols.tree import tree_notes
 from dither.schema import Schema
 from dither.schema.cells import count_cells
 from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
-from dither.types import Codes, Floats
+from dither.types import Codes, Floats, JsonObject
 
 METHOD = "jtree-nonprivate"
 EPSILON = math.inf
@@ -76,7 +75,7 @@ def true_tree(codes: Codes, schema: Schema, parameters: TrueTreeParameters) -> T
     return triangulate_capped(schema.cardinalities, strengths, parameters.max_clique_cells)
 
 
-def release_notes(model: JunctionTree) -> dict[str, Any]:
+def release_notes(model: JunctionTree) -> JsonObject:
     """What a release of it must state."""
     return {
         "private": False,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dither.reports import Plan
 from dither.schema import Schema, schema_from_json
 from dither.tally import CountTally, RoundTally, tally_from_bytes
 from dither.tally.archive import pack, unpack
-from dither.types import Progress
+from dither.types import JsonObject, Progress
 
 P = TypeVar("P")  # the dataclass of a method's parameters
 
@@ -87,7 +87,7 @@ class ProtocolMachine(ABC, Generic[P]):
     def measured(self) -> Sequence[Marginal]:
         """What has been measured so far, pooled: at least every one-way marginal that was."""
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         """Facts about the run that a release states: fallbacks used, pairs kept, components chosen."""
         return {}
 
@@ -119,7 +119,7 @@ class ProtocolMachine(ABC, Generic[P]):
         tallies = {str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self._closed)}
         return pack({**self._facts(), "rounds": len(self._closed)}, tallies)
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> JsonObject:
         """What the machine started from."""
         campaign = self.campaign
         return {
@@ -148,7 +148,7 @@ class ProtocolMachine(ABC, Generic[P]):
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
         return cls.start(campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method))
 
-    def plain_parameters(self) -> dict[str, Any]:
+    def plain_parameters(self) -> JsonObject:
         """The parameters as plain values, for a manifest."""
         return asdict(self.parameters)  # type: ignore[call-overload]
 

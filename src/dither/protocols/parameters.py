@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from dither.errors import ParameterError
+from dither.types import JsonMapping, JsonObject
 
 T = TypeVar("T")
 _TRUE, _FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 
-def build_parameters(cls: type[T], given: Mapping[str, Any], method: str) -> T:
+def build_parameters(cls: type[T], given: JsonMapping, method: str) -> T:
     """The parameters of a method; text is read as the field's type, and an unknown name lists the known ones."""
     hints = get_type_hints(cls)
     known = {f.name: hints[f.name] for f in fields(cls)}  # type: ignore[arg-type]
-    out: dict[str, Any] = {}
+    out: JsonObject = {}
     for key, value in given.items():
         name = key.replace("-", "_")
         if name not in known:
@@ -29,9 +29,9 @@ def build_parameters(cls: type[T], given: Mapping[str, Any], method: str) -> T:
     return cls(**out)
 
 
-def describe_parameters(cls: type[Any]) -> dict[str, Any]:
+def describe_parameters(cls: type[Any]) -> JsonObject:
     """Names and defaults, for help and documentation."""
-    out: dict[str, Any] = {}
+    out: JsonObject = {}
     for f in fields(cls):
         out[f.name] = f.default_factory() if f.default_factory is not MISSING else f.default
     return out

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
 from dither.checks import check_whole
 from dither.errors import ParameterError, PrivacyError
@@ -15,6 +13,7 @@ from dither.protocols.machine import Campaign, ProtocolMachine, tallies_in
 from dither.protocols.parameters import build_parameters, describe_parameters
 from dither.schema import Schema
 from dither.tally.archive import unpack
+from dither.types import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Method:
         """The dataclass of the method's parameters."""
         return self.load().parameters_class
 
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> JsonObject:
         """Parameter names with their defaults."""
         return describe_parameters(self.parameters())
 
@@ -169,7 +168,7 @@ def start(
     schema: Schema,
     epsilon: float,
     participants: int,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: JsonMapping | None = None,
     seed: int = 0,
     holdout: float = 0.0,
 ) -> ProtocolMachine:

@@ -8,7 +8,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from dither.errors import StateError
 from dither.estimate import Marginal, answers_of, check_asked
@@ -20,6 +20,7 @@ from dither.reports import Plan
 from dither.schema import Schema
 from dither.structure import Triangulation, triangulate_capped
 from dither.tally import CountTally, RoundTally
+from dither.types import JsonObject
 
 # A fitted tree takes up a part of the noise, so its best residual lies below one a cell; 0.8 measured best (the docs).
 DISCREPANCY = 0.8
@@ -56,7 +57,7 @@ def without_dependence(evidence: Evidence) -> JunctionTree:
     return independent_tree(evidence.schema, evidence.distributions)
 
 
-def tree_notes(schema: Schema, tree: Triangulation) -> dict[str, Any]:
+def tree_notes(schema: Schema, tree: Triangulation) -> JsonObject:
     """What a release states of a tree."""
     return {
         "edges": named(schema, tree.kept),
@@ -66,7 +67,7 @@ def tree_notes(schema: Schema, tree: Triangulation) -> dict[str, Any]:
     }
 
 
-def fit_notes(fit: TreeFit) -> dict[str, Any]:
+def fit_notes(fit: TreeFit) -> JsonObject:
     """What a release states of a tree's fit."""
     return {"iterations": fit.iterations, "discrepancy": fit.discrepancy, "stopped": fit.stopped}
 
@@ -132,9 +133,9 @@ class OneRoundTree(ProtocolMachine[T]):
     def measured(self) -> list[Marginal]:
         return self.evidence.measured(self._tree.kept) if self._closed else []
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         if not self._closed:
             return {}
         schema = self.campaign.schema
-        out: dict[str, Any] = {"edges": named(schema, self._tree.kept), "cliques": named(schema, self._tree.cliques)}
+        out: JsonObject = {"edges": named(schema, self._tree.kept), "cliques": named(schema, self._tree.cliques)}
         return out if self._fitted is not None else {**out, "fallback": FALLBACK}

@@ -6,9 +6,9 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any
 
 from dither.reports import Plan
+from dither.types import JsonMapping, JsonObject
 
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
 
@@ -28,18 +28,18 @@ class Call:
     population: int | None = None
     rows: int | None = None
     seed: int | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: JsonMapping = field(default_factory=dict)
     path: str = "counts"
     unknown: str = "error"
     no_privacy: bool = False
     holdout: float = 0.0
     simulated: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain values; epsilon is null where there is none."""
         return {**asdict(self), "epsilon": None if self.no_privacy else self.epsilon}
 
-    def given(self) -> dict[str, Any]:
+    def given(self) -> JsonObject:
         """Every option that differs from its default, except the table: what a rerun has to state."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("table", "simulated")}
         defaults = {f.name: {} if f.default is MISSING else f.default for f in fields(self)}
@@ -51,7 +51,7 @@ class Call:
         return out
 
 
-def call_from_json(data: Mapping[str, Any]) -> Call:
+def call_from_json(data: JsonMapping) -> Call:
     """The inverse of `Call.to_json`; an unknown option is an error."""
     epsilon = float("inf") if data["no_privacy"] else float(data["epsilon"])
     return Call(**{**data, "epsilon": epsilon})
@@ -79,7 +79,7 @@ def python_code(call: Call) -> str:
     return f'import dither\n\nrelease = dither.publish(\n    {inside},\n)\nrelease.save("out")'
 
 
-def _options(given: Mapping[str, Any]) -> list[str]:
+def _options(given: JsonMapping) -> list[str]:
     words = []
     for name, value in given.items():
         if name == "parameters":
@@ -117,7 +117,7 @@ class AskedRound:
     split: bool
     population: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "round": self.round,
             "questions_by_size": {str(size): count for size, count in self.sizes.items()},
@@ -134,7 +134,7 @@ def asked_in(plans: Iterable[Plan]) -> tuple[AskedRound, ...]:
     return tuple(_asked(plan) for plan in plans)
 
 
-def asked_from_json(data: Iterable[Mapping[str, Any]]) -> tuple[AskedRound, ...]:
+def asked_from_json(data: Iterable[JsonMapping]) -> tuple[AskedRound, ...]:
     """The inverse of `AskedRound.to_json`."""
     return tuple(
         AskedRound(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,11 +22,20 @@ from dither.release.call import asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
 from dither.release.words import find_warnings
 from dither.schema import load_schema
+from dither.schema.files import read_table, write_table
 from dither.tally.archive import pack, unpack
+from dither.types import JsonObject
 
 MANIFEST = "release.json"
 FILES = ("synthetic.parquet", MANIFEST, "report.html", "schema.json", "model.bin", "measured.bin", "state.bin")
 MOST_STATE_BYTES = 64 << 20  # whole reports of millions of people are left out
+
+
+READERS = {
+    FORMAT: "dither.load_release",
+    "dither-histogram-1": "dither.HistogramRelease.load",
+    "dither-central-release-1": "dither.CentralRelease.load",
+}
 
 
 def check_target(directory: str | Path, form: str = FORMAT) -> Path:
@@ -70,8 +78,6 @@ def save_release(release: Release, directory: str | Path, clock: Callable[[], fl
 
 def load_release(directory: str | Path) -> Release:
     """Read a saved release. The truth of a simulation is not in the folder, so the result has none."""
-    from dither.schema.files import read_table
-
     folder = Path(directory)
     manifest = read_manifest(folder)
     with reading(folder):
@@ -125,7 +131,7 @@ _PLAIN_FIELDS = (
 )
 
 
-def read_manifest(folder: Path, form: str = FORMAT) -> dict[str, Any]:
+def read_manifest(folder: Path, form: str = FORMAT) -> JsonObject:
     """The manifest of a saved release of this format."""
     path = folder / MANIFEST
     try:
@@ -134,12 +140,15 @@ def read_manifest(folder: Path, form: str = FORMAT) -> dict[str, Any]:
         raise InputError(f"{folder} is not a release: it has no readable {MANIFEST}", where=str(folder)) from None
     except ValueError:
         raise InputError(f"{path} is not JSON", where=str(path)) from None
-    if not isinstance(manifest, dict) or manifest.get("format") != form:
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found in READERS and found != form:
+        raise InputError(f"{folder} is a release of another kind; read it with {READERS[found]}", where=str(folder))
+    if found != form:
         raise InputError(f"{path} is not a release manifest this version reads ({form})", where=str(path))
     return manifest
 
 
-def write_json(data: dict[str, Any], path: Path) -> None:
+def write_json(data: JsonObject, path: Path) -> None:
     """A document as every release writes it."""
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
@@ -155,7 +164,6 @@ def _format(folder: Path) -> object:
 
 def _write(release: Release, folder: Path, clock: Callable[[], float]) -> None:
     from dither.release import report
-    from dither.schema.files import write_table
 
     started = clock()
     write_table(release.synthetic, folder / "synthetic.parquet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +22,7 @@ from dither.release.folder import MANIFEST, read_manifest, reading, write_folder
 from dither.release.pages import render_page
 from dither.release.words import noise_sentence
 from dither.tally.archive import pack, unpack
-from dither.types import Floats
+from dither.types import Floats, JsonMapping, JsonObject
 
 FORMAT = "dither-histogram-1"
 CELLS = "cells.bin"
@@ -56,7 +55,7 @@ class ConsumerHistogram:
         last = len(edges) - 2
         return [f"[{edges[i]}, {edges[i + 1]}{']' if i == last else ')'}" for i in range(last + 1)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain JSON values."""
         out = {
             "name": self.name,
@@ -90,7 +89,7 @@ class HistogramRelease:
     consistent: bool = False
     path: str = "counts"
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: JsonMapping = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
     moved: int = field(default=0, repr=False, compare=False)
 
@@ -213,7 +212,7 @@ class HistogramRelease:
                 cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
             )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The manifest, plain JSON values only; counts are estimated numbers of participants."""
         return {
             "format": FORMAT,
@@ -252,14 +251,14 @@ def _section(consumer: ConsumerHistogram) -> dict[str, object]:
     }
 
 
-def _consumer(data: Mapping[str, Any]) -> ConsumerHistogram:
+def _consumer(data: JsonMapping) -> ConsumerHistogram:
     edges, estimates, errors = (np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors"))
     raw = np.asarray(data["raw"], float) if "raw" in data else estimates
     return ConsumerHistogram(str(data["name"]), edges, estimates, errors, raw)
 
 
 def _pack_cells(cells: CellEstimates) -> bytes:
-    meta: dict[str, Any] = {"edges": list(cells.partition.edges), "population": cells.population}
+    meta: JsonObject = {"edges": list(cells.partition.edges), "population": cells.population}
     if isinstance(cells, PureCells):
         meta |= {"mechanism": cells.mechanism.to_json(), "asked": cells.asked}
         return pack(meta, {"frequencies": cells.frequencies})

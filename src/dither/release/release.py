@@ -23,7 +23,7 @@ from dither.schema import Schema
 from dither.schema.cells import count_cells
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
-from dither.types import Codes, Floats, NativeTable
+from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
 
@@ -78,7 +78,7 @@ class Release:
     measured: Sequence[Marginal] = ()
     asked: Sequence[AskedRound] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: JsonMapping = field(default_factory=dict)
     warnings: Sequence[Notice] = ()
     truth: Truth | None = field(default=None, repr=False, compare=False)
     clipped: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
@@ -187,7 +187,7 @@ class Release:
         return self.call.method
 
     @property
-    def parameters(self) -> Mapping[str, Any]:
+    def parameters(self) -> JsonMapping:
         """The method's parameters, defaults filled in."""
         return self.call.parameters
 
@@ -257,6 +257,13 @@ class Release:
 
         return save_release(self, directory, clock)
 
+    @classmethod
+    def load(cls, directory: str | Path) -> Release:
+        """Read a saved release. The truth of a simulation is not in the folder, so the result has none."""
+        from dither.release.folder import load_release
+
+        return load_release(directory)
+
     def report(self) -> str:
         """The report, one HTML page without any outside resource."""
         from dither.release.report import render_report
@@ -267,10 +274,8 @@ class Release:
         """The same release with the time of one more stage."""
         return replace(self, seconds={**self.seconds, stage: seconds})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The manifest, plain JSON values only."""
-        from dither.release.words import find_warnings
-
         return {
             "format": FORMAT,
             "dither_version": self.dither_version,
@@ -298,7 +303,7 @@ class Release:
             "estimates": [self._estimate(name) for name in self.schema.names],
         }
 
-    def _estimate(self, name: str) -> dict[str, Any]:
+    def _estimate(self, name: str) -> JsonObject:
         marginal = self.marginal([name])
         return {
             "attribute": name,

@@ -12,13 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dither.checks import check_between, check_choice, check_whole
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import Mechanism, mechanism, mechanism_from_json
 from dither.reports import limits
 from dither.schema import Schema
+
+if TYPE_CHECKING:
+    from dither.types import JsonObject
 
 TallyKind = Literal["counts", "patterns"]
 
@@ -38,7 +41,7 @@ class Question:
             cell = cell * schema.cardinalities[position] + int(codes[position])
         return cell
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json()}
 
 
@@ -103,7 +106,7 @@ class Plan:
         """For split plans: where each question's bytes start in a report, with the total length last."""
         return tuple(accumulate((q.mechanism.report_bytes for q in self.questions), initial=0))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "round": self.round,
             "questions": [q.to_json() for q in self.questions],

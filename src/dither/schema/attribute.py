@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dither.checks import check_whole
 from dither.errors import SchemaError
+
+if TYPE_CHECKING:
+    from dither.types import JsonObject
 
 Kind = Literal["categorical", "ordinal", "boolean", "numeric"]
 Value = str | int | float | bool
@@ -150,9 +153,9 @@ class Attribute:
         """The code of each value; looking one up takes as long wherever it stands."""
         return {value: code for code, value in enumerate(self.values)}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The form a schema file holds."""
-        out: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        out: JsonObject = {"name": self.name, "kind": self.kind}
         if self.kind == "numeric":
             out["edges"] = list(self.edges)
         elif self.kind != "boolean":

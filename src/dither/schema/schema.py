@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dither.errors import SchemaError
 from dither.schema.attribute import Attribute, attribute_from_json
+
+if TYPE_CHECKING:
+    from dither.types import JsonObject
 
 FORMAT = "dither-schema-1"
 MOST_ATTRIBUTES = 1 << 12
@@ -71,7 +74,7 @@ class Schema:
         """The size of the product domain of some attributes."""
         return math.prod(self.cardinalities[self.index(n)] for n in names)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The form a schema file holds."""
         return {"format": FORMAT, "attributes": [a.to_json() for a in self.attributes]}
 
@@ -139,8 +142,8 @@ def file_fault(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> JsonObject:
+    out: JsonObject = {}
     for key, value in pairs:
         if key in out:
             raise SchemaError(f"the key {key!r} appears twice", where=key)

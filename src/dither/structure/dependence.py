@@ -10,22 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
+from dither.types import AnyArray
 
 
-def entropy(distribution: npt.NDArray[Any]) -> float:
+def entropy(distribution: AnyArray) -> float:
     """Shannon entropy in nats of a distribution of any shape; cells at or below zero count as empty."""
     p = np.asarray(distribution, np.float64).ravel()
     p = p[p > 0]
     return float(-(p * np.log(p)).sum())
 
 
-def mutual_information(joint: npt.NDArray[Any]) -> float:
+def mutual_information(joint: AnyArray) -> float:
     """Mutual information in nats of a two-way distribution that is not negative (LoPub eq. 24); never below zero."""
     table = np.asarray(joint, np.float64)
     if table.ndim != 2 or (table < 0).any():
@@ -65,10 +65,10 @@ class Dependence:
 
 
 def dependence(
-    joint: npt.NDArray[Any],
+    joint: AnyArray,
     variance: float,
-    rows: npt.NDArray[Any] | None = None,
-    columns: npt.NDArray[Any] | None = None,
+    rows: AnyArray | None = None,
+    columns: AnyArray | None = None,
     row_variance: float = 0.0,
     column_variance: float = 0.0,
 ) -> Dependence:
@@ -148,13 +148,13 @@ class Pruned:
         }
 
 
-def relative_entropy(marginals: Sequence[npt.NDArray[Any]]) -> list[float]:
+def relative_entropy(marginals: Sequence[AnyArray]) -> list[float]:
     """H(A)/|domain| of each attribute (algorithm 5, line 4)."""
     return [entropy(np.clip(m, 0, None)) / len(m) for m in marginals]
 
 
 def prune_by_entropy(
-    marginals: Sequence[npt.NDArray[Any]], phi: float, variant: Variant, depends: Callable[[int, int], bool]
+    marginals: Sequence[AnyArray], phi: float, variant: Variant, depends: Callable[[int, int], bool]
 ) -> Pruned:
     """Ask `depends(i, j)`, i < j, only for the pairs that the variant examines.
 

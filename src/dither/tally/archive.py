@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ReportError
+from dither.types import AnyArray, JsonMapping, JsonObject
 
 _MAGIC = b"dither-archive-1\n"
 _DTYPES = ("|u1", "<u4", "<i4", "<i8", "<f8")
 
 
-def pack(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+def pack(meta: JsonMapping, arrays: Mapping[str, AnyArray]) -> bytes:
     """Meta must be plain JSON; arrays must be of a fixed-width integer or float type."""
     entries, chunks = [], []
     for name, array in arrays.items():
@@ -36,7 +35,7 @@ def pack(meta: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> byt
     return b"".join([_MAGIC, len(header).to_bytes(8, "little"), header, *chunks])
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
     """The inverse of `pack`; bytes that are not an archive raise `ReportError`."""
     start = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC or len(data) < start:

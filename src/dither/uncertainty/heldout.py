@@ -16,7 +16,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -26,33 +25,11 @@ from dither.estimate.pool import read_marginal
 from dither.models import Model
 from dither.protocols import ProtocolMachine
 from dither.protocols.holdout import HoldOut
-from dither.types import Floats
+from dither.types import Floats, JsonObject
 
 Z95 = 1.959963984540054
 TOO_NOISY = "too noisy to mean anything"
 INFORMATIVE = "informative"
-
-
-def thin(answer: AnswerCounts, share: float, rng: np.random.Generator) -> tuple[AnswerCounts, AnswerCounts]:
-    """Divide the counts of a question at random into those to fit to and those held out.
-
-    Exact where every report supports one cell: the counts of a random part of the reports are multivariate hypergeometric.
-    Refused elsewhere: thinning each count on its own gives each cell the right law but not the cells together, and a model
-    fitted to one part would no longer be independent of the other.
-    """
-    mechanism = answer.question.mechanism
-    if mechanism.name != "grr":
-        raise ParameterError(
-            f"counts of {mechanism.name} reports cannot be divided afterwards; hold reports out before they are tallied",
-            where="mechanism",
-            value=mechanism.name,
-        )
-    if not 0 < share < 1:
-        raise ParameterError(f"the share held out must lie between 0 and 1, not {share!r}", where="share", value=share)
-    n = round(share * answer.n)
-    part = rng.multivariate_hypergeometric(answer.support, n, method="marginals")
-    rest = AnswerCounts(answer.question, answer.support - part, answer.n - n)
-    return rest, AnswerCounts(answer.question, part, n)
 
 
 @dataclass(frozen=True)
@@ -99,7 +76,7 @@ class HeldOutError:
             f"{self.tvd_bound:.3f}."
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "squared_error": self.squared,
             "standard_error": self.standard_error,
@@ -162,27 +139,6 @@ class _Part:
     weight: float
 
 
-def heldout_gain(model: Model, baseline: Model, answers: Sequence[AnswerCounts], ways: int = 2) -> tuple[float, float]:
-    """By how much a model's mean squared error is below a baseline's, with the standard error; positive if it is better.
-
-    |y - b|^2 - |y - m|^2 is linear in y, so the large common noise cancels and far fewer reports tell which one is better.
-    """
-    schema = model.schema
-    values: dict[tuple[str, ...], list[tuple[float, float]]] = {}
-    for answer in _demand_usable(answers, ways):
-        for names in combinations(answer.question.attributes, ways):
-            raw, group = read_marginal(schema, answer, names)
-            first, second = model.marginal(names), baseline.marginal(names)
-            gap = first - second
-            gain = float((2 * raw - first - second).ravel() @ gap.ravel())
-            values.setdefault(names, []).append((gain, _contrast_variance(answer, group, first, 2 * gap)))
-    means = [float(np.mean([g for g, _ in v])) for v in values.values()]
-    errors = [math.sqrt(sum(e for _, e in v)) / len(v) for v in values.values()]
-    together = any(len(a.question.attributes) > ways for a in answers)
-    spread = sum(errors) if together else math.sqrt(sum(e**2 for e in errors))
-    return float(np.mean(means)), spread / len(means)
-
-
 def _contrast_variance(answer: AnswerCounts, group: int, fitted: Floats, contrast: Floats) -> float:
     """The variance of a linear combination of a marginal's cells, with covariances as in `_squared_error`."""
     variances = np.maximum(unbiased_variances(answer, group, fitted), 0.0)
@@ -237,7 +193,7 @@ def _squared_error(answer: AnswerCounts, group: int, raw: Floats, fitted: Floats
     return float(squares.sum()), math.sqrt(2 * noise + 4 * signal)
 
 
-def heldout_notes(machine: ProtocolMachine, model: Model) -> dict[str, Any]:
+def heldout_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
     """What a release states of the reports that were held out of its fit, if any were: for one and for two attributes.
 
     Where they do not suffice for an estimate it says so instead: the campaign is over, and nobody can be asked again.

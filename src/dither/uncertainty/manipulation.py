@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from dither.estimate.pool import AnswerCounts, answers_of
 from dither.mechanisms import Mechanism
 from dither.protocols import ProtocolMachine
 from dither.schema import Schema
-from dither.types import Floats
+from dither.types import Floats, JsonObject
 
 Direction = Literal["raise", "lower"]
 SHARES = (0.01, 0.05)
@@ -123,7 +123,7 @@ def _check(
         raise ParameterError(f"direction must be raise or lower, not {direction!r}", where="direction", value=direction)
 
 
-def manipulation_notes(machine: ProtocolMachine) -> dict[str, Any]:
+def manipulation_notes(machine: ProtocolMachine) -> JsonObject:
     """For each attribute how far 1 % and 5 % of dishonest participants could move its most exposed figure, up or down."""
     if not machine.counted:
         return {}

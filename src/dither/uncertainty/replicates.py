@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from dither.protocols.holdout import HoldOut
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally
-from dither.types import Floats, Progress
+from dither.types import Floats, JsonMapping, JsonObject, Progress
 
 if TYPE_CHECKING:
     from dither.release import Release
@@ -97,7 +97,7 @@ POOLED = 0.5  # share of a cell's squared error that is the mean of its marginal
 MOST_PAIRS = 300  # whose residuals are compared
 LEAST_REPLICATES = 5
 # Replicates need the scatter of the fit, not its last per cent: fewer starts take a third of the time.
-QUICK: Mapping[str, Mapping[str, Any]] = {"mixture": {"total": 200}}
+QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Interval:
     level: float
     caution: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {
             "attributes": list(self.attributes),
             "frequencies": self.frequencies.tolist(),
@@ -267,7 +267,7 @@ def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
     return source.machine if isinstance(source, HoldOut) else source
 
 
-def _facts(source: Release | ProtocolMachine) -> tuple[str, Model, Schema, float, int, dict[str, Any]]:
+def _facts(source: Release | ProtocolMachine) -> tuple[str, Model, Schema, float, int, JsonObject]:
     if not isinstance(source, ProtocolMachine):
         given = dict(source.parameters)
         return source.method, source.model, source.schema, source.epsilon_asked, source.participants, given

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from dither.errors import StateError
 from dither.estimate import Marginal, answers_of, check_asked
@@ -32,6 +31,7 @@ from dither.protocols.tree import FALLBACK
 from dither.reports import Plan
 from dither.structure.bayes_search import Network, candidates_computed
 from dither.tally import CountTally, PatternTally, RoundTally
+from dither.types import JsonObject
 
 
 class BayesNetwork(ProtocolMachine[BayesNetParameters]):
@@ -112,9 +112,9 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
             return self.evidence.measured(sorted(self._network.edges()) if self._network else [])
         return self.reports.one_ways()
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         parameters, names = self.parameters, self.campaign.schema.names
-        out: dict[str, Any] = {"plan": parameters.plan, "root": parameters.root, "degree": parameters.degree}
+        out: JsonObject = {"plan": parameters.plan, "root": parameters.root, "degree": parameters.degree}
         if self._closed and self._open is None:
             network = self.learnt.network
             out["order"] = [names[a] for a in network.order]

@@ -13,7 +13,7 @@ import numpy as np
 
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
-from dither.types import Floats, Integers
+from dither.types import Floats, Integers, JsonObject
 
 MOST_BINS = 1 << 16  # what local hashing can cover
 
@@ -118,7 +118,7 @@ def _read(entry: Any, low: float, high: float) -> Consumer:
     return Consumer.by_count(entry, low, high)
 
 
-def _read_entry(entry: dict[str, Any], low: float, high: float) -> Consumer:
+def _read_entry(entry: JsonObject, low: float, high: float) -> Consumer:
     unknown = sorted(set(entry) - {"name", "bins", "width", "edges", "epsilon"})
     forms = [key for key in ("bins", "width", "edges") if key in entry]
     if unknown or len(forms) != 1:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism, mechanism
 from dither.protocols.histogram.consumer import Consumer, Partition
-from dither.types import Floats
+from dither.types import Floats, JsonObject
 
 
 class CellEstimates(Protocol):
@@ -148,7 +148,7 @@ class LateAnswer:
         reach = _normal(self.level) * self.standard_errors + self.interpolation_bounds
         return self.estimates - reach, self.estimates + reach
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain JSON values."""
         return {
             "name": self.name,

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally
-from dither.types import Floats, Integers
+from dither.types import Floats, Integers, JsonObject
 
 SHARE = 0.8  # the paper's sampling ratio
 _HAIR = (
@@ -268,7 +268,7 @@ class Sampled(PartitionMachine[SampledParameters]):
     def share(self) -> float:
         return self.parameters.share
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         asked = {"asked": self._closed[0].participants} if self._closed else {}
         return {**asked, "share": self.share} if self._questions else {}
 
@@ -295,7 +295,7 @@ class Smart(PartitionMachine[SmartParameters]):
             return super()._cells(counts, n)
         return StrategyCells(self.partition, mechanism, self._choice.decoder, counts, self.population)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         if not self._questions:
             return {}
         return {

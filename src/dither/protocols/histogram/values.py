@@ -14,7 +14,7 @@ from dither.errors import ParameterError, TableError
 from dither.protocols.histogram.binning import bin_values
 from dither.protocols.histogram.consumer import Partition
 from dither.reports import Question
-from dither.types import Integers
+from dither.types import AnyArray, Integers
 
 OutOfRange = Literal["error", "clip", "drop"]
 POLICIES: tuple[OutOfRange, ...] = ("error", "clip", "drop")
@@ -25,11 +25,11 @@ _BLOCK = 1 << 18
 class Policed:
     """Values that all lie in the range, and how many had to be moved or left out for it."""
 
-    values: npt.NDArray[Any]
+    values: AnyArray
     outside: int = 0
 
 
-def as_numbers(values: Any, name: str = "the values") -> npt.NDArray[Any]:
+def as_numbers(values: Any, name: str = "the values") -> AnyArray:
     """A one-dimensional array of numbers from a list, array, Series or Arrow column."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
@@ -60,7 +60,7 @@ def _finite(number: Any) -> bool:
         return False
 
 
-def police(values: npt.NDArray[Any], low: float, high: float, policy: OutOfRange, name: str = "the values") -> Policed:
+def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: str = "the values") -> Policed:
     """Apply the policy for values outside [low, high]; a missing number (NaN) is outside and cannot be clipped."""
     if policy not in POLICIES:
         raise ParameterError(
@@ -143,7 +143,7 @@ class ValuePeople:
         return ValueGroup(np.bincount(chosen, minlength=len(group.by_cell)).astype(np.int64), chosen, group.cell_of)
 
 
-def gather(values: npt.NDArray[Any], partition: Partition, *, reports: bool, name: str = "the values") -> ValueGroup:
+def gather(values: AnyArray, partition: Partition, *, reports: bool, name: str = "the values") -> ValueGroup:
     """People with these values, an error if one lies outside the range; who is in which cell is kept only for `reports`."""
     numbers, counts = np.ascontiguousarray(values, dtype=np.float64), np.zeros(partition.cells, np.int64)
     codes = np.empty(len(numbers) if reports else 0, np.uint16)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 from dither.estimate import Marginal
 from dither.estimate.joint import SplitReports
@@ -23,6 +22,7 @@ from dither.protocols.tree import fit_notes, named, tree_notes
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import PatternTally
+from dither.types import JsonObject
 
 
 class LoPub(ProtocolMachine[LoPubParameters]):
@@ -61,14 +61,14 @@ class LoPub(ProtocolMachine[LoPubParameters]):
         reports = self.reports
         return [*reports.one_ways(), *(reports.pair_marginal(i, j) for i, j in self._learnt.tree.kept)]
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         out = _encoding_notes(self._round, self.parameters)
         if self._closed:
             out |= _learnt_notes(self.campaign.schema, self._learnt)
         return out
 
 
-def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> dict[str, Any]:
+def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> JsonObject:
     mechanisms = [q.mechanism for q in plan.questions]
     flips = [float(2 * m.q) for m in mechanisms if isinstance(m, (Unary, BloomRappor))]
     hashes = [m.hashes if isinstance(m, BloomRappor) else 1 for m in mechanisms]
@@ -86,9 +86,9 @@ def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> dict[str, Any]:
     }
 
 
-def _learnt_notes(schema: Schema, learnt: LoPubFit) -> dict[str, Any]:
+def _learnt_notes(schema: Schema, learnt: LoPubFit) -> JsonObject:
     tree = learnt.tree
-    out: dict[str, Any] = {
+    out: JsonObject = {
         "pairs": learnt.pruned.pairs,
         "pairs_examined": len(learnt.pruned.examined),
         "dependences_found": len(learnt.pruned.dependent),

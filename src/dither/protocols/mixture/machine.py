@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from dither.protocols.mixture.screen import (
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
+from dither.types import JsonObject
 
 
 @dataclass(frozen=True)
@@ -156,10 +157,10 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         schema, answers = self.campaign.schema, answers_of(self.counted)
         return [pool(schema, answers, [name]) for name in schema.names]
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         if self.plan() is not None:
             return {}
-        notes: dict[str, Any] = {"fit": self._fitted.diagnostics, "asked_in_pairs": len(self._members)}
+        notes: JsonObject = {"fit": self._fitted.diagnostics, "asked_in_pairs": len(self._members)}
         screen = self._design.screen
         if screen is not None:
             notes["screen"] = {"share": screen.share, "attributes": len(screen.members)}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from dither.checks import check_whole
 from dither.estimate import Marginal, answers_of, check_asked
@@ -30,6 +29,7 @@ from dither.protocols.privincr.plan import (
 from dither.protocols.tree import FALLBACK, fit_jointly, fit_notes, tree_notes, without_dependence
 from dither.reports import Plan
 from dither.tally import CountTally, RoundTally
+from dither.types import JsonObject
 
 
 class PrivIncr(ProtocolMachine[PrivIncrParameters]):
@@ -104,9 +104,9 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
             return []
         return self.evidence.measured(self._layout.tree.kept if self._layout else self._edges)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> JsonObject:
         schema = self.campaign.schema
-        out: dict[str, Any] = {
+        out: JsonObject = {
             "pairs": math.comb(len(schema), 2),
             "pairs_asked": len(self._learnable),
             "rounds_of_pairs": self.rounds if self._learnable else 0,
