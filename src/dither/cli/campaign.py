@@ -12,19 +12,18 @@ from typing import Annotated
 
 import typer
 
-from dither.cli.operator import Operator
-from dither.cli.options import read_settings
+from dither.cli.operator import KEY_FILE, URL, KeyFile, Operator, Url
+from dither.cli.options import AsJson, Settings, read_settings
 from dither.errors import InputError, ParameterError
+from dither.release import check_target, load_release
+from dither.release.words import shown_epsilon
 from dither.schema import load_schema
 from dither.types import JsonObject
+from dither.schema.files import write_atomically
 
 app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
 
-Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]
-KeyFile = Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key that 'dither serve' made")]
 CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="the id that 'create' printed")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-URL, KEY_FILE = "http://127.0.0.1:8700", Path("dither-admin.key")
 
 
 @app.callback()
@@ -40,7 +39,7 @@ def create(
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
     name: Annotated[str, typer.Option(help="what participants read")] = "",
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter")] = None,
+    settings: Settings = None,
     holdout: Annotated[
         float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
     ] = 0.05,
@@ -52,8 +51,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create a campaign and open its first round."""
-    from dither.schema.files import write_atomically
-
     if bool(tokens) != (tokens_file is not None):
         raise ParameterError("--tokens and --tokens-file go together", where="--tokens")
     if tokens_file is not None and (not tokens_file.parent.is_dir() or tokens_file.is_dir()):  # tokens are shown once
@@ -64,7 +61,7 @@ def create(
         "epsilon": epsilon,
         "participants": participants,
         "name": name,
-        "parameters": read_settings(set_),
+        "parameters": read_settings(settings),
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,
@@ -128,9 +125,6 @@ def finalise(
     key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Fit the model, make the release, keep it on the collector and write its folder here."""
-    from dither.release import check_target, load_release
-    from dither.release.words import shown_epsilon
-
     check_target(output)
     operator = Operator(url, key_file)
     operator.call("POST", f"/{campaign}/finalise", {} if rows is None else {"rows": rows})
@@ -157,8 +151,6 @@ def export(
     key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Write the raw reports of a round to a Parquet file, in the order of their ids."""
-    from dither.schema.files import write_atomically
-
     data = Operator(url, key_file).fetch("GET", f"/{campaign}/rounds/{number}/reports")
     write_atomically(output, lambda temporary: temporary.write_bytes(data), private=True)
     print(output)

@@ -6,11 +6,18 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import quote, urlsplit
+
+import typer
 
 from dither.client.transport import Connection, Unreachable
 from dither.errors import DitherError, InputError
 from dither.types import JsonObject
+
+Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]
+KeyFile = Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key that 'dither serve' made")]
+URL, KEY_FILE = "http://127.0.0.1:8700", Path("dither-admin.key")
 
 
 class Operator:

@@ -6,19 +6,20 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from dither.cli.operator import Operator
+from dither.cli.operator import KEY_FILE, URL, KeyFile, Operator, Url
+from dither.cli.options import Table
 from dither.client.fleet import Sent, Simulated, look, submit_round
 from dither.client.transport import Connection
+from dither.datasets.bundled import read_named
 from dither.errors import DitherError, InputError
 from dither.schema import Schema
-
-if TYPE_CHECKING:
-    from dither.types import Codes
+from dither.schema.table import encode
+from dither.types import Codes
 
 _BLOCK = 4096  # rows turned into plain numbers at a time
 # What became of a report -> what whoever runs this can do about it.
@@ -31,19 +32,19 @@ _ADVICE = {
 
 
 def submit(
-    table: Annotated[str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")],
+    table: Table,
     campaign: Annotated[str, typer.Option(help="the id that 'dither campaign create' printed")],
-    url: Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")] = "http://127.0.0.1:8700",
+    url: Url = URL,
     tokens: Annotated[Path | None, typer.Option(help="issued tokens, one per line; row i uses line i")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="only the first rows")] = None,
     batch: Annotated[int, typer.Option(min=1, max=1000, help="reports per request")] = 500,
     seed: Annotated[
         int | None, typer.Option(min=0, help="repeats tokens and noise exactly, so protects nobody; for demonstrations")
     ] = None,
-    all_rounds: Annotated[bool, typer.Option("--all-rounds", help="close each round when sent and go on")] = False,
-    key_file: Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="admin key, for --all-rounds")] = Path(
-        "dither-admin.key"
-    ),
+    all_rounds: Annotated[
+        bool, typer.Option("--all-rounds", help="close each round when sent (needs the key) and go on")
+    ] = False,
+    key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Send each row of a table as one simulated participant. Whoever runs it holds the records: not for real collections.
 
@@ -103,9 +104,6 @@ def _complain(number: int, sent: Sent) -> None:
 
 
 def _codes(table: str, schema: Schema, rows: int | None) -> Codes:
-    from dither.datasets.bundled import read_named
-    from dither.schema.table import encode
-
     native = read_named(table, schema)
     return encode(native if rows is None else native.slice(0, rows), schema).codes
 
