@@ -55,7 +55,7 @@ def several_values(
     high: float,
     most: int,
     strategy: Strategy = "summed",
-    frequency_mechanism: str = "sue",
+    mechanism: str = "sue",
     path: Path = "counts",
     seed: int | None = None,
 ) -> HistogramRelease:
@@ -76,36 +76,36 @@ def several_values(
     slots = fill(values, partition, most)
     # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
     each = math.nextafter(smallest(asked, epsilon) / most, 0.0) if most > 1 else smallest(asked, epsilon)
-    mechanism = build(frequency_mechanism, partition.cells + 1, each)
-    if strategy == "summed" and not isinstance(mechanism, Unary):
+    chosen = build(mechanism, partition.cells + 1, each)
+    if strategy == "summed" and not isinstance(chosen, Unary):
         raise ParameterError(
-            f"only unary reports (sue, oue) can be summed, not {mechanism.name}",
-            where="frequency_mechanism",
-            value=mechanism.name,
+            f"only unary reports (sue, oue) can be summed, not {chosen.name}",
+            where="mechanism",
+            value=chosen.name,
         )
-    tally = _collect(mechanism, slots, strategy, path, generator(seed, 43))
+    tally = _collect(chosen, slots, strategy, path, generator(seed, 43))
     answers = slots.cells.size
-    frequencies = mechanism.estimate(tally, answers).frequencies
-    cells = PureCells(_with_none(partition), mechanism, frequencies, answers, answers)
+    frequencies = chosen.estimate(tally, answers).frequencies
+    cells = PureCells(_with_none(partition), chosen, frequencies, answers, answers)
     counts, variances = read_off(cells, asked)
-    bits = mechanism.report_bits
+    bits = chosen.report_bits
     return HistogramRelease(
         consumers=tuple(
             ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count)
             for c, count, variance in zip(asked, counts, variances, strict=True)
         ),
         epsilon_asked=float(epsilon),
-        epsilon_achieved=several_epsilon(mechanism, most),
-        bits_per_report=bits * most if strategy == "independent" else mechanism.cells * most.bit_length(),
+        epsilon_achieved=several_epsilon(chosen, most),
+        bits_per_report=bits * most if strategy == "independent" else chosen.cells * most.bit_length(),
         method=f"several-{strategy}",
-        frequency_mechanisms=(mechanism.name,),
+        mechanisms=(chosen.name,),
         participants=len(slots.cells),
         low=low,
         high=high,
         partition=partition.edges,
         seed=seed,
         path=path,
-        notes={"most": most, "strategy": strategy, "epsilon_each": mechanism.epsilon},
+        notes={"most": most, "strategy": strategy, "epsilon_each": chosen.epsilon},
     )
 
 

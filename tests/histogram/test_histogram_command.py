@@ -99,7 +99,7 @@ def test_parameters_are_those_of_the_method(table: Path, schema: Path, capsys: p
     assert run(*given, "--method", "sampled", "--set", "share=0.25", "--set", "mechanism=oue") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["notes"]["asked"] == 500
-    assert document["frequency_mechanisms"] == ["oue"]
+    assert document["mechanisms"] == ["oue"]
     assert run(*given, "--method", "smart", "--set", "objective=worst") == 0
     assert json.loads(capsys.readouterr().out)["notes"]["objective"] == "worst"
 

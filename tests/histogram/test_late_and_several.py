@@ -120,7 +120,7 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(TableError, match="participant 2 has 3 values"):
         fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)
     with pytest.raises(ParameterError, match="unary"):
-        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, frequency_mechanism="grr")
+        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, mechanism="grr")
     with pytest.raises(ParameterError, match="most"):
         several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=0)
     with pytest.raises(ParameterError, match="strategy"):

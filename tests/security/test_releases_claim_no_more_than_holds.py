@@ -174,7 +174,7 @@ def test_several_answers_never_add_up_to_more_than_was_asked(name: str, strategy
             for epsilon in (share * most, math.nextafter(share * most, 0.0)):
                 made = several_values(
                     [[0.1], []], consumers=[1], epsilon=epsilon, low=0, high=1, most=most,
-                    frequency_mechanism=name, strategy=strategy,
+                    mechanism=name, strategy=strategy,
                 )  # fmt: skip
                 assert made.epsilon_achieved <= epsilon
 

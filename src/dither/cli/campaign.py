@@ -18,8 +18,8 @@ from dither.errors import InputError, ParameterError
 from dither.release import check_target, load_release
 from dither.release.words import shown_epsilon
 from dither.schema import load_schema
-from dither.types import JsonObject
 from dither.schema.files import write_atomically
+from dither.types import JsonObject
 
 app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
 

@@ -153,7 +153,7 @@ def _read(table: str, column: str, schema: Path | None) -> tuple[Floats, tuple[f
 
 def _print(release: HistogramRelease) -> None:
     print(
-        f"{release.method} ({', '.join(release.frequency_mechanisms) or 'nothing to ask'}): "
+        f"{release.method} ({', '.join(release.mechanisms) or 'nothing to ask'}): "
         f"{release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)} "
         f"(asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.bits_per_report} bits per participant"

@@ -12,7 +12,7 @@ import secrets
 
 import numpy as np
 
-from dither.errors import ParameterError
+from dither.checks import check_whole_or_none
 
 __all__ = ["check_seed", "generator", "public_seed"]
 
@@ -34,5 +34,4 @@ def public_seed(seed: int | None) -> int:
 
 def check_seed(seed: int | None) -> None:
     """An error unless it is a whole number of at least 0, or none."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise ParameterError(f"the seed must be a whole number of at least 0, not {seed!r}", where="seed", value=seed)
+    check_whole_or_none("seed", seed)

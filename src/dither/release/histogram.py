@@ -80,7 +80,7 @@ class HistogramRelease:
     epsilon_achieved: float
     bits_per_report: int
     method: str
-    frequency_mechanisms: tuple[str, ...]
+    mechanisms: tuple[str, ...]
     participants: int
     low: float
     high: float
@@ -112,7 +112,7 @@ class HistogramRelease:
             epsilon_achieved=machine.epsilon,
             bits_per_report=machine.bits,
             method=machine.method,
-            frequency_mechanisms=machine.mechanisms,
+            mechanisms=machine.mechanisms,
             participants=machine.population,
             low=machine.low,
             high=machine.high,
@@ -165,7 +165,7 @@ class HistogramRelease:
             title="Histograms",
             version=__version__,
             subtitle=f"Local differential privacy{', but NOT PRIVATE with its seed' if self.seed is not None else ''} · "
-            f"collected by {self.method} ({', '.join(self.frequency_mechanisms) or 'nothing to ask'})",
+            f"collected by {self.method} ({', '.join(self.mechanisms) or 'nothing to ask'})",
             release=self,
             histograms=[_section(consumer) for consumer in self.consumers],
         )
@@ -201,7 +201,7 @@ class HistogramRelease:
             return cls(
                 **plain,
                 consumers=tuple(_consumer(entry) for entry in manifest["consumers"]),
-                frequency_mechanisms=tuple(manifest["frequency_mechanisms"]),
+                mechanisms=tuple(manifest["mechanisms"]),
                 low=manifest["range"][0],
                 high=manifest["range"][1],
                 partition=tuple(manifest["partition"]),
@@ -221,7 +221,7 @@ class HistogramRelease:
             "epsilon_achieved": self.epsilon_achieved,
             "bits_per_report": self.bits_per_report,
             "method": self.method,
-            "frequency_mechanisms": list(self.frequency_mechanisms),
+            "mechanisms": list(self.mechanisms),
             "participants": self.participants,
             "range": [self.low, self.high],
             "partition": list(self.partition),

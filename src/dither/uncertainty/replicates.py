@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
@@ -195,14 +196,8 @@ def prepare_bootstrap(
     progress: Progress | None = None,
 ) -> Bootstrap:
     """Draw and refit; the same seed gives the same replicates."""
-    if isinstance(replicates, bool) or not isinstance(replicates, int) or replicates < LEAST_REPLICATES:
-        raise ParameterError(
-            f"a bootstrap needs at least {LEAST_REPLICATES} replicates, not {replicates!r}",
-            where="replicates",
-            value=replicates,
-        )
-    if effort not in ("quick", "full"):
-        raise ParameterError(f"effort must be quick or full, not {effort!r}", where="effort", value=effort)
+    check_whole("replicates", replicates, LEAST_REPLICATES)
+    check_choice("effort", effort, ("quick", "full"))
     source = _machine_of(source)
     name, model, schema, epsilon, participants, parameters = _facts(source)
     if effort == "quick":

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dither.checks import check_between, check_whole
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.types import Floats, Integers, JsonObject
@@ -51,10 +52,7 @@ class Consumer:
         cls, bins: int, low: float, high: float, name: str | None = None, epsilon: float | None = None
     ) -> Consumer:
         """Bins of equal width over [low, high]."""
-        if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
-            raise ParameterError(
-                f"bins must be a whole number from 1 to {MOST_BINS:,}, not {bins!r}", where="bins", value=bins
-            )
+        check_whole("bins", bins, 1, MOST_BINS)
         start, span = Fraction(low), Fraction(high) - Fraction(low)
         # Rational arithmetic: the third of one consumer and five fifteenths of another are the same number.
         edges = tuple(float(start + span * i / bins) for i in range(bins + 1))
@@ -65,8 +63,7 @@ class Consumer:
         cls, width: float, low: float, high: float, name: str | None = None, epsilon: float | None = None
     ) -> Consumer:
         """Bins of this width from low on; the last one ends at high and may be narrower (paper, eq. 5)."""
-        if isinstance(width, bool) or not isinstance(width, (int, float)) or not math.isfinite(width) or width <= 0:
-            raise ParameterError(f"a bin's width must be a number above 0, not {width!r}", where="width", value=width)
+        check_between("width", width, 0, math.inf, ends="()")
         start, span, step = Fraction(low), Fraction(high) - Fraction(low), Fraction(width)
         count = -(-span // step)
         if count > MOST_BINS:

@@ -79,7 +79,7 @@ def choose(
     partition: Partition,
     consumers: tuple[Consumer, ...],
     epsilon: float,
-    frequency_mechanism: str,
+    mechanism: str,
     objective: Objective = "mean",
 ) -> Choice:
     """The choice for these queries; the same queries give the same one, and data play no part."""
@@ -87,7 +87,7 @@ def choose(
         raise ParameterError(
             f"the objective must be mean or worst, not {objective!r}", where="objective", value=objective
         )
-    plain = build(frequency_mechanism, partition.cells, epsilon)
+    plain = build(mechanism, partition.cells, epsilon)
     fallback = Choice(plain, tuple(1.0 for _ in consumers))
     rivals = [variance_by_type(plain, partition, c) for c in consumers]
     asked = [i for i, rival in enumerate(rivals) if rival.any()]
