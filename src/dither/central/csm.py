@@ -3,7 +3,7 @@
 First the histogram form; the record form stands below it.
 
 Trust model: central. A curator holds the table. Guarantee: pure epsilon-differential privacy from the exact L1
-sensitivity of the drawn integer matrix (see `strategy`), whatever the dictionary, the recovery and the data. The
+sensitivity of the drawn integer matrix (see `measurement`), whatever the dictionary, the recovery and the data. The
 paper's own calibration (definition 5, theorem 2) is not followed: it does not establish that guarantee.
 
 What to expect: each record touches every one of the s measurements, so the noise on each has scale about s / epsilon,
@@ -173,20 +173,7 @@ def automatic_tau(cells: int, epsilon: float, records: int = 10_000) -> float:
     return best
 
 
-# --------------------
 # The record form: each record measured, noised and recovered on its own.
-#
-# Trust model: the law is LOCAL, unlike everything else in this package. Each record's vector of codes is measured and
-# noised alone, so a person could do it on the device, and the noise would protect the record even from whoever collects
-# the measurements. Run here on a table, it is a curator who does it.
-# Guarantee: pure epsilon for one whole record, any record against any other. The price is noise that does not average
-# out within a record: for more than a handful of attributes the recovered rows are close to random.
-#
-# Sensitivity: records lie in the box of their domains, and the L1 distance of two measurements is convex in their
-# difference, so its maximum is at a corner. It is exact for up to `EXACT_ATTRIBUTES` attributes (all corners are
-# tried), beyond that the sum of the column norms, an upper bound.
-#
-# Reference: Zheng et al. 2020, section IV-A (their d x n matrix, column by column).
 
 EXACT_ATTRIBUTES = 16
 
@@ -216,7 +203,12 @@ class NoisyRecords:
 
 
 def record_sensitivity(matrix: Codes, cardinalities: Sequence[int]) -> tuple[int, bool]:
-    """The largest L1 distance of the measurements of two records, and whether it is exact."""
+    """The largest L1 distance of the measurements of two records, and whether it is exact.
+
+    Records lie in the box of their domains, and the L1 distance of two measurements is convex in their difference, so its
+    maximum is at a corner. All corners are tried for up to `EXACT_ATTRIBUTES` attributes; beyond that the sum of the
+    column norms is given, an upper bound.
+    """
     wide = matrix.astype(np.int64) * (np.asarray(cardinalities, dtype=np.int64) - 1)
     d = wide.shape[1]
     if d > EXACT_ATTRIBUTES:
@@ -235,7 +227,16 @@ def release_records(
     rng: np.random.Generator,
     parameters: RecordParameters,
 ) -> NoisyRecords:
-    """Measure, noise and recover every row; `rng` is public randomness for the one matrix that all records share."""
+    """Measure, noise and recover every row; `rng` is public randomness for the one matrix that all records share.
+
+    Trust model: the law is LOCAL, unlike everything else in this package. Each record's vector of codes is measured and noised
+    alone, so a person could do it on the device, and the noise would protect the record even from whoever collects the
+    measurements. Run here on a table, it is a curator who does it. Guarantee: pure epsilon for one whole record, any record
+    against any other. The price is noise that does not average out within a record: for more than a handful of attributes
+    the recovered rows are close to random.
+
+    Reference: Zheng et al. 2020, section IV-A (their d x n matrix, column by column).
+    """
     check_epsilon(epsilon)
     sizes = np.asarray(cardinalities, dtype=np.int64)
     d = codes.shape[1]

@@ -17,7 +17,7 @@ from dither.types import Floats, Integers
 
 @dataclass(frozen=True)
 class NoParameters:
-    """Of a method that leaves nothing to choose."""
+    """The parameters of a method that leaves nothing to choose."""
 
 
 @dataclass(frozen=True)

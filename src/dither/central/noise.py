@@ -156,14 +156,7 @@ def noise_log_mgf(theta: Floats, scale: Fraction) -> Floats:
     return np.where(inside, value, np.inf)
 
 
-# --------------------
 # The exponential mechanism over a short list, drawn exactly.
-#
-# Guarantee: candidate i is chosen with probability proportional to exp(-epsilon s_i / (2 sensitivity)) for integer
-# scores s (small is good), by integer arithmetic; if one record moves every score by at most `sensitivity`, the choice
-# is epsilon-differentially private.
-#
-# Reference: McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007.
 
 _EPSILON_BITS = 20
 # Scores further than this above the best are treated as this far: min(s, best + gap) moves no more than s does.
@@ -188,7 +181,14 @@ def exponents(scores: Integers, sensitivity: int, epsilon: float) -> tuple[Integ
 
 
 def choose(scores: Integers, sensitivity: int, epsilon: float, source: ByteSource) -> int:
-    """The position of the chosen candidate."""
+    """The position of the chosen candidate, by the exponential mechanism.
+
+    Guarantee: candidate i is chosen with probability proportional to exp(-epsilon s_i / (2 sensitivity)) for integer scores s
+    (small is good), by integer arithmetic; if one record moves every score by at most `sensitivity`, the choice is
+    epsilon-differentially private.
+
+    Reference: McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007.
+    """
     numerators, denominator = exponents(scores, sensitivity, epsilon)
     size = numerators.size
     batch = min(size, 4096)

@@ -208,21 +208,18 @@ def rows_for(tau: float, size: int) -> int:
     return max(1, math.ceil(check_tau(tau) * size))
 
 
-# --------------------
-# Exact L1 sensitivity of an integer measurement matrix.
-#
-# Guarantee: the integer returned is the largest L1 distance between the measurements of two neighbouring histograms.
-# One record is one unit in one cell, so for added or removed records it is the largest column norm, for replaced ones
-# the largest distance between two columns. The paper's "sensing sensitivity" (definition 5) is not used: it does not
-# bound this.
-#
-# Reference: Dwork, McSherry, Nissim, Smith, "Calibrating noise to sensitivity in private data analysis", TCC 2006.
-
 IntMatrix = npt.NDArray[np.integer[Any]]
 
 
 def matrix_sensitivity(matrix: IntMatrix, neighbours: Neighbours) -> int:
-    """The exact L1 sensitivity of x -> matrix x for integer histograms x."""
+    """The exact L1 sensitivity of x -> matrix x for integer histograms x.
+
+    Guarantee: the integer returned is the largest L1 distance between the measurements of two neighbouring histograms. One
+    record is one unit in one cell, so for added or removed records it is the largest column norm, for replaced ones the
+    largest distance between two columns. The paper's "sensing sensitivity" (definition 5) is not used: it does not bound this.
+
+    Reference: Dwork, McSherry, Nissim, Smith, "Calibrating noise to sensitivity in private data analysis", TCC 2006.
+    """
     if not np.issubdtype(matrix.dtype, np.integer):
         raise TypeError("sensitivity is exact for integer matrices only; round the matrix first")
     if neighbours == "add-remove":

@@ -1,4 +1,4 @@
-"""Orthonormal dictionaries in which a histogram may be sparse: discrete cosine, Haar wavelet, identity.
+"""Orthonormal dictionaries in which a histogram may be sparse (discrete cosine, Haar wavelet, identity), and sparse recovery.
 
 Guarantee: `synthesise` is an orthogonal map R^size -> R^size and `analyse` its transpose and inverse, along the last
 axis.
@@ -62,17 +62,6 @@ def _levels(size: int) -> int:
     return size.bit_length() - 1
 
 
-# --------------------
-# Orthogonal matching pursuit over an implicit sensing matrix, stopped by the known noise level.
-#
-# Guarantee: with the same matrix and the same number of atoms it selects the same atoms and coefficients as
-# scikit-learn's `orthogonal_mp` (tested). The matrix is never formed: one step costs one fast transform and one
-# projection. How many atoms are kept follows from the variance of the noise that was added, which is public, and never
-# from the private table; what is recovered is computed from the noisy measurement alone.
-#
-# References: Tropp, Gilbert, "Signal recovery from random measurements via orthogonal matching pursuit", 2007; the
-# universal threshold sigma sqrt(2 ln N): Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage", 1994.
-
 MOST_ATOMS = 256
 _ATOM_WORK = 2**18  # atoms times rows: keeps a recovery near a second where the signal would let it run on
 
@@ -91,9 +80,15 @@ def matching_pursuit(
     stop: float = 0.0,
     norms: Floats | float = 1.0,
 ) -> tuple[Integers, Floats]:
-    """Indices and coefficients of at most `atoms` atoms.
+    """Indices and coefficients of at most `atoms` atoms, by orthogonal matching pursuit over an implicit sensing matrix.
 
-    Ends when no correlation of an atom with the residual, over the atom's norm, exceeds `stop`.
+    Ends when no correlation of an atom with the residual, over the atom's norm, exceeds `stop`, which follows from the variance
+    of the noise that was added: public, and never from the private table. Guarantee: with the same matrix and the same number
+    of atoms it selects the same atoms and coefficients as scikit-learn's `orthogonal_mp` (tested). The matrix is never
+    formed: one step costs one fast transform and one projection.
+
+    References: Tropp, Gilbert, "Signal recovery from random measurements via orthogonal matching pursuit", 2007; the
+    universal threshold sigma sqrt(2 ln N): Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage", 1994.
     """
     rows = observed.size
     basis = np.empty((min(atoms, rows), rows))
