@@ -152,15 +152,12 @@ def _check_question(sizes: dict[str, int], question: Question) -> None:
         raise ReportError(f"a question of {mechanism.cells:,} cells is too large for a device", value=mechanism.cells)
 
 
-# --------------------
-# How much work a plan asks of a device, counted from its numbers before anything is built from them. Standard library only.
-#
-# A plan comes from whoever runs the collector. A few bytes of it can ask for hours of hashing, so a device counts first; the
-# collector counts the same before it announces a plan.
-
-
 def check_work(plan: JsonObject) -> None:
-    """Refuse a plan, in its JSON form, whose mechanisms would cost a device more than the limits allow."""
+    """Refuse a plan, in its JSON form, whose mechanisms would cost a device more than the limits allow.
+
+    A plan comes from whoever runs the collector, and a few bytes of it can ask for hours of hashing. So the work is counted
+    from its numbers before anything is built from them; the collector counts the same before it announces a plan.
+    """
     questions = plan["questions"]
     if not isinstance(questions, list) or len(questions) >= limits.MOST_QUESTIONS:
         raise ReportError(f"a plan has a list of fewer than {limits.MOST_QUESTIONS:,} questions")

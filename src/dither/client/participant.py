@@ -30,8 +30,8 @@ _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 class Taken:
     """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any.
 
-    `outside` names the attributes just answered whose value the announced domain lacks (see `dither.client.participant`). It is
-    for the application on the device; nothing of it is sent.
+    `outside` names the attributes just answered whose value the announced domain lacks (see `encode_answers`). It is for
+    the application on the device; nothing of it is sent.
     """
 
     result: Result
@@ -206,14 +206,6 @@ class Participant:
         return Taken(result, self.device.spent(self.campaign), reason)
 
 
-# --------------------
-# One person's answers as codes of a schema, for every record whatsoever. Standard library only.
-#
-# A collector chooses the domains it announces. If a device kept silent about a value outside them, silence would be an answer
-# without noise, so it never is one: a value that the domain lacks is answered as missing where the schema has that answer, and
-# otherwise by a code drawn uniformly, and either goes through the mechanism like any other.
-
-
 @dataclass(frozen=True)
 class Coded:
     """The codes in the schema's order, 0 where nothing was asked; the names of the values that the announced domain lacks."""
@@ -225,6 +217,9 @@ class Coded:
 def encode_answers(schema: Schema, names: Sequence[str], record: Mapping[str, object], source: ByteSource) -> Coded:
     """A code for each of these attributes; nothing else in the record is looked at, and no record raises an error.
 
+    A collector chooses the domains it announces. If a device kept silent about a value outside them, silence would be an answer
+    without noise. So a value that the domain lacks is answered as missing where the schema has that answer, otherwise by a code
+    drawn uniformly; either goes through the mechanism like any other (decision 0016).
     What is drawn from `source` does not depend on the record: a code is drawn for every attribute without a missing answer,
     whether or not it is needed.
     """
