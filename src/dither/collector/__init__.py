@@ -1,1 +1,1 @@
-"""5. The server: campaigns, rounds, tokens, stores (SQLite, PostgreSQL) and the HTTP API. Needs the extra `server`."""
+"""The server: campaigns, rounds, tokens, stores (SQLite, PostgreSQL) and the HTTP API. Needs the extra `server`."""

@@ -43,9 +43,7 @@ def zip_release(release: Release) -> bytes:
     return out.getvalue()
 
 
-# --------------------
-# Stored reports as a Parquet file: report id, question and the randomised answer, in the order of the ids.
-
+# Stored reports as a Parquet file, in the order of their ids.
 _SCHEMA = pa.schema([("report_id", pa.binary(32)), ("question", pa.int32()), ("payload", pa.binary())])
 
 

@@ -121,7 +121,7 @@ def problem(cause: str, detail: str = "", **more: object) -> Response:
 def outcome_problem(outcomes: list[Outcome]) -> Response:
     """For an upload of which at least one report was refused; `results` says what became of each.
 
-    If any of them should come back, the whole is said to: what was refused or stored already will be so again.
+    If any of them should be sent again, the answer asks for all of them: what was stored or refused meets the same fate again.
     """
     results = [o.value for o in outcomes]
     if Outcome.ROUND_CLOSING in outcomes:
@@ -146,8 +146,8 @@ SECONDS = 60.0
 class SeldomFilter(logging.Filter):
     """Lets one record per minute pass of each kind that a stranger can bring about at will, so that nobody fills a disk with them.
 
-    Of a kind are records of one line of code about errors of one type and place, and of one `kind` if they say so: there are only
-    so many of them. The next one that passes says how many were kept quiet.
+    Records are of one kind if one line of code wrote them about errors of the same type and place, with the same `kind` if they
+    have one; so there are few kinds. The next record that passes says how many of its kind were kept quiet.
     """
 
     def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:

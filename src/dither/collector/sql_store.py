@@ -332,7 +332,7 @@ class SqlStore(ABC):
             connection.execute(sa.delete(facts).where(facts.c.name.in_([f"{_UNTIDIED}{key}" for key in keys])))
 
     def _tidy_left_over(self) -> None:
-        """When the store is opened, nobody else may read it any more."""
+        """Try again when the store is opened: whoever was reading the database may be gone by then."""
         left_over = self._untidied()
         if not left_over:
             return
@@ -374,7 +374,7 @@ def _insert_round(connection: Connection, added: StoredRound) -> None:
 
 
 def _remember_to_tidy(connection: Connection, move: Move) -> None:
-    """From the moment a round stops taking reports until it is tidied, whatever happens in between; not if it opens again."""
+    """Mark a round as untidied from the moment it stops taking reports; the mark goes if it opens again, or once it is tidied."""
     if move.round_state not in ("open", "closing"):
         return
     c = rounds.c
@@ -393,6 +393,6 @@ def _known_tokens(connection: Connection, campaign: str, batches: Iterable[Batch
 def _matching(
     connection: Connection, query: sa.Select[Any], some: Sequence[bytes], **fixed: str | int
 ) -> Iterator[sa.Row[Any]]:
-    """What a query finds of some ids, so many at a time as a database takes."""
+    """What a query finds of some ids, as many at a time as a database takes."""
     for start in range(0, len(some), _LOOKUP):
         yield from connection.execute(query, {"some": some[start : start + _LOOKUP], **fixed})

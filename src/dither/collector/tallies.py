@@ -64,7 +64,7 @@ class _Count:
     meanwhile: list[Row] = field(default_factory=list)  # committed since the page before this one was read
 
     def passed(self, page: Sequence[Row], last: bool) -> list[Row]:
-        """A page has been read: what was committed meanwhile, is not ahead, and is not in the page."""
+        """A page has been read: gives the reports committed meanwhile that are neither ahead of it nor in it."""
         shown = {row.report_id for row in page}
         behind = [row for row in self.meanwhile if last or (page and row.report_id <= page[-1].report_id)]
         self.meanwhile = []
