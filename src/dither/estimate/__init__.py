@@ -1,4 +1,4 @@
-"""7. Estimates: tallies become frequencies with known variance. Projection, pooling and consistency are separate, named steps."""
+"""6. Estimates: tallies become frequencies with known variance. Projection, pooling and consistency are separate, named steps."""
 
 from dither.estimate.marginal import Marginal
 from dither.estimate.pool import AnswerCounts, answers_of, check_asked, pool

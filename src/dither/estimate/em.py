@@ -1,7 +1,7 @@
 """Joint distributions of several attributes from reports that answer each of them, by expectation maximisation.
 
 References: Ren et al., "LoPub", IEEE TIFS 2018, algorithm 1, and the m-way EM of BayesNet (algorithm 2), with the
-likelihood that compares received bits with the candidate's filter (errata 2), stopped on the largest change of a cell
+likelihood that compares received bits with the candidate's filter (erratum 2), stopped on the largest change of a cell
 (erratum 4); acceleration by SQUAREM (Varadhan, Roland, Scand. J. Statist. 2008), guarded by the likelihood.
 
 An attribute's likelihoods are an n x k matrix. The attributes are put into two groups whose row-wise (Khatri-Rao)
@@ -39,7 +39,7 @@ _SMALLEST = 1e-30  # products of likelihoods stay above this, well inside what 3
 
 @dataclass(frozen=True)
 class EMResult:
-    """A joint distribution, one axis an attribute, and how it was reached; `steps` counts passes over the reports."""
+    """A joint distribution, one axis per attribute, and how it was reached; `steps` counts passes over the reports."""
 
     joint: Floats
     steps: int
@@ -53,7 +53,7 @@ def bit_likelihood(
 ) -> Likelihood:
     """P(report | value), each row up to a factor, for every report (row of bits) and value.
 
-    `filters` has the bits each value sets, one row a value; None for unary encoding, where value v sets bit v only. A
+    `filters` has the bits each value sets, one row per value; None for unary encoding, where value v sets bit v only. A
     set bit is reported as set with p, another with q. With `attributes` of them multiplied, no product leaves the
     range of 32-bit floats.
     """
@@ -170,7 +170,7 @@ class _Passes:
 
 class RowProducts:
     """The row-wise products of two groups of matrices with the same rows, in blocks; `fold` and `unfold` move a joint
-    table between one axis a matrix and one axis a group."""
+    table between one axis per matrix and one axis per group."""
 
     def __init__(self, matrices: Sequence[npt.NDArray[np.float32]]) -> None:
         self.matrices = matrices

@@ -56,7 +56,7 @@ class JointEstimate:
 
 @dataclass(frozen=True)
 class SplitReports:
-    """Distinct reports of a split plan with one attribute a question, and how often each came."""
+    """Distinct reports of a split plan with one attribute per question, and how often each came."""
 
     plan: Plan
     patterns: npt.NDArray[np.uint8]

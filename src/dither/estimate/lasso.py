@@ -79,7 +79,7 @@ class Encoding:
         return np.asarray(noise + np.diag(frequencies) - np.outer(frequencies, frequencies))
 
     def indicators(self, bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """Unbiased indicators of the values, one row a report."""
+        """Unbiased indicators of the values, one row per report."""
         unbiased = (bits.astype(np.float32) - np.float32(self.q)) / np.float32(self.p - self.q)
         decode = self.decode
         return unbiased if decode is None else unbiased @ decode.T.astype(np.float32)

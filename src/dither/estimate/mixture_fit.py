@@ -93,7 +93,7 @@ def component_count(targets: PairTargets, w2: Floats, w1: Floats) -> int:
 
 
 def set_component_count(cells: int, total: int) -> int:
-    """Whole tables have more to tell than pairs: 100 components a start, up to 200 where there are many cells."""
+    """Whole tables have more to tell than pairs: 100 components per start, up to 200 where there are many cells."""
     return 100 if cells < MANY_CELLS else min(200, max(100, total // 3))
 
 

@@ -1,6 +1,6 @@
 """Marginals read off every question that contains them, averaged with weights inverse to their variance.
 
-Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed into one (spec, erratum 6).
+Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed into one (erratum 6).
 The weights use the variance at the mean frequency 1/cells, not at the noisy estimate, so the average stays unbiased.
 """
 

@@ -58,7 +58,7 @@ class Descent:
 
 
 class StepSize:
-    """One step size for all starts: grows by 2 % a step, shrinks when the loss rises."""
+    """One step size for all starts: grows by 2 % per step, shrinks when the loss rises."""
 
     def __init__(self) -> None:
         self.size, self.last = 0.0, math.inf

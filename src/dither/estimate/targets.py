@@ -45,11 +45,11 @@ class Columns:
         return slice(int(self.starts[attribute]), int(self.stops[attribute]))
 
     def spread(self, values: Floats) -> Floats:
-        """One value an attribute, repeated over its columns (last axis)."""
+        """One value per attribute, repeated over its columns (last axis)."""
         return np.asarray(np.repeat(values, self.cardinalities, axis=-1))
 
     def spread_pairs(self, values: Floats) -> Floats:
-        """One value a pair of attributes, repeated over its block."""
+        """One value per pair of attributes, repeated over its block."""
         return self.spread(np.repeat(values, self.cardinalities, axis=0))
 
     def sums(self, values: Floats) -> Floats:
@@ -186,12 +186,7 @@ def _inverse(variance: Floats, asked: npt.NDArray[np.bool_], sampling: Floats) -
     return np.where(asked, 1.0 / np.where(asked, floored, 1.0), 0.0)
 
 
-# --------------------
-# All answers about sets of attributes, each table whole, and what a mixture of products says of them.
-#
-# Pair marginals of a larger set's table tell nothing of what three of its attributes do together; the table itself does. A set's
-# members are put into two groups. The mixture's table is then one product of two thin matrices, component by component, and so is
-# each half of its gradient. Sets of the same shape go through together.
+# Answers about sets of attributes, each table whole, and what a mixture of products says of them.
 
 Reals = npt.NDArray[np.floating[Any]]  # doubles, or singles within a step
 Integers = npt.NDArray[np.intp]
@@ -202,7 +197,7 @@ _BLOCK_ROWS = 512  # rows of the thin matrices that go through together: what a 
 
 @dataclass(frozen=True)
 class SetBlock:
-    """AnswerCounts sets of one shape: their tables as (set, 1, row, column), rows the first `cut` members, columns the others.
+    """Answered sets of one shape: their tables as (set, 1, row, column), rows the first `cut` members, columns the others.
 
     `noise` are the coefficients c0, c1, c2 of a cell's variance c0 + c1 f - c2 f^2; `shares` say how much of a member's pooled
     one-way marginal comes from each set; `where` are the members' columns in the matrix of all domains side by side.
@@ -248,7 +243,12 @@ class SetBlock:
 
 @dataclass(frozen=True)
 class SetTargets:
-    """All answered sets, in blocks of equal shape."""
+    """All answered sets, in blocks of equal shape, which go through together.
+
+    Pair marginals of a larger set's table tell nothing of what three of its attributes do together; the table itself does. A
+    set's members are put into two groups. The mixture's table is then one product of two thin matrices, component by component,
+    and so is each half of its gradient.
+    """
 
     columns: Columns
     blocks: tuple[SetBlock, ...]
