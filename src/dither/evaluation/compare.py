@@ -174,13 +174,7 @@ def evaluate(
     return Evaluation(found, len(first), len(second), sdmetrics_scores(tables) if sdmetrics else None)
 
 
-# --------------------
-# The scores of SDMetrics' quality report, computed by that library itself, for those who know them.
-#
-# Column Shapes and Column Pair Trends are means of scores between 0 and 1, where 1 is best; the overall score is their mean. The
-# library needs to be told what each column is. That follows from the schema: `numeric` attributes are numerical, compared as
-# numbers (KSComplement, CorrelationSimilarity); `categorical`, `ordinal` and `boolean` ones are compared value by value
-# (TVComplement, ContingencySimilarity, which are one minus the total variation distance of one and of two attributes).
+# The scores of SDMetrics' quality report, computed by that library itself.
 
 SDTYPES = {"numeric": "numerical", "boolean": "boolean", "categorical": "categorical", "ordinal": "categorical"}
 
@@ -196,7 +190,10 @@ class Score:
 
 @dataclass(frozen=True)
 class SDMetricsScores:
-    """What SDMetrics' QualityReport says; `sdtypes` is how each column was treated."""
+    """What SDMetrics' QualityReport says; `sdtypes` is how each column was treated.
+
+    Column Shapes and Column Pair Trends are means of scores between 0 and 1, where 1 is best; the overall score is their mean.
+    """
 
     overall: float
     column_shapes: float
@@ -237,7 +234,12 @@ def require_sdmetrics() -> None:
 
 
 def sdmetrics_metadata(schema: Schema) -> JsonObject:
-    """A schema as the metadata that SDMetrics and SDV read."""
+    """A schema as the metadata that SDMetrics and SDV read: what each column is.
+
+    `numeric` attributes are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`, `ordinal` and
+    `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total variation
+    distance of one and of two attributes).
+    """
     return {"columns": {attribute.name: {"sdtype": SDTYPES[attribute.kind]} for attribute in schema}}
 
 
