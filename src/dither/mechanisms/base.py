@@ -331,7 +331,6 @@ class PureMechanism(Mechanism):
         return lambda report: self.supports(report, first) and not self.supports(report, second)
 
 
-# --------------------
 # Checks, and laws of bits.
 
 

@@ -65,7 +65,6 @@ def _estimate_pure(mechanism: PureMechanism, support: Counts, n: int) -> Estimat
     return Estimate(frequencies, np.sqrt(variances), int(n))
 
 
-# --------------------
 # Checks of what comes in, and reports that are numbers.
 
 

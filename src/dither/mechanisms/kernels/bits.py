@@ -40,7 +40,7 @@ from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary
 from dither.types import Codes, Counts, Floats, Integers
 
-_BLOCK_WORDS = 1 << 17  # one megabyte of bits a time: random words stay in the cache
+_BLOCK_WORDS = 1 << 17  # one megabyte of bits at a time: random words stay in the cache
 _BLOCK = 1 << 16  # people whose sets are drawn at a time
 _MOST_DRAWS = 1 << 20  # cells times sets, above which drawing sets costs more than drawing people
 _BITS_OF_BYTES = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.int64)
@@ -120,7 +120,6 @@ def count_bits(mechanism: Unary | BloomRappor | SubsetSelection, reports: Packed
     return counts[: mechanism.counters]
 
 
-# --------------------
 # Unary encodings.
 
 
@@ -142,7 +141,6 @@ def _simulate_unary(mechanism: Unary, true_counts: Counts, rng: np.random.Genera
     return (own + rng.binomial(others, float(mechanism.q))).astype(np.int64)
 
 
-# --------------------
 # Bloom filters.
 
 
@@ -215,7 +213,6 @@ def bloom_forged(mechanism: BloomRappor, targeted: int | Sequence[int]) -> tuple
     return reach(weights[list(targeted)].sum(axis=0))
 
 
-# --------------------
 # Subset selection.
 
 

@@ -27,7 +27,7 @@ _STRIDE = 2048  # cells whose counters are kept in the first-level cache
 
 @njit(cache=True, boundscheck=False)
 def _count(a: Any, base: Any, width: Any, first: int, counts: Any) -> None:
-    """Add, for cells first.. of one stride, how many reports support each; four reports a pass over the counters."""
+    """Add, for cells first.. of one stride, how many reports support each; four reports per pass over the counters."""
     n, cells = len(a), len(counts)
     whole = n - n % 4
     for i in range(0, whole, 4):

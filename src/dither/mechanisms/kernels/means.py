@@ -55,7 +55,6 @@ def numbers(mechanism: MeanMechanism, reports: PackedReports) -> Floats:
     raise NotImplementedError(f"{mechanism.name} has no batch kernel")
 
 
-# --------------------
 # Grids.
 
 
@@ -78,7 +77,6 @@ def _grid_numbers(mechanism: GridMean, reports: PackedReports) -> Floats:
     return np.asarray(table[read_numbers(mechanism, reports)][:, None], dtype=np.float64)
 
 
-# --------------------
 # Vectors of signs.
 
 
@@ -128,7 +126,6 @@ def _check_width(mechanism: MeanMechanism, reports: PackedReports) -> None:
         raise ReportError(f"reports of {mechanism.report_bytes} bytes were expected, not {width}", value=width)
 
 
-# --------------------
 # Some of several attributes.
 
 

@@ -32,7 +32,6 @@ from dither.types import Codes, Counts, Floats, Integers
 _COEFFICIENT_BLOCK = 1 << 18  # people simulated at a time; a transform per block
 
 
-# --------------------
 # Randomised response.
 
 
@@ -52,7 +51,6 @@ def _simulate_grr(mechanism: GRR, true_counts: Counts, rng: np.random.Generator)
     return (truthful + guesses).astype(np.int64)
 
 
-# --------------------
 # Fourier coefficients: the supports of all cells come from one fast Walsh-Hadamard transform.
 
 
@@ -95,7 +93,6 @@ def _simulate_coefficients(mechanism: Hadamard, true_counts: Counts, rng: np.ran
     return simulate_people(mechanism, true_counts, rng, _COEFFICIENT_BLOCK)
 
 
-# --------------------
 # Tables of outputs: strategies and the square wave.
 
 
@@ -199,7 +196,6 @@ def forged_range(mechanism: OutputMechanism, targeted: int | Sequence[int]) -> t
     return float(sums.min()), float(sums.max())
 
 
-# --------------------
 # The square wave's own estimate: a density and its quantiles.
 
 
