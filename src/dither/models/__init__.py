@@ -1,4 +1,4 @@
-"""9. Models: a joint distribution with `marginal()` and `sample()`."""
+"""8. Models: a joint distribution with `marginal()` and `sample()`."""
 
 from __future__ import annotations
 

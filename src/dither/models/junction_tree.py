@@ -241,7 +241,7 @@ class JunctionTree:
 
 
 def independent_tree(schema: Schema, marginals: Sequence[Floats]) -> JunctionTree:
-    """The tree without any dependence: one clique an attribute."""
+    """The tree without any dependence: one clique per attribute."""
     tree = triangulate(schema.cardinalities, ())
     return JunctionTree(schema, tree, tuple(np.asarray(marginals[c[0]], np.float64) for c in tree.cliques))
 

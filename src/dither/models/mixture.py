@@ -40,7 +40,7 @@ _BLOCK_CELLS = 1 << 24  # marginals are summed over components in blocks of at m
 
 @dataclass(frozen=True)
 class Mixture:
-    """`weights` of the components, and for each attribute a table with a distribution a component."""
+    """`weights` of the components, and for each attribute a table with one distribution per component."""
 
     schema: Schema
     weights: Floats
@@ -73,7 +73,7 @@ class Mixture:
 
     @cached_property
     def _cumulative(self) -> Floats:
-        """The cumulative distributions of all attributes side by side, one row a component."""
+        """The cumulative distributions of all attributes side by side, one row per component."""
         return np.concatenate([np.cumsum(t, axis=1) / t.sum(axis=1, keepdims=True) for t in self.components], axis=1)
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:

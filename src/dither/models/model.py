@@ -32,7 +32,7 @@ class Model(Protocol):
         """The distribution of some attributes, one axis each in the order given; not negative, adds up to one."""
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
-        """Independent rows of codes, one column an attribute in the schema's order; the same seed gives the same rows."""
+        """Independent rows of codes, one column per attribute in the schema's order; the same seed gives the same rows."""
 
     def to_bytes(self) -> bytes:
         """An archive from which `from_bytes` rebuilds the model exactly."""
@@ -65,13 +65,9 @@ def sample_rows(distribution: Floats, rows: int, rng: np.random.Generator) -> Co
     return np.minimum(codes, len(distribution) - 1).astype(np.int32)
 
 
-# --------------------
-# Attributes taken as independent: the product of one-way marginals, the line every other model has to beat.
-
-
 @dataclass(frozen=True)
 class Independent:
-    """One distribution an attribute."""
+    """Attributes taken as independent, one distribution per attribute: the line every other model has to beat."""
 
     schema: Schema
     marginals: tuple[Floats, ...]

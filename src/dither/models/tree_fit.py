@@ -31,7 +31,7 @@ _LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps cou
 
 @dataclass(frozen=True)
 class TreeFit:
-    """A fitted tree and how the fit went; `discrepancy` is the weighted squared residual a measured cell, about 1 when
+    """A fitted tree and how the fit went; `discrepancy` is the weighted squared residual per measured cell, about 1 when
     the residual equals the known noise. `unused` counts measurements that lie in no clique."""
 
     model: JunctionTree
