@@ -69,7 +69,7 @@ def pair_noise(
 ) -> float:
     """The mean over all pairs of the expected L1 noise of a pair read off the sets, for one participant in all.
 
-    A set of c cells that gets a share w has a variance of unit_variance(c) / w a cell, times the cells summed into one;
+    A set of c cells that gets a share w has a variance of unit_variance(c) / w per cell, times the cells summed into one;
     sets that hold the same pair pool by inverse variance. k cells of standard error s have an L1 norm near k s.
     """
     total = 0.0

@@ -22,7 +22,7 @@ from dither.structure import Triangulation, triangulate_capped
 from dither.tally import CountTally, RoundTally
 from dither.types import JsonObject
 
-# A fitted tree takes up a part of the noise, so its best residual lies below one a cell; 0.8 measured best (the docs).
+# A fitted tree takes up a part of the noise, so its best residual lies below one per cell; 0.8 measured best (the docs).
 DISCREPANCY = 0.8
 FACTOR_ERROR = 0.15  # the total variation that a factor's raw noise may have; larger factors are split
 

@@ -33,7 +33,7 @@ Candidate = tuple[int, tuple[int, ...]]
 @dataclass(frozen=True)
 class BayesNetParameters:
     """`plan=split` is the paper's: every participant reports every attribute, epsilon split over them, joints by EM.
-    `plan=sample` learns the same network from one full-epsilon question a participant, in two rounds.
+    `plan=sample` learns the same network from one full-epsilon question per participant, in two rounds.
 
     `root=entropy` is algorithm 4 (root of largest entropy, cached candidates), `root=random` algorithm 3. `degree` is
     the largest number of parents, 1 to 4; a candidate whose joint exceeds `max_cells` gives way to smaller ones. For

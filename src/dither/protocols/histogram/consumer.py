@@ -129,9 +129,6 @@ def _read_entry(entry: JsonObject, low: float, high: float) -> Consumer:
     return Consumer(name or f"{len(entry['edges']) - 1} bins", tuple(entry["edges"]), epsilon)
 
 
-# --------------------
-# The partition that all consumers' bins are sums of: the union of their edges (paper, eq. 9 and 10).
-
 _SAME = 1e-12  # edges this close, as a share of the range, are one edge that was computed in two ways
 
 
@@ -161,7 +158,7 @@ class Partition:
         return list(pairwise(positions))
 
     def membership(self, consumer: Consumer) -> Floats:
-        """One row a bin, 1 where a cell belongs to it."""
+        """One row per bin, 1 where a cell belongs to it."""
         out = np.zeros((consumer.bins, self.cells))
         for row, (start, stop) in zip(out, self.spans(consumer), strict=True):
             row[start:stop] = 1.0
@@ -169,7 +166,7 @@ class Partition:
 
 
 def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
-    """The coarsest partition of [low, high] whose cells make up every consumer's bins."""
+    """The coarsest partition of [low, high] whose cells make up every consumer's bins (paper, eq. 9 and 10)."""
     everything = np.unique(
         np.array([low, high, *(edge for consumer in consumers for edge in consumer.edges)], dtype=np.float64)
     )

@@ -120,14 +120,6 @@ def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple
     return tuple(counts), tuple(variances)
 
 
-# --------------------
-# A consumer who comes after the collection: an answer from the cells there are, at no further cost in privacy.
-#
-# Where the new bin's edge cuts a cell, values are taken as spread evenly over that cell (linear interpolation of the
-# cumulative count). If a share a of a cell with count c lies in the bin, the truth lies between 0 and c and the answer
-# says a*c, so the cut is wrong by at most max(a, 1-a)*c, whatever the values. The paper names online queries as an
-# extension (section 6) and gives no rule.
-
 INTERPOLATION = "values are taken as evenly spread within a cell of the partition that an edge cuts"
 
 
@@ -162,8 +154,12 @@ class LateAnswer:
 
 
 def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -> LateAnswer:
-    """Answer new bins from an existing partition.
+    """Answer somebody who comes after the collection from the cells there are, at no further cost in privacy.
 
+    Where the new bin's edge cuts a cell, values are taken as spread evenly over that cell (linear interpolation of the
+    cumulative count). If a share a of a cell with count c lies in the bin, the truth lies between 0 and c and the answer says
+    a*c, so the cut is wrong by at most max(a, 1-a)*c, whatever the values. The paper names online queries as an extension
+    (section 6) and gives no rule.
     The bound uses the upper end of a cut cell's own interval for c; both hold together at the level by giving each
     bin's noise and each of its (at most two) cut cells a third of the error (Bonferroni).
     """
@@ -189,20 +185,18 @@ def _normal(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
-# --------------------
-# Histograms that agree with one another: non-negative, adding up to the number of participants, one table behind all.
-#
-# The nearest counts of the cells, in squared standard errors of all consumers' bins, with no cell below zero and the
-# known total (non-negative least squares). A constrained fit is biased where counts are near zero, so the raw estimates
-# are kept beside it.
-
 _TOTAL = 1e3  # how many times more than the most certain bin the known total counts
 
 
 def make_consistent(
     memberships: Sequence[Floats], counts: Sequence[Floats], variances: Sequence[Floats], population: int
 ) -> list[Floats]:
-    """Each consumer's bins from one non-negative set of cells; memberships are over the union's cells."""
+    """Each consumer's bins from one non-negative set of cells; memberships are over the union's cells.
+
+    These are the nearest counts of the cells, in squared standard errors of all consumers' bins, with no cell below zero and the
+    known total (non-negative least squares). A constrained fit is biased where counts are near zero, so the raw estimates are
+    kept beside it.
+    """
     from scipy.optimize import nnls
 
     bins, raw = np.concatenate(memberships), np.concatenate(counts)

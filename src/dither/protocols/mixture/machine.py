@@ -42,7 +42,7 @@ from dither.types import JsonObject
 class MixtureParameters:
     """All automatic unless set.
 
-    `components` a start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
+    `components` per start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
     looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
     what may).
     """

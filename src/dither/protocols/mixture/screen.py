@@ -3,7 +3,7 @@
 Pairs teach the one-way marginals less well than single questions do, so where nothing depends on anything they lose, and public
 facts cannot tell. A first round asks pairs of narrow attributes, where a test has most power, with so few people that its cost
 stays under LOSS if nothing is found. The statistic of a pair is the squared distance of its noisy table from the product of its
-one-way marginals, both centred (spec of `structure.dependence`), with mean and variance under independence computed from the
+one-way marginals, both centred (as in `structure.dependence`), with mean and variance under independence computed from the
 mechanism's noise cell by cell.
 """
 
@@ -54,7 +54,7 @@ class Screen:
 def rest_shares(cardinalities: Sequence[int], epsilon: float, asked: Floats, share: float) -> Floats:
     """Shares of single questions among the remaining people that make the sum of one-way errors least.
 
-    `asked` is the precision a participant of the whole campaign that each attribute has from the first round; with none the
+    `asked` is the precision per participant of the whole campaign that each attribute has from the first round; with none the
     shares are those of `independent`.
     """
     base = single_shares(cardinalities, epsilon)
