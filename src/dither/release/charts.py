@@ -114,9 +114,6 @@ def _attribute_words(figure: AttributeFigure) -> str:
     return f"{words}. All figures are in the table below."
 
 
-# --------------------
-# Heat maps of pairs as inline SVG, with the numbers in the cells where there is room for them.
-
 _TURN = 50.0  # degrees by which the columns' labels are turned
 _ROW_ROOM, _COLUMN_ROOM = 116, 96
 _LEGEND_STEPS = 24
@@ -209,11 +206,9 @@ def _largest(heat: HeatMap, values: Floats) -> str:
     return f"Largest cell: {heat.rows[i]} with {heat.columns[j]}, {values[i, j]:.1%}."
 
 
-# --------------------
-# Numbers against numbers: histograms, and lines with the spread of their points. The style sheet has a colour for each `hue`.
-
+# Numbers against numbers: histograms and lines.
 _HEIGHT, _HEAD, _FOOT = 220, 26, 40
-HUES = 12
+HUES = 12  # the style sheet has a colour for each
 
 
 @dataclass(frozen=True)

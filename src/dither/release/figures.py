@@ -19,7 +19,6 @@ from dither.release.standard_errors import Errors, pair_errors
 from dither.schema import Attribute
 from dither.types import Floats
 
-# --------------------
 # Pairs: the strongest dependences, and those compared with the truth.
 
 MOST_PAIRS = 300  # all pairs of 25 attributes; of more attributes so many, evenly spread, are compared with the truth
@@ -128,7 +127,6 @@ def _joined(model: Model) -> list[tuple[int, int]] | None:
     return None
 
 
-# --------------------
 # Bars, heat maps and the distance from the truth.
 
 MOST_BARS = 20

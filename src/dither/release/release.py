@@ -30,7 +30,7 @@ from dither.uncertainty.manipulation import manipulation_notes
 
 @dataclass(frozen=True)
 class Truth:
-    """The simulated participants' true marginals: `marginal(attributes)` has one axis an attribute, like a model's."""
+    """The simulated participants' true marginals: `marginal(attributes)` has one axis per attribute, like a model's."""
 
     marginal: Callable[[Sequence[str]], Floats]
 
@@ -59,12 +59,11 @@ class Release:
     """The outcome of a campaign.
 
     `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
-    `truth` exists in simulations only; it is shown in the report and written nowhere else. So does `clipped`, how many rows'
-    values were counted as "other" in each attribute where that happened: a true count, written nowhere at all. A release with
-    `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so. `state` is
-    the finished protocol (what was asked and the tallies, noise only), from which intervals for any marginal can be computed
-    later.
-    `call` is the record of what was asked for.
+    `truth` and `clipped` exist in simulations only. The truth is shown in the report and written nowhere else; `clipped` says how
+    many rows' values were counted as "other" in each attribute where that happened, a true count that is written nowhere at all.
+    A release with `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so.
+    `call` is the record of what was asked for, `state` the finished protocol (what was asked and the tallies, noise only), from
+    which intervals for any marginal can be computed later.
     """
 
     call: Call

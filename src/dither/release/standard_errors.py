@@ -35,12 +35,6 @@ def measured_errors(measured: Sequence[Marginal], attributes: Sequence[str], par
     return np.transpose(errors, [best.attributes.index(name) for name in attributes])
 
 
-# --------------------
-# Standard errors of two attributes taken together, from what was asked: the intervals of a release that knows no truth.
-#
-# They are those of the reports about the pair alone, as the single attributes' are: the noise that devices added and the choice of
-# who was asked. What a model gains by pooling other answers, or loses by its own shape, is not in them: `dither.bootstrap` has it.
-
 Errors = Callable[[Sequence[str]], Floats | None]
 
 
@@ -48,7 +42,9 @@ def pair_errors(release: Release) -> Errors:
     """A function from two attributes to the standard errors of their cells, None where no answer tells of both.
 
     In this order: the pair as the method measured it; every answer about a set that holds both, pooled; whole records of which
-    each attribute was randomised on its own.
+    each attribute was randomised on its own. They are those of the reports about the pair alone: the noise that devices added
+    and the choice of who was asked. What a model gains by pooling other answers, or loses by its own shape, is not in them:
+    `dither.bootstrap` has it.
     """
     tallies = [] if release.state is None else fitted_tallies(release.state)
     answers = answers_of([tally for tally in tallies if isinstance(tally, CountTally)])

@@ -109,9 +109,7 @@ def _letter(letter: str) -> float:
     return 0.62 if ord(letter) < 0x2E80 else 1.0
 
 
-# --------------------
 # Colours of heat maps: frequencies from dark to bright, half-widths of intervals from pale to dark.
-
 # Viridis (Smith, van der Walt, Firing, 2015; public domain) at 16 even steps, and a ramp of one hue for uncertainty.
 # fmt: off
 VIRIDIS = [

@@ -73,8 +73,7 @@ def noise_sentence(seed: int | None, *, simulated: bool) -> str:
     )
 
 
-# --------------------
-# What a reader of a release must be told: what is not protected, too little data, cut estimates, fallbacks.
+# What a reader must be told: what is not protected, too little data, cut estimates, fallbacks.
 
 LARGE_ERROR = 0.3  # of a cell's frequency, or of an average cell's where the frequency is smaller
 MOVED_MASS = 0.1
