@@ -58,7 +58,7 @@ def histogram(
     `Consumer`. [low, high] is the public range; taken from the data if left out, which leaks it and is said in a
     warning. Guarantee: everything one participant sends is epsilon-locally differentially private, whatever the
     consumers share among themselves. The noise comes from the operating system and cannot be drawn again, unless a
-    `seed` is given: that gives the same release again, and away to whoever knows it, which a warning says. Every
+    `seed` is given: the same seed gives the same release, and whoever knows it can take the noise off, as a warning says. Every
     method has the parameter `mechanism` (the randomiser), `sampled` also `share` and `smart` also `objective`.
 
     >>> import dither

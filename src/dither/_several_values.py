@@ -59,7 +59,7 @@ def several_values(
     path: Path = "counts",
     seed: int | None = None,
 ) -> HistogramRelease:
-    """Histograms of all values of all participants; `values` holds one list of numbers a participant, at most `most`
+    """Histograms of all values of all participants; `values` holds one list of numbers per participant, at most `most`
     long.
 
     Guarantee: everything one participant sends is epsilon-locally differentially private for all its values together.

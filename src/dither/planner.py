@@ -113,9 +113,6 @@ def _distance(model: Mixture) -> float:
     return float(np.mean(found)) if found else 0.0
 
 
-# --------------------
-# One method's error on a known population.
-
 # A forecast needs no more than a rough fit: fewer components change the error by a few per cent and take a fraction of the time.
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 240}}
 
@@ -188,9 +185,6 @@ def _errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:
         )
     return out
 
-
-# --------------------
-# From predictions to a forecast.
 
 BASELINE = "independent"
 PREDICTED = (DEFAULT, BASELINE)  # the others take longer and are played when named

@@ -187,19 +187,15 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
 
 
-# --------------------
-# The types of a synthetic table: what decides them is public, so that they tell nothing of any row. A file of CSV has no types, and
-# one gap turns whole numbers of a pandas frame into float64, so there the schema decides. Types that a Parquet file or a PyArrow,
-# polars or pandas table declares are kept.
-
 _EXACT = 2.0**53  # up to here every whole number is a float
 
 
 def public_layout(layout: Layout, schema: Schema, *, declared: bool) -> Layout:
     """The layout of a synthetic table for a table that came in with `layout`.
 
-    Guarantee: it depends on the schema, on the kind of table, the columns' order and, where `declared`, on their declared types.
-    Labels are written as the schema writes them.
+    Guarantee: it depends on the schema, on the kind of table, the columns' order and, where `declared`, on their declared types:
+    all public, so that types tell nothing of any row. A CSV file has no types, and one gap turns whole numbers of a pandas frame
+    into float64, so there the schema decides. Labels are written as the schema writes them.
     """
     return replace(layout, columns=tuple(_column(c, schema[c.name], layout.kind, declared) for c in layout.columns))
 

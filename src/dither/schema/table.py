@@ -307,7 +307,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-# --------------------
 # Numbers drawn uniformly inside their bins: real, whole, or with a fixed number of decimals.
 
 _FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits

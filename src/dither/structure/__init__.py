@@ -1,4 +1,4 @@
-"""8. Which attributes depend on which: dependence tests, pruning, and the junction tree of a dependence graph."""
+"""7. Which attributes depend on which: dependence tests, pruning, and the junction tree of a dependence graph."""
 
 from dither.structure.dependence import (
     Dependence,

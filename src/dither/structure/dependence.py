@@ -98,20 +98,13 @@ def dependence(
     extra = (k - 1) * row_variance * float(b @ b) + (m - 1) * column_variance * float(a @ a)
     degrees = (k - 1) * (m - 1)
     statistic = float((residual**2).sum()) - degrees * spread - extra
-    # The extra noise lies in one direction a row or column, so its share of the null variance is that of k-1 or m-1
+    # The extra noise lies in one direction per row or column, so its share of the null variance is that of k-1 or m-1
     # degrees.
     null = 2 * degrees * spread**2
     null += 2 * (k - 1) * (row_variance * float(b @ b)) ** 2 + 2 * (m - 1) * (column_variance * float(a @ a)) ** 2
     null += 4 * spread * extra
     return Dependence(statistic, float(np.sqrt(null)))
 
-
-# --------------------
-# LoPub's entropy pruning: leave out attributes of little entropy before any pair is estimated (algorithm 5).
-#
-# Reference: Ren et al., "LoPub", IEEE TIFS 2018, section 5.5.2. Non-binary tables start with no dependence and look for
-# some among the attributes of largest relative entropy; binary tables start with all pairs dependent and look for
-# independence among the attributes of least relative entropy. The relative entropy is H(A)/|domain|, as printed.
 
 Pair = tuple[int, int]
 Variant = Literal["none", "empty", "full"]
@@ -156,11 +149,15 @@ def relative_entropy(marginals: Sequence[AnyArray]) -> list[float]:
 def prune_by_entropy(
     marginals: Sequence[AnyArray], phi: float, variant: Variant, depends: Callable[[int, int], bool]
 ) -> Pruned:
-    """Ask `depends(i, j)`, i < j, only for the pairs that the variant examines.
+    """Ask `depends(i, j)`, i < j, only for the pairs that the variant examines: LoPub's entropy pruning (algorithm 5).
 
+    The paper starts non-binary tables with no dependence (`empty`) and looks for some among the attributes of largest relative
+    entropy, H(A)/|domain|; binary tables with all pairs dependent (`full`), and looks for independence among those of least.
     d (1-phi) attributes, rounded half up, are examined: the ones of largest relative entropy for `empty`, of least for
     `full`, where every pair not examined counts as dependent. `none` examines all pairs. (Line 7 reads as rounding down,
     but the pair counts of tables 7 and 9 are those of rounding to nearest.)
+
+    Reference: Ren et al., "LoPub", IEEE TIFS 2018, section 5.5.2.
     """
     if variant not in VARIANTS:
         raise ParameterError(f"pruning {variant!r} is not one of {', '.join(VARIANTS)}", where="pruning", value=variant)

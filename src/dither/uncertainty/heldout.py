@@ -5,9 +5,9 @@ and independent of the model m, so |y - m|^2 minus the variance of y is unbiased
 mechanism: it is L(t) + t(1-t)/n per cell, L linear in t, and (L(y) + y(1-y)/n)/(1 - 1/n) estimates it without bias.
 
 Reports are divided before they are tallied, which is why a plan with copied questions does it: it needs nothing of the driver,
-costs no privacy (a participant still answers one question) and is exact for every mechanism. Counts that are already made can
-be divided afterwards only where a report supports one cell (`thin`): from the counts of bits alone nobody can tell which bits
-came in one report.
+costs no privacy (a participant still answers one question) and is exact for every mechanism. Counts that are already made could
+be divided afterwards only where a report supports one cell: from the counts of bits alone nobody can tell which bits came in one
+report.
 """
 
 from __future__ import annotations

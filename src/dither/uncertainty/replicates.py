@@ -103,7 +103,7 @@ QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
 
 @dataclass(frozen=True)
 class Interval:
-    """A marginal with its uncertainty, one axis an attribute; the intervals are for each cell on its own.
+    """A marginal with its uncertainty, one axis per attribute; the intervals are for each cell on its own.
 
     `standard_errors` are root mean squared errors: scatter and bias together, for the population that the participants are a
     sample of. `caution` says what an interval does not cover, if anything.
