@@ -49,8 +49,8 @@ def publish(
     of the table but what a simulation shows beside it (marked as such). With `population` rows are drawn with replacement:
     epsilon is then one simulated participant's and not a row's, as the warnings say. The noise comes from the operating
     system and nothing recorded can draw it again, unless a `seed` is given: the same seed gives the same release, and whoever
-    knows it can take the noise off, as the release's warnings say. The one exception is the method `jtree-nonprivate`, which runs only
-    with `no_privacy` and whose release says that it is not private.
+    knows it can take the noise off, as the release's warnings say. The one exception is the method `jtree-nonprivate`, which
+    runs only with `no_privacy` and whose release says that it is not private.
     With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
 
     >>> import dither
