@@ -23,7 +23,7 @@ from dither.estimate.targets import pair_targets, set_targets
 from dither.models.mixture import Mixture
 from dither.protocols import ProtocolMachine, start
 from dither.simulate import simulate
-from dither.uncertainty.replicates import redraw, tallies_of
+from dither.uncertainty.replicates import redraw
 
 NETWORKS = {"12 binary": (2,) * 12, "30 binary": (2,) * 30, "12 of three values": (3,) * 12, "60 binary": (2,) * 60}
 SETS = 120  # of pairs, and of triples, that a network is measured on
@@ -33,7 +33,7 @@ Truth = list[tuple[list[str], np.ndarray]]
 
 def both_fits(machine: ProtocolMachine, truths: dict[int, Truth], seed: int) -> dict[str, float]:
     """Errors and CPU seconds of both fits to the same reports, and their ratios (below 1: whole tables are better)."""
-    schema, answers = machine.campaign.schema, answers_of(tallies_of(machine))
+    schema, answers = machine.campaign.schema, answers_of(machine.counted)
     if not any(len(answer.question.attributes) > 2 for answer in answers):
         raise ValueError("this plan asks no sets")
     targets = pair_targets(schema, answers)

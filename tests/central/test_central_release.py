@@ -296,7 +296,7 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     out = made.save(tmp_path / "out")
     manifest = json.loads((out / "release.json").read_text())
     for change, words in (
-        ({"format": "dither-release-1"}, "dither-central-release-1"),
+        ({"format": "dither-release-1"}, "another kind"),
         ({"method": "laplas"}, "laplas"),
         ({"neighbours": "all"}, "neighbours"),
         ({"warnings": [{"code": 1}]}, "a code and a message"),

@@ -13,7 +13,7 @@ import pytest
 
 from dither.cli import VERBS, run
 from dither.datasets.generated import generate_network
-from dither.protocols import METHODS
+from dither.protocols import HISTOGRAMS, METHODS
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_audit_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
 def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["methods"]) == 0
     text = capsys.readouterr().out
-    assert all(name in text for name in METHODS)
+    assert all(name in text for name in METHODS | HISTOGRAMS)
     assert run(["methods", "--json"]) == 0
     assert {m["name"] for m in json.loads(capsys.readouterr().out)} == set(METHODS)
 

@@ -15,7 +15,7 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 sys.path.insert(0, sys.argv[1])
 from dither.client import Device, Participant, code_of
-from dither.client.fleet import Simulated
+from dither.client.fleet import SimulatedFleet
 from dither.reports import question
 from dither.reports import codec, limits, assignment
 from dither.schema import Attribute, Schema

@@ -17,7 +17,7 @@ from dither.collector.finalise import export_reports
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Outcome, State, Store, StoreFull
 from dither.collector.tallies import RunningTallies, rebuild
-from dither.collector.writer import Writer, Written
+from dither.collector.writer import Writer, WriteResult
 from dither.errors import DitherError, ParameterError, PrivacyError, StateError, TooFewAnswers
 from dither.protocols import restore, start
 from dither.reports import Envelope
@@ -218,7 +218,7 @@ def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(op
     now = campaigns.get(campaign).open_round
     assert now is not None
     running = RunningTallies(store)
-    results: list[Written] = []
+    results: list[WriteResult] = []
     writer = Writer(store, results.extend, running.committed, lambda b: running.forget(b.campaign, b.round))
     tokens = asked_tokens(campaign, now.start, now.plan, 60)
     reports = [report_of(now.plan, now.campaign_bytes, t) for t in tokens]

@@ -9,7 +9,7 @@ from collector_harness import token_of
 
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Outcome, Row, State, StoredCampaign, StoredRound, StoreFailed
-from dither.collector.writer import QueueFull, Writer, Written
+from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import StateError
 
 C = "ab" * 16
@@ -24,7 +24,7 @@ def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
 ) -> None:
     store = SqliteStore(tmp_path / "c.db")
     store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
-    results: list[Written] = []
+    results: list[WriteResult] = []
     forgotten: list[Batch] = []
 
     def breaks(*arguments: object) -> None:
@@ -55,7 +55,7 @@ def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
 def test_what_is_queued_is_written_in_groups_before_the_thread_ends(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "c.db")
     store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
-    groups: list[list[Written]] = []
+    groups: list[list[WriteResult]] = []
     writer = Writer(store, groups.append, group_reports=10)
     with pytest.raises(ValueError, match="mine"):
         writer.call(lambda: (_ for _ in ()).throw(ValueError("mine")))

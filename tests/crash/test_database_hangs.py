@@ -30,7 +30,7 @@ from test_kills import check, load
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import ANSWER_SECONDS, Batch, Row, State, StoreAway, StoredCampaign, StoredRound
-from dither.collector.writer import Writer, Written
+from dither.collector.writer import Writer, WriteResult
 
 pytestmark = pytest.mark.slow
 
@@ -280,7 +280,7 @@ def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(own
     url = own_cluster.fresh()
     store = PostgresStore(url)
     batch = held(store)
-    results: list[Written] = []
+    results: list[WriteResult] = []
     writer = Writer(store, results.extend)
     own_cluster.pause()
     writer.submit(batch, "being written")

@@ -14,7 +14,7 @@ import pytest
 from collector_harness import RECORD, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
 from dither.client import Device, Participant
-from dither.client.fleet import Simulated, look, submit_round
+from dither.client.fleet import SimulatedFleet, look, submit_round
 from dither.collector.campaigns import Campaigns
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
@@ -150,7 +150,11 @@ def test_a_sender_of_batches_waits_for_the_round_to_open_again(held: Held) -> No
 
     held.begin_closing()
     sent = submit_round(
-        announcement, [[1, 1, 1]] * 9, Simulated(3), lambda body: held.caller.upload(held.campaign, body), sleep=wait
+        announcement,
+        [[1, 1, 1]] * 9,
+        SimulatedFleet(3),
+        lambda body: held.caller.upload(held.campaign, body),
+        sleep=wait,
     )
     assert sent.results == {"stored": 9}
     assert pauses == [5.0]

@@ -22,7 +22,7 @@ from dither.collector.postgres import PostgresStore
 from dither.collector.sql_store import SqlStore
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound, StoreFailed
-from dither.collector.writer import Writer, Written
+from dither.collector.writer import Writer, WriteResult
 from dither.reports.assignment import report_id
 
 C = "ab" * 16
@@ -63,7 +63,7 @@ def test_the_writer_logs_the_kind_and_the_place_of_a_failure_only(
     store: SqlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
-    results: list[Written] = []
+    results: list[WriteResult] = []
     writer = Writer(store, results.extend)
     row = Row(token_of(1), 0, SECRET)
     writer.submit(Batch(C, 0, [row]), None)
@@ -82,7 +82,7 @@ def test_an_error_of_our_own_that_repeats_a_value_is_not_repeated(
         raise KeyError(batches[0].rows[0])
 
     monkeypatch.setattr(store, "add_reports", defect)
-    results: list[Written] = []
+    results: list[WriteResult] = []
     writer = Writer(store, results.extend)
     row = Row(token_of(1), 0, SECRET)
     writer.submit(Batch(C, 0, [row]), None)

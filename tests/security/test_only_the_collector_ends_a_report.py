@@ -11,7 +11,7 @@ from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, 
 from dither.client import Answer, Device, Participant
 from dither.client.announcement import read_announcement
 from dither.client.device import CAMPAIGN_BYTES
-from dither.client.fleet import Simulated, submit_round
+from dither.client.fleet import SimulatedFleet, submit_round
 from dither.client.participant import MOST_SLEEP
 from dither.collector.problems import PROBLEMS
 from dither.collector.store import Outcome
@@ -86,7 +86,7 @@ def test_a_fleet_believes_nothing_else_either() -> None:
 
     def send(said: Answer) -> dict[str, int]:
         return dict(
-            submit_round(announcement, people, Simulated(1), lambda body: said, sleep=lambda pause: None).results
+            submit_round(announcement, people, SimulatedFleet(1), lambda body: said, sleep=lambda pause: None).results
         )
 
     assert send(answer(201, {"results": ["stored", "duplicate"]})) == {"stored": 1, "duplicate": 1}

@@ -52,7 +52,7 @@ def test_predicted_noise_is_that_of_a_simulation():
 
 
 def test_bad_caps_are_refused():
-    with pytest.raises(ParameterError, match="two"):
+    with pytest.raises(ParameterError, match="marginal_cells must be a whole number of at least 2"):
         cover_pairs([2, 2], 1)
-    with pytest.raises(ParameterError, match="two"):
+    with pytest.raises(ParameterError, match="size must be a whole number of at least 2"):
         cover_pairs([2, 2], 4, 1)

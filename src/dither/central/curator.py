@@ -50,7 +50,7 @@ BOOTSTRAP_CELLS = 2**16
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Outcome:
     """What a method gave before it is turned into a table; `total` is the noisy or public number of records."""
 
     codes: Codes
@@ -144,10 +144,10 @@ def _select(table: NativeTable, names: Sequence[str]) -> NativeTable:
 
 def _record_form(
     codes: Codes, schema: Schema, epsilon: float, source: ByteSource, public: int, parameters: Any
-) -> _Made:
+) -> _Outcome:
     rng = np.random.default_rng([public, 1])
     made = release_records(codes, schema.cardinalities, epsilon, source, rng, parameters)
-    return _Made(made.codes, made.epsilon, {"sensitivity": made.sensitivity, "sensitivity_exact": made.exact})
+    return _Outcome(made.codes, made.epsilon, {"sensitivity": made.sensitivity, "sensitivity_exact": made.exact})
 
 
 def _wide_network(
@@ -158,13 +158,13 @@ def _wide_network(
     public: int,
     neighbours: Neighbours,
     parameters: Any,
-) -> _Made:
+) -> _Outcome:
     """PrivBayes on a domain too large for a histogram: it needs counts of few columns of the rows only."""
     sizes, rng = schema.cardinalities, np.random.default_rng([public, 1])
     network = learn(table_counts(codes, sizes), sizes, epsilon, source, rng, neighbours, parameters)
     total = round(network.records)
     rows = network.sample(total if neighbours == "replace" else min(total, MOST_ROWS), rng)
-    return _Made(rows, network.budget.total, network_notes(network), total)
+    return _Outcome(rows, network.budget.total, network_notes(network), total)
 
 
 def _histogram_form(
@@ -173,7 +173,7 @@ def _histogram_form(
     public: int,
     parameters: Any,
     bootstrap: int,
-) -> _Made:
+) -> _Outcome:
     """A histogram, its standard errors, and rows in its shares."""
     made = release(task, parameters)
     known = task.neighbours == "replace"
@@ -186,7 +186,7 @@ def _histogram_form(
         filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
     order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
     rows = codes_of(np.repeat(np.arange(filled.size), filled), task.shape).astype(np.int32)[order]
-    return _Made(rows, made.epsilon, made.notes, total, made.estimate, errors)
+    return _Outcome(rows, made.epsilon, made.notes, total, made.estimate, errors)
 
 
 def whole_cells(estimate: Floats, total: int) -> Integers:
@@ -213,7 +213,7 @@ def _bootstrap(
     return np.sqrt((np.stack(again) ** 2).mean(axis=0))
 
 
-def _about_size(made: _Made) -> list[Notice]:
+def _about_size(made: _Outcome) -> list[Notice]:
     """What to tell of a table whose size, a noisy figure, came out absurd."""
     rows = len(made.codes)
     if rows == 0:

@@ -15,7 +15,7 @@ from rich.table import Table as Grid
 from dither.cli.options import AsJson, Table, print_warnings
 from dither.datasets import read_named
 from dither.planner import Forecast, forecast
-from dither.protocols import DEFAULT, METHODS, jtree_nonprivate
+from dither.protocols import DEFAULT, HISTOGRAMS, METHODS, jtree_nonprivate
 from dither.schema import load_schema
 from dither.schema.files import write_atomically
 from dither.schema.infer import LEAK_WARNING, infer_schema
@@ -84,7 +84,9 @@ def methods(as_json: AsJson = False) -> None:
         ]
         print(json.dumps(listed, indent=1))
         return
-    for m in METHODS.values():
+    for m in (METHODS | HISTOGRAMS).values():
+        if m.name == next(iter(HISTOGRAMS)):
+            print("For one number and many consumers (dither histogram):\n")
         print(f"{m.name}{'  (default)' if m.name == DEFAULT else ''}")
         print(f"  asks        {m.asks}")
         print(f"  gives       {m.summary}")

@@ -13,7 +13,7 @@ import typer
 
 from dither.cli.operator import KEY_FILE, URL, KeyFile, Operator, Url
 from dither.cli.options import Table
-from dither.client.fleet import Sent, Simulated, look, submit_round
+from dither.client.fleet import SendResult, SimulatedFleet, look, submit_round
 from dither.client.transport import Connection
 from dither.datasets.bundled import read_named
 from dither.errors import DitherError, InputError
@@ -57,7 +57,7 @@ def submit(
             "dither: with --seed, tokens and noise can be replayed by whoever knows the seed: these reports protect nobody",
             file=sys.stderr,
         )
-    simulated = Simulated(seed, None if tokens is None else _read_tokens(tokens))
+    simulated = SimulatedFleet(seed, None if tokens is None else _read_tokens(tokens))
     path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}/reports"
     with closing(Connection(url)) as connection:
         announcement = look(connection, url, campaign)
@@ -86,7 +86,7 @@ def _counts(results: Mapping[str, int]) -> str:
     return ", ".join(f"{n:,} {result}" for result, n in sorted(results.items())) or "nobody is asked"
 
 
-def _complain(number: int, sent: Sent) -> None:
+def _complain(number: int, sent: SendResult) -> None:
     """Say how many reports were refused and why; an error if none was accepted."""
     refused = {result: n for result, n in sent.results.items() if result not in ("stored", "duplicate")}
     if not refused:

@@ -8,7 +8,7 @@
 
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import Device
-from dither.client.participant import Participant, Taken, code_of
+from dither.client.participant import Participant, TakePartResult, code_of
 from dither.client.transport import Answer, Transport, Unreachable, http_transport
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "Answer",
     "Device",
     "Participant",
-    "Taken",
+    "TakePartResult",
     "Transport",
     "Unreachable",
     "code_of",

@@ -28,7 +28,7 @@ _ROOM = limits.BODY_BYTES - 64
 
 
 @dataclass
-class Sent:
+class SendResult:
     """How many simulated people reported, and what became of their reports."""
 
     participants: int = 0
@@ -36,7 +36,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedFleet:
     """Where simulated people's tokens and noise come from: the operating system, or a seed that repeats both exactly."""
 
     seed: int | None = None
@@ -73,17 +73,17 @@ class Simulated:
 def submit_round(
     announcement: Announcement,
     people: Iterable[Sequence[int]],
-    simulated: Simulated,
+    simulated: SimulatedFleet,
     post: Callable[[bytes], Answer],
     batch: int = 500,
     sleep: Callable[[float], None] = time.sleep,
-) -> Sent:
+) -> SendResult:
     """Send the reports of all people whom the open round asks; an error if the collector refuses any of them."""
     if announcement.plan is None:
         raise ParameterError(
             f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})", where="campaign"
         )
-    sent = Sent()
+    sent = SendResult()
     for reports in _batches(_reports(announcement, announcement.plan, people, simulated), batch):
         body = encode(Envelope(announcement.campaign, announcement.plan.round, tuple(reports)))
         answer = _persist(partial(post, body), sleep)
@@ -101,7 +101,7 @@ def look(connection: Connection, url: str, campaign: str) -> Announcement:
 
 
 def _reports(
-    announcement: Announcement, plan: Plan, people: Iterable[Sequence[int]], simulated: Simulated
+    announcement: Announcement, plan: Plan, people: Iterable[Sequence[int]], simulated: SimulatedFleet
 ) -> Iterator[Report]:
     campaign = announcement.campaign
     for person, codes in enumerate(people):

@@ -27,7 +27,7 @@ _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakePartResult:
     """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any.
 
     `outside` names the attributes just answered whose value the announced domain lacks (see `encode_answers`). It is for
@@ -83,7 +83,7 @@ class Participant:
         self._sleep = sleep
         self._tries = tries
 
-    def take_part(self, record: Mapping[str, object]) -> Taken:
+    def take_part(self, record: Mapping[str, object]) -> TakePartResult:
         """Answer the open round if it asks this participant and has not been answered, then send what waits."""
         if not isinstance(record, Mapping):
             raise ParameterError("a record is a mapping from attributes' names to values", where="record")
@@ -122,14 +122,14 @@ class Participant:
             )
         return announcement
 
-    def send(self) -> Taken | None:
+    def send(self) -> TakePartResult | None:
         """Send what waits in the outbox of this campaign, the same bytes at every try; None if nothing does."""
         self._slept = 0.0
         self.device.check_address(self.campaign, self._server, self._moved)
         return self._send_waiting()
 
-    def _send_waiting(self) -> Taken | None:
-        last: Taken | None = None
+    def _send_waiting(self) -> TakePartResult | None:
+        last: TakePartResult | None = None
         for waiting in self.device.outbox(self.campaign):
             if waiting.state == "waiting":
                 last = self._send(waiting)
@@ -172,7 +172,7 @@ class Participant:
             self.device.enter(announcement, epsilon, encode(Envelope(announcement.campaign, plan.round, (report,))))
         return coded.outside
 
-    def _send(self, waiting: Waiting) -> Taken:
+    def _send(self, waiting: Waiting) -> TakePartResult:
         answer = self._persist(lambda: self._transport("POST", self._address + "/reports", waiting.body))
         if answer is None:
             return self._taken("waiting")
@@ -202,19 +202,21 @@ class Participant:
                 self._sleep(pause)
         return answer
 
-    def _taken(self, result: Result, reason: str = "") -> Taken:
-        return Taken(result, self.device.spent(self.campaign), reason)
+    def _taken(self, result: Result, reason: str = "") -> TakePartResult:
+        return TakePartResult(result, self.device.spent(self.campaign), reason)
 
 
 @dataclass(frozen=True)
-class Coded:
+class AnswerCodes:
     """The codes in the schema's order, 0 where nothing was asked; the names of the values that the announced domain lacks."""
 
     codes: list[int]
     outside: tuple[str, ...]
 
 
-def encode_answers(schema: Schema, names: Sequence[str], record: Mapping[str, object], source: ByteSource) -> Coded:
+def encode_answers(
+    schema: Schema, names: Sequence[str], record: Mapping[str, object], source: ByteSource
+) -> AnswerCodes:
     """A code for each of these attributes; nothing else in the record is looked at, and no record raises an error.
 
     A collector chooses the domains it announces. If a device kept silent about a value outside them, silence would be an answer
@@ -232,7 +234,7 @@ def encode_answers(schema: Schema, names: Sequence[str], record: Mapping[str, ob
         if code is None:
             outside.append(name)
         codes[schema.index(name)] = instead if code is None else code
-    return Coded(codes, tuple(outside))
+    return AnswerCodes(codes, tuple(outside))
 
 
 def code_of(attribute: Attribute, value: object) -> int | None:

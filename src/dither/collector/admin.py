@@ -197,12 +197,14 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         plans = campaigns.get(campaign).plans
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
-        return _Sent(spool_reports(collector.store, campaign, plans[int(number)]), "application/vnd.apache.parquet")
+        return _FileAnswer(
+            spool_reports(collector.store, campaign, plans[int(number)]), "application/vnd.apache.parquet"
+        )
 
     return routes
 
 
-class _Sent(StreamingResponse):
+class _FileAnswer(StreamingResponse):
     """What was written to a file, from its beginning; the file is closed when it has been sent or nobody reads it any more."""
 
     def __init__(self, file: BinaryIO, media_type: str) -> None:

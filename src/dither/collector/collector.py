@@ -19,7 +19,7 @@ from dither.collector.campaigns import Campaigns, Live, OpenRound
 from dither.collector.problems import Problem
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
-from dither.collector.writer import Writer, Written
+from dither.collector.writer import Writer, WriteResult
 from dither.errors import ReportError
 from dither.reports import Envelope, decode
 from dither.reports.assignment import check_payload, is_asked, pick, report_id, token_hash
@@ -82,7 +82,7 @@ class Metrics:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """The reports that may be stored, where each came in the request, and the outcome of those that may not."""
 
     batch: Batch
@@ -95,7 +95,7 @@ class Judged:
         return [found[i] for i in range(len(found))]
 
 
-def judge(envelope: Envelope, current: OpenRound) -> Judged:
+def judge(envelope: Envelope, current: OpenRound) -> Judgement:
     """Check every report against the round: the participant's place, its question and the bytes of the answer."""
     campaign, plan, start = current.campaign_bytes, current.plan, current.start
     issued = current.participation == "tokens"
@@ -121,7 +121,7 @@ def judge(envelope: Envelope, current: OpenRound) -> Judged:
         positions.append(i)
         if issued:
             hashes.append(token_hash(token))
-    return Judged(Batch(current.campaign, plan.round, rows, hashes if issued else None), positions, refused)
+    return Judgement(Batch(current.campaign, plan.round, rows, hashes if issued else None), positions, refused)
 
 
 class Collector:
@@ -238,12 +238,12 @@ def _in_background(function: Callable[[], T], name: str) -> Future[T]:
     return outcome
 
 
-def _deliver(results: list[Written[Waiter]]) -> None:
+def _deliver(results: list[WriteResult[Waiter]]) -> None:
     """In the writing thread: hand a whole group's results to its event loop in one go."""
     results[0].waiter.get_loop().call_soon_threadsafe(_resolve, results)
 
 
-def _resolve(results: list[Written[Waiter]]) -> None:
+def _resolve(results: list[WriteResult[Waiter]]) -> None:
     for result in results:
         if result.waiter.done():  # the request was abandoned meanwhile; its reports are stored all the same
             continue

@@ -33,7 +33,7 @@ class QueueFull(DitherError):
 
 
 @dataclass(frozen=True)
-class Written(Generic[W]):
+class WriteResult(Generic[W]):
     """What became of one queued batch: its outcomes, or why it was not written."""
 
     waiter: W
@@ -71,7 +71,7 @@ class Writer(Generic[W]):
     def __init__(
         self,
         store: Store,
-        deliver: Callable[[list[Written[W]]], None],
+        deliver: Callable[[list[WriteResult[W]]], None],
         committed: Callable[[Batch, Outcomes], None] = lambda batch, outcomes: None,
         failed: Callable[[Batch], None] = lambda batch: None,
         queue_reports: int = 20_000,
@@ -137,7 +137,7 @@ class Writer(Generic[W]):
         for call in calls:
             with suppress(InvalidStateError):  # it was answered this very moment
                 call.outcome.set_exception(gone)
-        self._hand_over([Written(upload.waiter, None, gone) for upload in uploads])
+        self._hand_over([WriteResult(upload.waiter, None, gone) for upload in uploads])
         return False
 
     def _run(self) -> None:
@@ -187,7 +187,7 @@ class Writer(Generic[W]):
             self._away = False
             log.warning("reports are stored again")
         done = list(zip(group, outcomes, strict=True))
-        self._hand_over([Written(upload.waiter, found, None) for upload, found in done])
+        self._hand_over([WriteResult(upload.waiter, found, None) for upload, found in done])
         for upload, found in done:
             try:
                 self._committed(upload.batch, found)
@@ -208,9 +208,9 @@ class Writer(Generic[W]):
             self._away = True
             with self._ready:
                 group = group + self._take_uploads()
-        self._hand_over([Written(upload.waiter, None, told) for upload in group])
+        self._hand_over([WriteResult(upload.waiter, None, told) for upload in group])
 
-    def _hand_over(self, results: list[Written[W]]) -> None:
+    def _hand_over(self, results: list[WriteResult[W]]) -> None:
         """Whoever waited may be gone with its event loop when the collector stops."""
         try:
             if results:

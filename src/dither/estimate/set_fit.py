@@ -91,7 +91,7 @@ def moved_start(sets: SetTargets, one: Floats, directions: list[Reals], scale: f
 
 
 @dataclass
-class _Weighed:
+class _Weights:
     """A block's inverse variances and, for the twins, standard normal draws: (set, twin, row, column)."""
 
     precision: Reals
@@ -125,7 +125,7 @@ class SetLockstep:
         self.sets, self.cells, self.probe, self.momentum = sets, float(sets.cells), probe, momentum
         self.control = StepSize()
         self.weighed = [
-            _Weighed(
+            _Weights(
                 1.0 / block.variances(table),
                 rng.standard_normal((len(block.members), twins, *block.tables.shape[2:])),
             )

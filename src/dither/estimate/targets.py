@@ -261,7 +261,7 @@ def tables_pay(attributes: int, answers: Sequence[AnswerCounts]) -> bool:
 
 
 @dataclass
-class _Asked:
+class _AskedSet:
     """What was answered about one set: precision-weighted sums."""
 
     table: Reals
@@ -269,7 +269,7 @@ class _Asked:
     noise: Reals
     one_way: Reals  # the precision of each member's marginal
 
-    def add(self, other: _Asked) -> None:
+    def add(self, other: _AskedSet) -> None:
         self.table += other.table
         self.precision += other.precision
         self.noise += other.noise
@@ -279,7 +279,7 @@ class _Asked:
 def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Columns) -> SetTargets:
     """Each set's table once, several answers about a set averaged with weights inverse to their variance."""
     k, place, book = schema.cardinalities, {name: i for i, name in enumerate(schema.names)}, NoiseBook()
-    asked: dict[tuple[int, ...], _Asked] = {}
+    asked: dict[tuple[int, ...], _AskedSet] = {}
     total = np.zeros(len(k))
     for answer in answers:
         given = [place[name] for name in answer.question.attributes]
@@ -289,7 +289,7 @@ def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Column
         table = raw.reshape([k[i] for i in given]).transpose(order).ravel()
         precision, c = book.of(answer, 1, raw.size)
         one_way = np.array([book.of(answer, raw.size // k[i], k[i])[0] for i in members])
-        found = _Asked(precision * table, precision, precision**2 * c, one_way)
+        found = _AskedSet(precision * table, precision, precision**2 * c, one_way)
         if members in asked:
             asked[members].add(found)
         else:

@@ -40,7 +40,7 @@ def expand(table: AnyArray, scope: Sequence[int], target: Sequence[int]) -> AnyA
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class Calibration:
     """The marginal of each clique under a set of potentials, and the log of their normaliser."""
 
     marginals: tuple[Floats, ...]
@@ -72,7 +72,7 @@ class Passing:
         # Cliques and separators are sorted, so the axes that are left are in the separator's order.
         return np.asarray(summed.reshape([self.cardinalities[a] for a in keep]))
 
-    def calibrate(self, potentials: Sequence[Floats]) -> Calibrated:
+    def calibrate(self, potentials: Sequence[Floats]) -> Calibration:
         """Marginals of the distribution proportional to exp(sum of potentials); shared parts of cliques agree."""
         tree = self.tree
         beliefs = [np.array(p, dtype=np.float64) for p in potentials]
@@ -87,7 +87,7 @@ class Passing:
             separator, parent = self._separators[c], tree.parents[c]
             message = self.log_sum(beliefs[parent], parent, separator) - upward[c]
             beliefs[c] += expand(message, separator, tree.cliques[c])
-        return Calibrated(tuple(np.exp(b) for b in beliefs), normaliser)
+        return Calibration(tuple(np.exp(b) for b in beliefs), normaliser)
 
 
 _BLOCK = 1 << 18

@@ -21,7 +21,7 @@ import numpy as np
 
 from dither.errors import ParameterError
 from dither.estimate.marginal import Marginal
-from dither.models.junction_tree import Calibrated, JunctionTree, Passing, expand, sum_out
+from dither.models.junction_tree import Calibration, JunctionTree, Passing, expand, sum_out
 from dither.schema import Schema
 from dither.structure.triangulate import Triangulation
 from dither.types import AnyArray, Floats
@@ -42,7 +42,7 @@ class TreeFit:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _Placement:
     """A measurement that lies in a clique."""
 
     clique: int
@@ -97,7 +97,7 @@ def fit_tree(
 class _Descent:
     """The accelerated mirror descent: the iterate x, the mirror point z with its potentials, the step size."""
 
-    def __init__(self, passing: Passing, placed: list[_Placed], theta: list[Floats], state: Calibrated) -> None:
+    def __init__(self, passing: Passing, placed: list[_Placement], theta: list[Floats], state: Calibration) -> None:
         self.passing, self.placed = passing, placed
         self.theta, self.mirror = theta, state
         self.marginals: tuple[Floats, ...] = state.marginals
@@ -150,7 +150,7 @@ class _Descent:
             out[p.clique] += expand(p.weights * (m - p.target), p.attributes, self.passing.tree.cliques[p.clique])
         return out
 
-    def _divergence(self, theta: list[Floats], new: Calibrated) -> float:
+    def _divergence(self, theta: list[Floats], new: Calibration) -> float:
         """Kullback-Leibler divergence of the new mirror point from the old one, from their potentials."""
         inner = sum(float(((a - b) * m).sum()) for a, b, m in zip(theta, self.theta, new.marginals, strict=True))
         return max(inner - new.log_normaliser + self.mirror.log_normaliser, 0.0)
@@ -161,15 +161,15 @@ def _next_momentum(a: float) -> float:
     return a * (math.sqrt(a * a + 4) - a) / 2
 
 
-def _curvature(placed: list[_Placed]) -> float:
+def _curvature(placed: list[_Placement]) -> float:
     return float(max(p.weights.max() for p in placed))
 
 
-def _read(p: _Placed, marginals: Sequence[Floats], passing: Passing) -> Floats:
+def _read(p: _Placement, marginals: Sequence[Floats], passing: Passing) -> Floats:
     return sum_out(marginals[p.clique], passing.tree.cliques[p.clique], p.attributes)
 
 
-def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]) -> tuple[list[_Placed], int]:
+def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]) -> tuple[list[_Placement], int]:
     """Each measurement in the smallest clique that holds it."""
     sizes = tree.cells(schema.cardinalities)
     order = sorted(range(len(sizes)), key=lambda c: (sizes[c], c))
@@ -186,7 +186,7 @@ def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]
         if not holding:
             unused += 1
             continue
-        placed.append(_Placed(holding[0], members, np.asarray(m.frequencies, np.float64), weights))
+        placed.append(_Placement(holding[0], members, np.asarray(m.frequencies, np.float64), weights))
     return placed, unused
 
 

@@ -29,7 +29,7 @@ _ALL = _FIRST + _BUFFER
 _SIGNALS = tuple(sorted(int(number) for number in signal.valid_signals()))
 
 
-class _Undisturbed:
+class _DrawLock:
     """The lock that NumPy holds while it draws; signal handlers that Python would run meanwhile run right afterwards.
 
     An exception of a handler (Ctrl-C, a deadline) cannot pass through compiled code: raised in the callback below it would be
@@ -98,7 +98,7 @@ class StreamBits:
         self._pointers = (ctypes.c_void_p * 5)(
             state, _next_word.address, _next_half.address, _next_double.address, _next_word.address
         )
-        self.lock = _Undisturbed()
+        self.lock = _DrawLock()
         self.capsule = _new_capsule(ctypes.addressof(self._pointers), b"BitGenerator", None)
         _alive[state] = self
 
@@ -125,7 +125,7 @@ _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _refill(state: int) -> None:
-    """Called from compiled code, where no exception can pass; signals wait meanwhile (`_Undisturbed`)."""
+    """Called from compiled code, where no exception can pass; signals wait meanwhile (`_DrawLock`)."""
     try:
         _alive[state].refill()
     except BaseException:

@@ -14,7 +14,7 @@ from dither.estimate.project import normal_interval
 from dither.mechanisms import SetStrategy, mechanism_from_json
 from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
-from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, late_answer, make_consistent
+from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, consistent_counts, late_answer
 from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.histogram.smart import StrategyCells
 from dither.release.charts import histogram_chart
@@ -100,7 +100,7 @@ class HistogramRelease:
         estimates: list[Floats] = list(answer.counts)
         if consistent:
             memberships = [partition.membership(c) for c in machine.consumers]
-            estimates = make_consistent(memberships, answer.counts, answer.variances, machine.population)
+            estimates = consistent_counts(memberships, answer.counts, answer.variances, machine.population)
         return cls(
             consumers=tuple(
                 ConsumerHistogram(c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw)

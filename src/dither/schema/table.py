@@ -24,7 +24,7 @@ Unknown = Literal["error", "other"]
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedTable:
     """A table's codes, one column per attribute in the schema's order, and how to turn codes into such a table again.
 
     `clipped` counts, for each attribute where it happened, the rows whose value was put under "other".
@@ -35,7 +35,7 @@ class Encoded:
     clipped: Mapping[str, int] = field(default_factory=dict)
 
 
-def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") -> Encoded:
+def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") -> EncodedTable:
     """The codes of a pandas, polars or PyArrow table.
 
     Every value lies in the schema's domain, or an error names the column and the value. With `unknown="other"` a value
@@ -56,7 +56,7 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
             if others:
                 clipped[column.name] = others
         columns.append(column)
-    return Encoded(codes, replace(layout, columns=tuple(columns)), clipped)
+    return EncodedTable(codes, replace(layout, columns=tuple(columns)), clipped)
 
 
 def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generator) -> NativeTable:

@@ -2,7 +2,7 @@
 
 from dither.structure.dependence import (
     Dependence,
-    Pruned,
+    Pruning,
     dependence,
     entropy,
     mutual_information,
@@ -18,7 +18,7 @@ from dither.structure.triangulate import (
 
 __all__ = [
     "Dependence",
-    "Pruned",
+    "Pruning",
     "Triangulation",
     "dependence",
     "entropy",

@@ -112,7 +112,7 @@ VARIANTS: tuple[Variant, ...] = ("none", "empty", "full")
 
 
 @dataclass(frozen=True)
-class Pruned:
+class Pruning:
     """The dependences found and what finding them cost; each pair is counted once (erratum 10)."""
 
     dependent: frozenset[Pair]
@@ -148,7 +148,7 @@ def relative_entropy(marginals: Sequence[AnyArray]) -> list[float]:
 
 def prune_by_entropy(
     marginals: Sequence[AnyArray], phi: float, variant: Variant, depends: Callable[[int, int], bool]
-) -> Pruned:
+) -> Pruning:
     """Ask `depends(i, j)`, i < j, only for the pairs that the variant examines: LoPub's entropy pruning (algorithm 5).
 
     The paper starts non-binary tables with no dependence (`empty`) and looks for some among the attributes of largest relative
@@ -174,7 +174,7 @@ def prune_by_entropy(
     found = {pair for pair in examined if depends(*pair)}
     if variant == "full":
         found |= set(every) - set(examined)
-    return Pruned(frozenset(found), tuple(examined), len(every))
+    return Pruning(frozenset(found), tuple(examined), len(every))
 
 
 def _order(values: Sequence[float], sign: float) -> Callable[[int], tuple[float, int]]:

@@ -68,7 +68,7 @@ def triangulate_capped(
     widest = max(cardinalities)
     if widest > cap:
         raise ParameterError(
-            f"an attribute has {widest:,} values, more than the cap of {cap:,} cells a clique; raise max_clique_cells",
+            f"an attribute has {widest:,} values, more than the cap of {cap:,} cells per clique; raise max_clique_cells",
             where="max_clique_cells",
             value=cap,
         )

@@ -188,7 +188,7 @@ def _normal(level: float) -> float:
 _TOTAL = 1e3  # how many times more than the most certain bin the known total counts
 
 
-def make_consistent(
+def consistent_counts(
     memberships: Sequence[Floats], counts: Sequence[Floats], variances: Sequence[Floats], population: int
 ) -> list[Floats]:
     """Each consumer's bins from one non-negative set of cells; memberships are over the union's cells.

@@ -254,7 +254,7 @@ class Shp(Chp):
             )
 
 
-class Sampled(PartitionMachine[SampledParameters]):
+class SampledChp(PartitionMachine[SampledParameters]):
     """A random share of the participants answers as in CHP, the rest stays silent.
 
     No amplification is counted: the collector sees the reports themselves, and a report's likelihood ratio is e^epsilon whoever

@@ -22,7 +22,7 @@ _BLOCK = 1 << 18
 
 
 @dataclass(frozen=True)
-class Policed:
+class CheckedValues:
     """Values that all lie in the range, and how many had to be moved or left out for it."""
 
     values: AnyArray
@@ -60,7 +60,7 @@ def _finite(number: Any) -> bool:
         return False
 
 
-def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: str = "the values") -> Policed:
+def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: str = "the values") -> CheckedValues:
     """Apply the policy for values outside [low, high]; a missing number (NaN) is outside and cannot be clipped."""
     if policy not in POLICIES:
         raise ParameterError(
@@ -69,17 +69,17 @@ def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: 
     inside = (values >= low) & (values <= high)
     outside = int(values.size - np.count_nonzero(inside))
     if not outside:
-        return Policed(values)
+        return CheckedValues(values)
     if policy == "drop":
         if outside == values.size:
             raise TableError(f"{name}: every value lies outside [{low:g}, {high:g}]", where=name)
-        return Policed(values[inside], outside)
+        return CheckedValues(values[inside], outside)
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
         raise TableError(f"{name}: row {row + 1} has no number; fill it in, or drop such rows", where=name)
     if policy == "clip":
-        return Policed(np.clip(values, low, high), outside)
+        return CheckedValues(np.clip(values, low, high), outside)
     row = int(np.flatnonzero(~inside)[0])
     raise TableError(
         f"{name}: {values[row]:g} in row {row + 1} is outside [{low:g}, {high:g}]; "

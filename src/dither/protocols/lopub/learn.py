@@ -19,7 +19,7 @@ from dither.protocols.lopub.plan import LoPubParameters
 from dither.schema import Schema
 from dither.structure import (
     Dependence,
-    Pruned,
+    Pruning,
     Triangulation,
     dependence,
     mutual_information,
@@ -37,7 +37,7 @@ Pair = tuple[int, int]
 class LoPubFit:
     """What the server makes of the reports."""
 
-    pruned: Pruned
+    pruned: Pruning
     tree: Triangulation
     scores: dict[Pair, float]
     information: dict[Pair, float]
@@ -64,7 +64,7 @@ def learn(
 
 def find_dependences(
     schema: Schema, reports: SplitReports, parameters: LoPubParameters, progress: Progress | None = None
-) -> tuple[Pruned, dict[Pair, float], dict[Pair, float], dict[Pair, float]]:
+) -> tuple[Pruning, dict[Pair, float], dict[Pair, float], dict[Pair, float]]:
     """The dependent pairs, with each examined pair's score, mutual information (paper's rule or phi) and strength."""
     tests: dict[Pair, Dependence] = {(i, j): noise_aware(reports, i, j) for i, j in combinations(range(len(schema)), 2)}
     phi, names = parameters.degree, schema.names

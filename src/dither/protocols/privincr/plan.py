@@ -91,7 +91,7 @@ def check_campaign(campaign: Campaign, parameters: PrivIncrParameters) -> None:
             )
         if people < questions:
             raise ParameterError(
-                f"rounds={parameters.rounds} leaves {people:,} participants a round for {questions} questions; "
+                f"rounds={parameters.rounds} leaves {people:,} participants per round for {questions} questions; "
                 "ask for fewer rounds, a larger omega, or more participants",
                 where="rounds",
                 value=parameters.rounds,
