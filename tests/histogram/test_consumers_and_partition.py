@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dither.errors import ParameterError, TableError
 from dither.protocols.histogram.consumer import Consumer, Partition, mapping, read_consumers, union
+from dither.protocols.histogram.machine import consumers_from_text
 from dither.protocols.histogram.values import as_numbers, gather, police
 
 
@@ -102,6 +103,9 @@ def test_policies() -> None:
         ([[0.5, 0.5]], "increasing"),
         ([{"bins": 3, "width": 1}], "one of"),
         ([{"bins": 3, "colour": 1}], "colour"),
+        ([{"edges": 5}], "must be a list"),
+        ([{"bins": 3, "name": {"a": 1}}], "must be text"),
+        ([65_536] * 1000, "262,144 edges"),
     ],
 )
 def test_wrong_consumers_are_named(given_: list[object], words: str) -> None:
@@ -111,6 +115,13 @@ def test_wrong_consumers_are_named(given_: list[object], words: str) -> None:
 
 def test_same_names_are_numbered() -> None:
     assert [c.name for c in read_consumers([3, 3], 0, 1)] == ["3 bins", "3 bins (2)"]
+    named = [{"bins": 2, "name": name} for name in ("a", "a", "a (3)", "a")]
+    assert [c.name for c in read_consumers(named, 0, 1)] == ["a", "a (2)", "a (3)", "a (4)"]
+
+
+def test_consumers_with_too_many_brackets_are_one_error() -> None:
+    with pytest.raises(ParameterError, match="JSON list"):
+        consumers_from_text("[" * 100_000, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("values", [["a"], [[1.0]], [], [True]])

@@ -17,6 +17,7 @@ from dither.mechanisms.probability import check_epsilon
 from dither.types import Floats, Integers, JsonObject
 
 MOST_BINS = 1 << 16  # what local hashing can cover
+MOST_EDGES = 1 << 18  # of all consumers together: a short text can name more than a collector has memory for
 
 
 @dataclass(frozen=True)
@@ -79,18 +80,27 @@ def read_consumers(given: Iterable[Any], low: float, high: float) -> tuple[Consu
 
     A number is a count of bins, a list of numbers is edges, {"name", "bins" | "width" | "edges", "epsilon"} says all,
     and a `Consumer` is taken as it is. Names that were not given and repeat are numbered; edges must lie in [low,
-    high].
+    high]. The work is bounded whatever is written.
     """
-    made = [_read(entry, low, high) for entry in given]
+    made: list[Consumer] = []
+    edges = 0
+    for entry in given:
+        made.append(_read(entry, low, high))
+        edges += len(made[-1].edges)
+        if edges > MOST_EDGES:
+            raise ParameterError(
+                f"the consumers have more than {MOST_EDGES:,} edges; name fewer, or coarser bins", where="consumers"
+            )
     if not made:
         raise ParameterError("name at least one consumer", where="consumers")
     taken: set[str] = set()
+    numbers: dict[str, int] = {}  # the last one given to consumers of a name
     out = []
     for consumer in made:
-        name, number = consumer.name, 1
+        name = consumer.name
         while name in taken:
-            number += 1
-            name = f"{consumer.name} ({number})"
+            numbers[consumer.name] = numbers.get(consumer.name, 1) + 1
+            name = f"{consumer.name} ({numbers[consumer.name]})"
         taken.add(name)
         for edge in (consumer.edges[0], consumer.edges[-1]):
             if not low <= edge <= high:
@@ -122,11 +132,16 @@ def _read_entry(entry: JsonObject, low: float, high: float) -> Consumer:
         fault = f"unknown key {unknown[0]!r}" if unknown else "give one of bins, width and edges"
         raise ParameterError(f"consumer {entry.get('name', entry)!r}: {fault}", where="consumers", value=entry)
     name, epsilon = entry.get("name"), entry.get("epsilon")
+    if not isinstance(name, str | None):
+        raise ParameterError(f"a consumer's name must be text, not {name!r}", where="consumers", value=name)
     if forms[0] == "bins":
         return Consumer.by_count(entry["bins"], low, high, name, epsilon)
     if forms[0] == "width":
         return Consumer.by_width(entry["width"], low, high, name, epsilon)
-    return Consumer(name or f"{len(entry['edges']) - 1} bins", tuple(entry["edges"]), epsilon)
+    edges = entry["edges"].tolist() if hasattr(entry["edges"], "tolist") else entry["edges"]
+    if not isinstance(edges, Sequence):
+        raise ParameterError(f"a consumer's edges must be a list, not {edges!r}", where="consumers", value=edges)
+    return Consumer(name or f"{len(edges) - 1} bins", tuple(edges), epsilon)
 
 
 _SAME = 1e-12  # edges this close, as a share of the range, are one edge that was computed in two ways
@@ -147,7 +162,9 @@ class Partition:
         """For each bin of a consumer the cells [start, stop) it is the sum of."""
         edges = np.asarray(self.edges)
         slack = _SAME * (edges[-1] - edges[0])
-        positions = [int(np.abs(edges - edge).argmin()) for edge in consumer.edges]
+        after = np.clip(np.searchsorted(edges, consumer.edges), 1, len(edges) - 1)
+        nearer = np.asarray(consumer.edges) - edges[after - 1] <= edges[after] - np.asarray(consumer.edges)
+        positions = (after - nearer).tolist()
         for edge, position in zip(consumer.edges, positions, strict=True):
             if abs(edges[position] - edge) > slack:
                 raise ParameterError(

@@ -72,7 +72,7 @@ def consumers_from_text(text: str, low: float, high: float) -> tuple[Consumer, .
     """The consumers that a parameter names."""
     try:
         given = json.loads(text if text.lstrip()[:1] in ("[", "{") else f"[{text}]")
-    except ValueError:
+    except (RecursionError, ValueError):
         raise ParameterError(
             f"consumers={text[:60]!r}: write numbers of bins such as 3,5,7, or a JSON list", where="consumers"
         ) from None
