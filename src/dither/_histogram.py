@@ -103,6 +103,8 @@ def collect(
     machine_class = HISTOGRAMS[check_choice("method", method, HISTOGRAMS)].load()
     assert issubclass(machine_class, HistogramMachine)
     schema = machine_class.schema_of(name, consumers, partition.edges[0], partition.edges[-1])
+    if "consumers" in (parameters or {}):
+        raise ParameterError("consumers are named on their own, not among the parameters", where="consumers")
     given = {**(parameters or {}), "consumers": consumers_to_text(consumers)}
     machine = start(method, schema, epsilon, len(people), given)
     assert isinstance(machine, HistogramMachine)

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.slow
+from dither.cli import run
 
 READ = "import sys; from dither.schema.files import read_table; read_table(sys.argv[1]); raise SystemExit(2)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["file", "adult"])
 def test_ending_right_after_reading_does_not_abort(source: str, tmp_path: Path) -> None:
     """A reader's threads that call into Python while it ends abort the process (status 134), more often than not."""
@@ -28,3 +29,27 @@ def test_ending_right_after_reading_does_not_abort(source: str, tmp_path: Path) 
         for _ in range(12)
     }
     assert statuses == {2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["publish", ".", "--epsilon", "4", "-o", "out"], "cannot tell what . is"),
+        (["publish", "t.csv", "--epsilon", "4", "-o", "t.csv/out"], "lies below t.csv, which is a file"),
+        (["histogram", "t.csv", "--column", "a", "--epsilon", "3", "--bins", "3", "--set", "consumers=5"], "consumers"),
+    ],
+)
+def test_odd_arguments_are_one_line_before_anything_is_made(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("a\n" + "1\n2\n" * 20)
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

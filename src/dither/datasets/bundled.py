@@ -91,9 +91,9 @@ def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
     if isinstance(table, str) and table in NAMES:
         return bundled_schema(table), []
     path = Path(table)
-    for ending in SIDECARS:
+    for ending in SIDECARS if path.is_file() else ():
         beside = path.with_name(path.stem + ending)
-        if path.is_file() and beside.is_file():
+        if beside.is_file():
             note = Notice("schema-beside", f"no schema given; using {beside}, which stands beside the table")
             return load_schema(beside), [note]
     return None, []

@@ -43,6 +43,9 @@ def check_target(directory: str | Path, form: str = FORMAT) -> Path:
     target = Path(os.path.realpath(directory))
     if target.exists() and not target.is_dir():
         raise InputError(f"{directory} is a file; name a folder for the release", where=str(directory))
+    for above in target.parents:
+        if above.exists() and not above.is_dir():
+            raise InputError(f"{directory} lies below {above.name}, which is a file", where=str(directory))
     if target.is_dir() and any(target.iterdir()):
         if not (target / MANIFEST).is_file():
             words = "has files in it and is not an earlier release; name a new or empty folder"
