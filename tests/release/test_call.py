@@ -77,6 +77,10 @@ def test_the_python_code_calls_publish_with_the_same_arguments(name: str) -> Non
         assert given[name] == OTHER[name]
 
 
+def test_a_file_whose_name_begins_like_an_option_is_still_a_file() -> None:
+    assert shlex.split(command(replace(CALL, table="-odd.csv")))[2] == "./-odd.csv"
+
+
 def test_a_campaign_is_asked_again_with_its_holdout() -> None:
     words = campaign_command(replace(CALL, holdout=0.05, parameters={"total": 200}), 1000)
     assert words == (

@@ -59,7 +59,10 @@ def call_from_json(data: JsonMapping) -> Call:
 
 def command(call: Call) -> str:
     """The command line of a simulation that makes the same release from the same table, or one like it with noise of its own."""
-    return shlex.join(["dither", "publish", call.table or "TABLE", *_options(call.given()), "-o", "out"])
+    table = call.table or "TABLE"
+    if table.startswith("-"):
+        table = f"./{table}"  # a file, not an option
+    return shlex.join(["dither", "publish", table, *_options(call.given()), "-o", "out"])
 
 
 def campaign_command(call: Call, participants: int) -> str:
