@@ -180,3 +180,11 @@ def test_intervals_quality_and_exposure_of_a_saved_release(network, tmp_path: Pa
 def test_empty_table() -> None:
     with pytest.raises(TableError, match=r"empty|no rows"):
         dither.publish(pa.table({"x": pa.array([], pa.int64())}), epsilon=1.0)
+
+
+def test_a_method_that_asks_nothing_is_refused() -> None:
+    schema = dither.Schema((dither.Attribute("n", "numeric", edges=(0.0, 1.0, 2.0)),))
+    with pytest.raises(ParameterError, match="asks nothing"):
+        dither.publish(
+            pa.table({"n": [0.5, 1.5]}), epsilon=1.0, schema=schema, method="chp", parameters={"consumers": "1"}
+        )

@@ -93,6 +93,8 @@ def publish(
         return _read_openly(domain, codes, call, (draw[0], draw[1]), layout, seconds, known)
     begun = time.perf_counter()
     machine = start(name, domain, epsilon, len(codes), parameters, public_seed(seed), holdout)
+    if machine.plan() is None:
+        raise ParameterError(f"method {name!r} asks nothing; there is nothing to publish", where="method", value=name)
     machine.progress = progress
     simulate(machine, codes, noise, path=path, progress=progress)
     seconds["simulate"] = round(time.perf_counter() - begun, 4)
