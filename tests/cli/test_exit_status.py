@@ -37,6 +37,8 @@ def test_ending_right_after_reading_does_not_abort(source: str, tmp_path: Path) 
         (["publish", ".", "--epsilon", "4", "-o", "out"], "cannot tell what . is"),
         (["publish", "t.csv", "--epsilon", "4", "-o", "t.csv/out"], "lies below t.csv, which is a file"),
         (["histogram", "t.csv", "--column", "a", "--epsilon", "3", "--bins", "3", "--set", "consumers=5"], "consumers"),
+        (["histogram", "t.csv", "--column", "as_json", "--epsilon", "3", "--bins", "3"], "no column 'as_json'"),
+        (["publish", "t.csv", "--epsilon", "3", "--no-privacy", "-o", "out"], "--no-privacy goes with"),
     ],
 )
 def test_odd_arguments_are_one_line_before_anything_is_made(

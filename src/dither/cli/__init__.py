@@ -106,7 +106,8 @@ def _with_flags(message: str, verb: str | None) -> str:
     command: Any = get_command(build(verb))
     for option in (command.commands[verb] if hasattr(command, "commands") else command).params if verb else ():
         if "_" in option.name.strip("_"):
-            message = re.sub(rf"\b{option.name}\b", option.opts[-1], message)
+            # Not inside quotes, where the user's own words stand.
+            message = re.sub(rf"(?<![\w'\"]){option.name}(?![\w'\"])", option.opts[-1], message)
     return message
 
 
