@@ -182,6 +182,10 @@ def check_work(plan: JsonObject) -> None:
 
 def _check_numbers(mechanism: JsonObject) -> None:
     for key, value in mechanism.items():
+        if isinstance(value, list):
+            raise ReportError(
+                "devices answer no mechanism that is a list of sets yet; choose another method", where=key[:40]
+            )
         if key != "name" and (
             isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limits.MOST_NUMBER
         ):
