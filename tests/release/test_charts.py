@@ -171,6 +171,10 @@ def test_numbers_of_cells_and_ticks() -> None:
     ]
     assert Axis(3.0, 2e5, 0, 1, log=True).ticks() == [10.0, 100.0, 1000.0, 10_000.0, 100_000.0]
     assert Axis(0.3, 4.0, 0, 1, log=True).ticks() == [0.5, 1.0, 2.0]
+    narrow = Axis(0.2259, 0.4777, 0, 1, log=True).ticks()
+    assert len(narrow) > 1
+    assert all(0.2259 <= tick <= 0.4777 for tick in narrow)
+    assert Axis(0.213, 0.2131, 0, 1, log=True).ticks()
 
 
 def test_points_of_a_line_stand_where_their_numbers_are() -> None:

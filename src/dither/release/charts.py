@@ -240,7 +240,8 @@ class Axis:
         powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
         if len(powers) < 2:
             around = [m * 10.0**k for k in range(powers.start - 1, powers.stop + 1) for m in (1, 2, 5)]
-            return [value for value in around if self.low <= value <= self.high]
+            inside = [value for value in around if self.low <= value <= self.high]
+            return inside if len(inside) > 1 else ticks(self.high, most, self.low)
         return [10.0**k for k in powers[:: math.ceil(len(powers) / most)]]
 
 
