@@ -142,6 +142,7 @@ def test_the_law_adds_up_to_one_and_gives_the_stated_epsilon(name: str, cells: i
             assert chance == (built.p if value == other else built.q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_law_is_that_of_every_draw(name: str) -> None:
     built = small(name)
@@ -312,6 +313,7 @@ def test_telling_reports_have_the_largest_ratio(name: str) -> None:
 N = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("path", ["reports", "counts"])
 def test_unbiased_with_the_stated_variance_for_a_million_people(name: str, path: str) -> None:
@@ -326,6 +328,7 @@ def test_unbiased_with_the_stated_variance_for_a_million_people(name: str, path:
     assert ((ratio > low) & (ratio < high)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_mutant_with_epsilon_five_per_cent_off_is_rejected(name: str) -> None:
     """Reports made at 1.05 epsilon but read as if at epsilon: the check above must fail."""
@@ -382,6 +385,7 @@ def test_where_one_draw_makes_a_report_people_and_batches_draw_alike(name: str) 
     assert [bytes(row) for row in rows] == [built.randomise(int(cell), source) for cell in cells]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_joint_law_of_supports_is_the_same_on_both_paths(name: str) -> None:
     """Not just each cell: the covariance of the tally over repeated collections agrees (fixed-size sets, hashes)."""

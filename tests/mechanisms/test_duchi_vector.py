@@ -263,6 +263,7 @@ def test_a_large_epsilon_is_kept_though_not_used_up(epsilon: float) -> None:
         assert min(epsilon, 45) * (1 - 1e-6) < DuchiVector.for_epsilon(attributes, epsilon).epsilon <= epsilon
 
 
+@pytest.mark.slow
 def test_the_table_in_the_docs_is_what_the_exact_laws_give() -> None:
     """Largest variance of an attribute's mean times the participants: the vector, Multi-HM, Duchi by sampling."""
     page = (Path(__file__).parents[2] / "docs" / "explanation" / "histograms.md").read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ from dither.mechanisms.square_wave import SquareWave, half_width
 TRUTH = np.bincount(np.minimum((np.random.default_rng(0).beta(2, 5, 50_000) * 32).astype(int), 31), minlength=32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_every_draw_of_a_16_bit_build(epsilon: float) -> None:
     wave = SquareWave.for_epsilon(8, epsilon, threshold_bits=16)
