@@ -65,7 +65,7 @@ def test_unequal_probabilities_and_filters_give_the_exact_likelihood():
 def test_acceleration_reaches_the_plain_maximum():
     _, bits = _reports(3, 3_000, (4, 3))
     likelihoods = [bit_likelihood(b, None, 0.8, 0.2, 2) for b in bits]
-    fast = expectation_maximisation(likelihoods, tolerance=1e-7, steps=5_000)
+    fast = expectation_maximisation(likelihoods, tolerance=1e-6, steps=5_000)
     a, b = (m.astype(np.float64) for m in likelihoods)
     joint = np.full((4, 3), 1 / 12)
     for _ in range(5_000):

@@ -95,8 +95,8 @@ def expectation_maximisation(
     """The joint distribution of the attributes whose likelihood matrices are given, row by row of the same report.
 
     `weights` says how often each row occurred. Starts from `start` (even by default); cells that are zero there stay
-    zero. Stops when a step changes no cell by more than `tolerance`, or after `steps`. The likelihood never falls from
-    one cycle to the next.
+    zero. Stops when a step changes no cell by more than `tolerance`, or after `steps`; passes are in single precision, so
+    a tolerance below 1e-6 may never be reached. The likelihood never falls from one cycle to the next.
     """
     shape = tuple(m.shape[1] for m in likelihoods)
     check_cells(shape)
