@@ -95,14 +95,14 @@ def histogram(method: str, **options: Any) -> dict[str, Any]:
 
 def several(strategy: str) -> dict[str, Any]:
     values = salaries()[:3_000].reshape(1_000, 3).tolist()
-    release = several_values(values, consumers=[4], epsilon=3.0, low=0, high=200, most=3, strategy=strategy, seed=8)
+    release = several_values(values, consumers=[4], epsilon=3.0, low=0, high=200, most=3, method=strategy, seed=8)
     return {"epsilon": release.epsilon_achieved, "estimates": [c.estimates.tolist() for c in release.consumers]}
 
 
 def central(method: str) -> dict[str, Any]:
     table, schema = adult()
     release = central_release(
-        table, epsilon=1.0, method=method, columns=["education", "sex", "income"], schema=schema, seed=9, bootstrap=2
+        table, epsilon=1.0, method=method, columns=["education", "sex", "income"], schema=schema, seed=9, replicates=2
     )
     out: dict[str, Any] = {"epsilon": release.epsilon_achieved, "rows": release.rows}
     if release.estimate is not None:

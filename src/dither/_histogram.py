@@ -26,6 +26,7 @@ from dither.protocols.histogram.values import (
     police,
 )
 from dither.randomness import check_seed, generator
+from dither.release.call import recorded
 from dither.release.histogram import HistogramRelease
 from dither.simulate import PATHS, Path, drive
 from dither.types import JsonMapping
@@ -66,6 +67,8 @@ def histogram(
     >>> [c.name for c in release.consumers], release.epsilon_achieved <= 3.0
     (['2 bins', '5 bins'], True)
     """
+    consumers = list(consumers)
+    call = recorded(histogram, locals())
     check_epsilon(epsilon)
     check_choice("out_of_range", out_of_range, POLICIES)
     check_choice("path", path, PATHS)
@@ -83,7 +86,14 @@ def histogram(
     people = gather(numbers, partition, reports=path == "reports", name=name)
     machine = collect(method, people, asked, partition, epsilon, generator(seed, 6), parameters, path=path, name=name)
     return HistogramRelease.from_machine(
-        machine, partition, consistent=consistent, seed=seed, path=path, warnings=tuple(warnings), moved=moved
+        machine,
+        partition,
+        consistent=consistent,
+        seed=seed,
+        path=path,
+        warnings=tuple(warnings),
+        call=call,
+        moved=moved,
     )
 
 

@@ -1,4 +1,4 @@
-"""Participants with several values each: the two strategies of the paper's section 4.3, with what they really cost.
+"""Participants with several values each: the two methods of the paper's section 4.3, with what they really cost.
 
 Everybody sends the same number of answers, `most`; who has fewer values fills up with "no value", which is one more
 cell, since otherwise the number of answers would tell how many values there are. Two participants may differ in all
@@ -14,28 +14,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, TableError
-from dither.mechanisms import Mechanism, Unary
+from dither.mechanisms import NAMES, Mechanism, Unary
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.probability import check_epsilon, log_up
 from dither.protocols.histogram.consumer import Partition, read_consumers, union
 from dither.protocols.histogram.estimates import PureCells, build, read_off
 from dither.protocols.histogram.machine import smallest
 from dither.protocols.histogram.values import as_numbers, check_range, gather
+from dither.protocols.parameters import build_parameters
 from dither.randomness import check_seed, generator
+from dither.release.call import recorded
 from dither.release.histogram import ConsumerHistogram, HistogramRelease
 from dither.simulate import PATHS, Path
-from dither.types import Floats, Integers
+from dither.types import Floats, Integers, JsonMapping
 
-Strategy = Literal["independent", "summed"]
-STRATEGIES: tuple[Strategy, ...] = ("independent", "summed")
+SeveralMethod = Literal["independent", "summed"]
+
+
+@dataclass(frozen=True)
+class SeveralParameters:
+    """`mechanism`: through what every answer goes."""
+
+    mechanism: str = "sue"
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, NAMES)
 
 
 @dataclass(frozen=True)
@@ -54,8 +65,8 @@ def several_values(
     low: float,
     high: float,
     most: int,
-    strategy: Strategy = "summed",
-    mechanism: str = "sue",
+    method: SeveralMethod = "summed",
+    parameters: JsonMapping | None = None,
     path: Path = "counts",
     seed: int | None = None,
 ) -> HistogramRelease:
@@ -63,11 +74,15 @@ def several_values(
     long.
 
     Guarantee: everything one participant sends is epsilon-locally differentially private for all its values together.
+    The parameter `mechanism` is the randomiser; `summed` takes unary ones (sue, oue).
     With a `seed` whoever knows it can draw the noise again; without one nobody can.
     """
+    consumers = list(consumers)
+    call = recorded(several_values, locals())
     check_epsilon(epsilon)
     check_seed(seed)
-    check_choice("strategy", strategy, STRATEGIES)
+    check_choice("method", method, get_args(SeveralMethod))
+    built = build_parameters(SeveralParameters, parameters or {}, method)
     check_whole("most", most, 1, 255)
     check_choice("path", path, PATHS)
     low, high = check_range(low, high)
@@ -76,14 +91,14 @@ def several_values(
     slots = fill(values, partition, most)
     # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
     each = math.nextafter(smallest(asked, epsilon) / most, 0.0) if most > 1 else smallest(asked, epsilon)
-    chosen = build(mechanism, partition.cells + 1, each)
-    if strategy == "summed" and not isinstance(chosen, Unary):
+    chosen = build(built.mechanism, partition.cells + 1, each)
+    if method == "summed" and not isinstance(chosen, Unary):
         raise ParameterError(
             f"only unary reports (sue, oue) can be summed, not {chosen.name}",
             where="mechanism",
             value=chosen.name,
         )
-    tally = _collect(chosen, slots, strategy, path, generator(seed, 43))
+    tally = _collect(chosen, slots, method, path, generator(seed, 43))
     answers = slots.cells.size
     frequencies = chosen.estimate(tally, answers).frequencies
     cells = PureCells(_with_none(partition), chosen, frequencies, answers, answers)
@@ -91,13 +106,13 @@ def several_values(
     bits = chosen.report_bits
     return HistogramRelease(
         consumers=tuple(
-            ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count)
+            ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon)
             for c, count, variance in zip(asked, counts, variances, strict=True)
         ),
         epsilon_asked=float(epsilon),
         epsilon_achieved=several_epsilon(chosen, most),
-        bits_per_report=bits * most if strategy == "independent" else chosen.cells * most.bit_length(),
-        method=f"several-{strategy}",
+        bits_per_report=bits * most if method == "independent" else chosen.cells * most.bit_length(),
+        method=f"several-{method}",
         mechanisms=(chosen.name,),
         participants=len(slots.cells),
         low=low,
@@ -105,7 +120,9 @@ def several_values(
         partition=partition.edges,
         seed=seed,
         path=path,
-        notes={"most": most, "strategy": strategy, "epsilon_each": chosen.epsilon},
+        parameters=asdict(built),
+        notes={"most": most, "epsilon_each": chosen.epsilon},
+        call=call,
     )
 
 
@@ -162,12 +179,14 @@ def sum_vectors(mechanism: Unary, cells: Integers, source: Any) -> list[int]:
     return totals
 
 
-def _collect(mechanism: Mechanism, slots: Slots, strategy: Strategy, path: str, rng: np.random.Generator) -> Integers:
-    """The tally of all answers: sums of summed vectors are sums of all vectors, so both strategies have one law."""
+def _collect(
+    mechanism: Mechanism, slots: Slots, method: SeveralMethod, path: str, rng: np.random.Generator
+) -> Integers:
+    """The tally of all answers: sums of summed vectors are sums of all vectors, so both methods have one law."""
     if path == "counts":
         return mechanism.simulate(slots.counts, rng)
     stream = RandomStream.from_generator(rng)
-    if strategy == "independent":
+    if method == "independent":
         return mechanism.support(mechanism.randomise_many(slots.cells.ravel(), stream))
     total = np.zeros((len(slots.cells), mechanism.cells), np.int64)
     for place in range(slots.cells.shape[1]):

@@ -42,7 +42,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     consumers = [4, [0, 12.5, 40_000, 100_000], {"name": HOSTILE, "bins": 60}]
     others = {
         "histogram": dither.histogram(values, consumers=consumers, epsilon=1.0, low=0, high=100_000, seed=1),
-        "central": dither.central_release(hostile_table(), epsilon=1.0, method="laplace", seed=1, bootstrap=4),
+        "central": dither.central_release(hostile_table(), epsilon=1.0, method="laplace", seed=1, replicates=4),
     }
     out = {}
     for name, release in (releases | others).items():

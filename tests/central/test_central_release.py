@@ -43,7 +43,7 @@ def table(rows: int = 3000) -> pa.Table:
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_every_method_makes_a_table_like_the_input(method: str, neighbours: str) -> None:
     made = central_release(
-        table(), epsilon=2.0, method=method, schema=SCHEMA, neighbours=neighbours, seed=1, bootstrap=3
+        table(), epsilon=2.0, method=method, schema=SCHEMA, neighbours=neighbours, seed=1, replicates=3
     )
     assert made.synthetic.schema.names == ["colour", "size", "old"]
     assert [f.type for f in made.synthetic.schema] == [f.type for f in table().schema]
@@ -81,7 +81,7 @@ def test_columns_are_chosen_and_ordered() -> None:
 
 def test_the_same_seed_gives_the_same_release_and_says_it_is_not_private() -> None:
     one, two, other = (
-        central_release(table(), epsilon=0.5, method="csm", schema=SCHEMA, seed=s, bootstrap=0) for s in (1, 1, 2)
+        central_release(table(), epsilon=0.5, method="csm", schema=SCHEMA, seed=s, replicates=0) for s in (1, 1, 2)
     )
     assert one.synthetic.equals(two.synthetic)
     assert not np.array_equal(one.estimate, other.estimate)
@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_release_and_says_it_is_not_private() -> No
 
 
 def test_without_a_seed_the_noise_is_fresh() -> None:
-    one, two = (central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, bootstrap=0) for _ in range(2))
+    one, two = (central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, replicates=0) for _ in range(2))
     assert not np.array_equal(one.estimate, two.estimate)
     assert one.seed is None
     assert one.to_json()["private"] is True
@@ -98,7 +98,7 @@ def test_without_a_seed_the_noise_is_fresh() -> None:
 
 
 def test_standard_errors_cover_the_laplace_noise() -> None:
-    made = central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, seed=5, bootstrap=200)
+    made = central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, seed=5, replicates=200)
     assert made.standard_errors is not None
     wanted = math.sqrt(2 * math.exp(-0.5)) / (1 - math.exp(-0.5))
     # the mean of 24 cells x 200 draws; relative spread of a squared Laplace draw is sqrt(5)
@@ -151,7 +151,7 @@ def test_wide_tables_only_fit_privbayes() -> None:
 
 
 def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
-    made = central_release(table(), epsilon=1.0, method="privelet", schema=SCHEMA, seed=1, bootstrap=2)
+    made = central_release(table(), epsilon=1.0, method="privelet", schema=SCHEMA, seed=1, replicates=2)
     out = tmp_path / "out"
     made.save(out)
     made.save(out)  # an earlier central release may be replaced
@@ -267,9 +267,9 @@ def test_a_wrong_parameter_is_one_line(run, setting: str, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("method", ["csm", "laplace", "privbayes", "csm-records"])
-@pytest.mark.parametrize("bootstrap", [0, 2])
-def test_a_saved_release_reads_back(method: str, bootstrap: int, tmp_path: Path) -> None:
-    made = central_release(table(300), epsilon=1.0, method=method, schema=SCHEMA, seed=3, bootstrap=bootstrap)
+@pytest.mark.parametrize("replicates", [0, 2])
+def test_a_saved_release_reads_back(method: str, replicates: int, tmp_path: Path) -> None:
+    made = central_release(table(300), epsilon=1.0, method=method, schema=SCHEMA, seed=3, replicates=replicates)
     again = CentralRelease.load(made.save(tmp_path / "out"))
     assert again.to_json() == made.to_json()
     assert again.warnings == made.warnings
@@ -292,7 +292,7 @@ def test_an_empty_table_reads_back(tmp_path: Path) -> None:
 def test_damaged_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a release"):
         CentralRelease.load(tmp_path / "nowhere")
-    made = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, bootstrap=0)
+    made = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=0)
     out = made.save(tmp_path / "out")
     manifest = json.loads((out / "release.json").read_text())
     for change, words in (
@@ -325,7 +325,7 @@ def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_pat
 
 
 def test_marginals_are_sums_of_the_cells() -> None:
-    made = central_release(table(), epsilon=3.0, method="laplace", schema=SCHEMA, seed=5, bootstrap=3)
+    made = central_release(table(), epsilon=3.0, method="laplace", schema=SCHEMA, seed=5, replicates=3)
     assert made.estimate is not None
     assert made.standard_errors is not None
     cells, total = made.estimate.reshape(3, 4, 2), made.estimate.sum()
@@ -350,7 +350,7 @@ def test_marginals_are_sums_of_the_cells() -> None:
 @pytest.mark.parametrize("method", ["laplace", "privbayes"])
 def test_a_noisy_number_of_records_at_zero_gives_an_empty_table(method: str, seed: int, tmp_path: Path) -> None:
     """Failing would depend on the noise and ask for another run, which spends epsilon again."""
-    made = central_release(table(20), epsilon=0.002, method=method, schema=SCHEMA, seed=seed, bootstrap=2)
+    made = central_release(table(20), epsilon=0.002, method=method, schema=SCHEMA, seed=seed, replicates=2)
     assert ("empty-table" in {w.code for w in made.warnings}) is (made.rows == 0)
     folder = made.save(tmp_path / "out")
     assert pq.read_table(folder / "synthetic.parquet").num_rows == made.rows
@@ -373,13 +373,13 @@ def test_an_empty_table_of_a_domain_too_large_for_a_histogram(tmp_path: Path) ->
 
 def test_a_synthetic_table_s_size_is_bounded_whatever_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dither.central.curator.MOST_ROWS", 1000)
-    made = central_release(table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, bootstrap=0)
+    made = central_release(table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, replicates=0)
     assert made.rows == made.synthetic.num_rows == 1000
     assert "rows-capped" in {w.code for w in made.warnings}
     share = np.mean(np.array(made.synthetic["old"].to_pylist()))
     assert share == pytest.approx(np.mean(table(3000)["old"].to_pylist()), abs=0.01)
     public = central_release(
-        table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, bootstrap=0, neighbours="replace"
+        table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, replicates=0, neighbours="replace"
     )
     assert public.rows == 3000
 
@@ -397,7 +397,7 @@ def test_every_epsilon_in_the_range_gives_a_release_or_one_clear_refusal(
     method: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dither.central.curator.MOST_ROWS", 5000)
-    given = {"epsilon": epsilon, "method": method, "schema": SCHEMA, "seed": 2, "bootstrap": 2}
+    given = {"epsilon": epsilon, "method": method, "schema": SCHEMA, "seed": 2, "replicates": 2}
     if method in ("fourier", "privbayes"):  # what they choose by takes less extreme ones only
         with pytest.raises(PrivacyError, match="out of range for choosing"):
             central_release(table(50), **given)

@@ -87,15 +87,15 @@ def test_summed_vectors_cost_exactly_the_sum(cells: int, most: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["independent", "summed"])
+@pytest.mark.parametrize("method", ["independent", "summed"])
 @pytest.mark.parametrize("path", ["counts", "reports"])
-def test_several_values_are_unbiased(strategy: str, path: str) -> None:
+def test_several_values_are_unbiased(method: str, path: str) -> None:
     people = [[0.1, 0.4], [0.9], [], [0.2, 0.2, 0.6]] * 150
     truth = np.histogram(np.concatenate([p for p in people if p]), [0, 1 / 3, 2 / 3, 1])[0]
     found, stated = [], []
     for seed in range(80):
         release = several_values(
-            people, consumers=[3], epsilon=6.0, low=0, high=1, most=3, strategy=strategy, path=path, seed=seed  # type: ignore[arg-type]
+            people, consumers=[3], epsilon=6.0, low=0, high=1, most=3, method=method, path=path, seed=seed  # type: ignore[arg-type]
         )  # fmt: skip
         assert release.epsilon_achieved <= 6.0
         found.append(release.consumers[0].estimates)
@@ -103,7 +103,7 @@ def test_several_values_are_unbiased(strategy: str, path: str) -> None:
     spread = np.std(found, axis=0, ddof=1)
     assert np.all(np.abs(np.mean(found, axis=0) - truth) < 4.5 * spread / math.sqrt(80))
     assert np.all(np.abs(spread / np.mean(stated, axis=0) - 1) < 4.5 / math.sqrt(160))
-    assert release.bits_per_report == (12 if strategy == "independent" else 8)
+    assert release.bits_per_report == (12 if method == "independent" else 8)
 
 
 def test_one_participant_s_sum_is_the_sum_of_its_reports() -> None:
@@ -120,11 +120,11 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(TableError, match="participant 2 has 3 values"):
         fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)
     with pytest.raises(ParameterError, match="unary"):
-        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, mechanism="grr")
+        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, parameters={"mechanism": "grr"})
     with pytest.raises(ParameterError, match="most"):
         several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=0)
-    with pytest.raises(ParameterError, match="strategy"):
-        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=1, strategy="x")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="method"):
+        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=1, method="x")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,8 @@ def test_wrong_input_is_named() -> None:
         ({"values": ["ab"]}, "participant 1 must be a list of numbers"),
         ({"values": [0.1, 0.2]}, "participant 1 must be a list of numbers"),
         ({"values": [[[0.1], [0.2]]]}, "participant 1 must be a list of numbers"),
+        ({"parameters": {"mechanism": "nope"}}, "mechanism must be one of"),
+        ({"parameters": {"share": 0.5}}, "has no parameter 'share'; it has: mechanism"),
         ({"path": "nope"}, "path must be one of"),
         ({"low": "x"}, "low must be a finite number"),
         ({"high": 10**400}, "high must be a finite number"),

@@ -105,7 +105,7 @@ def histogram_page(make_release: Callable[..., Release], folder: Path) -> str:
 def central_page(make_release: Callable[..., Release], folder: Path) -> str:
     schema = Schema(tuple(Attribute(name, "categorical", values=HOSTILE) for name in NAMES[:3]))
     rows = pa.table({name: list(HOSTILE) * 20 for name in NAMES[:3]})
-    return central_release(rows, epsilon=1.0, method="laplace", schema=schema, seed=1, bootstrap=2).report()
+    return central_release(rows, epsilon=1.0, method="laplace", schema=schema, seed=1, replicates=2).report()
 
 
 def benchmark_page(make_release: Callable[..., Release], folder: Path) -> str:

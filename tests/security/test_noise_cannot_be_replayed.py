@@ -150,7 +150,7 @@ MAKERS: dict[str, Callable[[int | None], Any]] = {
     "histogram": lambda seed: dither.histogram(ages(), **HISTOGRAM, **given(seed)),
     "several_values": lambda seed: several_values([[a] for a in ages()], **HISTOGRAM, most=2, **given(seed)),
     "central_release": lambda seed: central_release(
-        table(SECRET), epsilon=0.3, method="laplace", schema=SCHEMA, bootstrap=0, **given(seed)
+        table(SECRET), epsilon=0.3, method="laplace", schema=SCHEMA, replicates=0, **given(seed)
     ),
 }
 
@@ -244,7 +244,7 @@ def test_a_simulated_page_claims_no_devices_and_a_collected_one_does(tmp_path: P
 
 def test_a_saved_central_release_keeps_its_public_seed_apart(tmp_path: Path) -> None:
     """What the manifest calls public draws matrices and the order of rows; as a seed it gives other noise."""
-    options: dict[str, Any] = {"epsilon": 0.3, "method": "laplace", "schema": SCHEMA, "bootstrap": 0}
+    options: dict[str, Any] = {"epsilon": 0.3, "method": "laplace", "schema": SCHEMA, "replicates": 0}
     release = central_release(table(SECRET), **options)
     folder = release.save(tmp_path / "out")
     public = json.loads((folder / "release.json").read_text())["public_seed"]

@@ -65,7 +65,7 @@ def test_resampled_rows_are_said_in_all_four_places(
 def test_private_means_the_same_in_every_manifest(seed: int | None) -> None:
     made = [
         dither.publish(people(), **OPTIONS, seed=seed),
-        central_release(people(), epsilon=1.0, method="laplace", schema=SCHEMA, seed=seed, bootstrap=0),
+        central_release(people(), epsilon=1.0, method="laplace", schema=SCHEMA, seed=seed, replicates=0),
         dither.histogram([20.0, 70.0] * 100, consumers=[3], epsilon=1.0, low=0, high=90, seed=seed),
         several_values([[20.0], [70.0]] * 100, consumers=[3], epsilon=1.0, low=0, high=90, most=2, seed=seed),
     ]
@@ -165,8 +165,8 @@ def test_the_guarantee_states_no_less_than_was_spent() -> None:
     assert "epsilon 1.00001," in guarantee_sentence(1.0000003996, simulated=False)
 
 
-@pytest.mark.parametrize(("name", "strategy"), [("sue", "summed"), ("oue", "summed"), ("grr", "independent")])
-def test_several_answers_never_add_up_to_more_than_was_asked(name: str, strategy: Any) -> None:
+@pytest.mark.parametrize(("name", "method"), [("sue", "summed"), ("oue", "summed"), ("grr", "independent")])
+def test_several_answers_never_add_up_to_more_than_was_asked(name: str, method: Any) -> None:
     """At epsilons whose share rounds up to that of a law which the thresholds hold exactly."""
     for most in range(2, 20):
         for ratio in (3, 31):
@@ -174,7 +174,7 @@ def test_several_answers_never_add_up_to_more_than_was_asked(name: str, strategy
             for epsilon in (share * most, math.nextafter(share * most, 0.0)):
                 made = several_values(
                     [[0.1], []], consumers=[1], epsilon=epsilon, low=0, high=1, most=most,
-                    mechanism=name, strategy=strategy,
+                    method=method, parameters={"mechanism": name},
                 )  # fmt: skip
                 assert made.epsilon_achieved <= epsilon
 

@@ -80,7 +80,7 @@ def published(table: Any) -> Any:
 
 
 def curated(table: Any) -> Any:
-    return central_release(table, epsilon=0.5, method="laplace", schema=SCHEMA, seed=3, bootstrap=0).synthetic
+    return central_release(table, epsilon=0.5, method="laplace", schema=SCHEMA, seed=3, replicates=0).synthetic
 
 
 def shape(table: Any) -> list[Any]:

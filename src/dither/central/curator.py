@@ -30,7 +30,7 @@ from dither.central.methods import CentralMethod, central_method
 from dither.central.noise import ByteSource, seeded_source
 from dither.central.privbayes import learn, network_notes, table_counts
 from dither.central.release import CentralRelease
-from dither.checks import check_between
+from dither.checks import check_between, check_whole
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.estimate.project import apportion, norm_sub
@@ -38,6 +38,7 @@ from dither.mechanisms.probability import check_epsilon
 from dither.notice import REPLAYABLE, Notice
 from dither.protocols.parameters import build_parameters
 from dither.randomness import check_seed
+from dither.release.call import recorded
 from dither.schema import Schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.table import decode, encode
@@ -45,8 +46,8 @@ from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable
 
 EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
 MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
-BOOTSTRAP = 16
-BOOTSTRAP_CELLS = 2**16
+REPLICATES = 16
+REPLICATED_CELLS = 2**16
 
 
 @dataclass(frozen=True)
@@ -71,21 +72,23 @@ def central_release(
     neighbours: str = "add-remove",
     seed: int | None = None,
     parameters: JsonMapping | None = None,
-    bootstrap: int = BOOTSTRAP,
+    replicates: int = REPLICATES,
     clock: Callable[[], float] = time.perf_counter,
 ) -> CentralRelease:
     """Release some columns of a table by a central method.
 
     Without `seed` the noise comes from the operating system and nothing recorded can draw it again; with one whoever
     knows it can. `public_seed` in the release is of what is public anyway (matrices, the rows' order) and not of the
-    noise. `bootstrap` is the number of repetitions, on the estimate itself, from which standard errors are computed;
+    noise. `replicates` is the number of repetitions, on the estimate itself, from which standard errors are computed;
     they cost no privacy.
     """
+    call = recorded(central_release, locals())
     epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
     notion = check_neighbours(neighbours)
     chosen = central_method(method)
     built: Any = build_parameters(chosen.parameters, parameters or {}, method)
     check_seed(seed)
+    check_whole("replicates", replicates, 0)
     started = clock()
     opened, whole, warnings = open_table(table, schema)
     kept = _chosen_columns(whole, columns)
@@ -103,7 +106,7 @@ def central_release(
         counts = count_cells(encoded.codes, kept.cardinalities).ravel()
         rng = np.random.default_rng([public, 1])
         task = CuratorTask(counts, epsilon, source, rng, notion, kept.cardinalities)
-        made = _histogram_form(chosen.release, task, public, built, bootstrap)
+        made = _histogram_form(chosen.release, task, public, built, replicates)
     noised = clock()
     layout = published_layout(table, encoded.layout, kept, warnings)
     synthetic = decode(made.codes, kept, layout, np.random.default_rng([public, 3]))
@@ -124,6 +127,7 @@ def central_release(
         seconds={"read": read - started, "method": noised - read, "table": clock() - noised},
         notes=made.notes,
         warnings=tuple(told),
+        call=call,
     )
 
 
@@ -172,7 +176,7 @@ def _histogram_form(
     task: CuratorTask,
     public: int,
     parameters: Any,
-    bootstrap: int,
+    replicates: int,
 ) -> _Outcome:
     """A histogram, its standard errors, and rows in its shares."""
     made = release(task, parameters)
@@ -180,8 +184,10 @@ def _histogram_form(
     total = int(task.counts.sum()) if known else max(0, round(float(made.estimate.sum())))
     filled = whole_cells(made.estimate, total)
     errors = None
-    if bootstrap >= 2 and filled.size <= BOOTSTRAP_CELLS:
-        errors = _bootstrap(release, replace(task, counts=filled, epsilon=made.epsilon), public, parameters, bootstrap)
+    if replicates >= 2 and filled.size <= REPLICATED_CELLS:
+        errors = _noise_errors(
+            release, replace(task, counts=filled, epsilon=made.epsilon), public, parameters, replicates
+        )
     if not known and total > MOST_ROWS:
         filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
     order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
@@ -196,16 +202,16 @@ def whole_cells(estimate: Floats, total: int) -> Integers:
     return apportion(total, norm_sub(estimate / total))
 
 
-def _bootstrap(
+def _noise_errors(
     release: Callable[[CuratorTask, Any], NoisyHistogram],
     task: CuratorTask,
     public: int,
     parameters: Any,
-    repetitions: int,
+    replicates: int,
 ) -> Floats:
     """Standard errors of the cells from repeating the method on its own estimate, which is public already."""
     again = []
-    for run in range(repetitions):
+    for run in range(replicates):
         rng = np.random.default_rng([public, 4, run])
         source = seeded_source(int(rng.integers(2**62)))
         made = release(replace(task, source=source, rng=rng), parameters)

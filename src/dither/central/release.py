@@ -22,6 +22,7 @@ from dither.errors import PrivacyError, StateError
 from dither.estimate import Marginal
 from dither.estimate.project import norm_sub
 from dither.notice import REPLAYABLE, Notice, notice_from_json
+from dither.release.call import command_again, plain, python_again
 from dither.release.figures import attribute_figure
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
@@ -50,7 +51,7 @@ class CentralRelease:
 
     `estimate` holds the raw estimates of all cells, the last column fastest, with standard errors; None where the domain
     is too large or the method gives none. Everything is computed from noisy values and public parameters: `notes` too, and
-    the number of synthetic rows, which is public under `replace`.
+    the number of synthetic rows, which is public under `replace`. `call` has every argument of the call (`release.call.recorded`).
     """
 
     method: str
@@ -68,6 +69,7 @@ class CentralRelease:
     seconds: Mapping[str, float]
     notes: JsonMapping
     warnings: tuple[Notice, ...] = ()
+    call: JsonMapping | None = None
     dither_version: str = __version__
 
     def __post_init__(self) -> None:
@@ -143,6 +145,8 @@ class CentralRelease:
             local=local,
             made=[(name, "none" if value is None else shown_note(value)) for name, value in made.items()],
             cells=math.prod(self.schema.cardinalities),
+            command=None if self.call is None else command_again(self.call),
+            python=None if self.call is None else python_again(self.call),
             cards=[attribute_card(attribute_figure(a, self.marginal([a.name]))) for a in self.schema],
         )
 
@@ -168,7 +172,7 @@ class CentralRelease:
             schema = load_schema(folder / SCHEMA)
             figures = _read(folder / HISTOGRAM).columns[len(schema) :] if (folder / HISTOGRAM).is_file() else []
             estimate, errors, *_ = [*(column.to_numpy() for column in figures), None, None]
-            plain = (
+            kept = (
                 "epsilon_asked",
                 "epsilon_achieved",
                 "parameters",
@@ -177,6 +181,8 @@ class CentralRelease:
                 "rows",
                 "seconds",
                 "notes",
+                "call",
+                "dither_version",
             )
             return cls(
                 method=central_method(manifest["method"]).name,
@@ -186,8 +192,7 @@ class CentralRelease:
                 standard_errors=errors,
                 neighbours=check_neighbours(manifest["neighbours"]),
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
-                dither_version=str(manifest["dither_version"]),
-                **{name: manifest[name] for name in plain},
+                **{name: manifest[name] for name in kept},
             )
 
     def to_json(self) -> JsonObject:
@@ -208,11 +213,12 @@ class CentralRelease:
             "noise": self.noise,
             "seed": self.seed,
             "public_seed": self.public_seed,
-            "parameters": dict(self.parameters),
-            "notes": dict(self.notes),
+            "parameters": plain(self.parameters),
+            "notes": plain(self.notes),
             "rows": self.rows,
             "seconds": dict(self.seconds),
             "warnings": [warning.to_json() for warning in self.warnings],
+            "call": self.call,
             "dither_version": self.dither_version,
         }
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dither.central.curator import central_release
+from dither.central.curator import REPLICATES, central_release
 from dither.central.release import FORMAT
 from dither.cli.options import AsJson, SchemaFile, Seed, Settings, Table, print_warnings, read_settings
 from dither.release import check_target
@@ -28,6 +28,9 @@ def central(
     neighbours: Annotated[str, typer.Option(help="add-remove (one record more or less) or replace")] = "add-remove",
     seed: Seed = None,
     settings: Settings = None,
+    replicates: Annotated[
+        int, typer.Option(help="repetitions on the estimate for standard errors; fewer than 2 for none")
+    ] = REPLICATES,
     as_json: AsJson = False,
 ) -> None:
     """Release columns under CENTRAL differential privacy: you hold the whole table and are trusted with it.
@@ -47,6 +50,7 @@ def central(
         neighbours=neighbours,
         seed=seed,
         parameters=read_settings(settings),
+        replicates=replicates,
     )
     print_warnings(release.warnings)
     folder = release.save(output)

@@ -93,7 +93,8 @@ def histogram(
         seed=seed,
         name=f"column {column!r}",
     )
-    release = replace(release, warnings=(*notes, *release.warnings))
+    called = {**(release.call or {}), "table": table, "column": column}
+    release = replace(release, warnings=(*notes, *release.warnings), call=called)
     print_warnings(release.warnings)
     if release.moved:  # a true count: for whoever holds the table, and in no file
         what = "moved to its nearer end" if out_of_range == "clip" else "left out"

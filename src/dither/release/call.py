@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from dither.reports import Plan
+from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
@@ -77,9 +84,70 @@ def python_code(call: Call) -> str:
     given = call.given()
     if call.no_privacy:
         given = {"epsilon": 1.0, **given}  # of no effect, but asked for
-    arguments = [repr(call.table or "TABLE"), *(f"{name}={value!r}" for name, value in given.items())]
-    inside = ",\n    ".join(arguments)
-    return f'import dither\n\nrelease = dither.publish(\n    {inside},\n)\nrelease.save("out")'
+    return _python("publish", repr(call.table or "TABLE"), given)
+
+
+def _python(function: str, data: str, given: JsonMapping) -> str:
+    inside = ",\n    ".join([data, *(f"{name}={value!r}" for name, value in given.items())])
+    return f'import dither\n\nrelease = dither.{function}(\n    {inside},\n)\nrelease.save("out")'
+
+
+NEVER_RECORDED = ("name", "clock")  # of no effect on what is released
+COMMANDS = {"histogram": "histogram", "central_release": "central"}
+
+
+def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonObject:
+    """The record of a histogram's or a curator's call: the function's name and every argument, plain; data only by its name."""
+    data, *options = inspect.signature(function).parameters
+    named = {data: str(given[data])} if isinstance(given[data], (str, Path)) else {}
+    return {
+        "function": function.__name__,
+        **named,
+        **{name: plain(given[name]) for name in options if name not in NEVER_RECORDED},
+    }
+
+
+def command_again(call: JsonMapping) -> str | None:
+    """The command line of such a record; None if its table has no name, or the command line cannot say all of it."""
+    given = {name: value for name, value in call.items() if value is not None and value is not False}
+    name, table, consumers = COMMANDS.get(given.pop("function")), given.pop("table", None), given.pop("consumers", [])
+    bins, edges = ([entry for entry in consumers if isinstance(entry, kind)] for kind in (int, list))
+    if name is None or table is None or consumers != bins + edges or any("," in c for c in given.get("columns", ())):
+        return None
+    words = _options(given | ({"bins": bins} if bins else {}))
+    words += [word for own in edges for word in ("--edges", _text(own))]
+    return shlex.join(["dither", name, f"./{table}" if table.startswith("-") else table, *words, "-o", "out"])
+
+
+def python_again(call: JsonMapping) -> str:
+    """The same in Python; data without a name are called `values` or `table`."""
+    given = {name: value for name, value in call.items() if value is not None and name not in ("function", "column")}
+    table = given.pop("table", None)
+    data = "table" if call["function"] == "central_release" else "values"
+    return _python(call["function"], repr(table) if table and data == "table" else data, given)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: NumPy scalars and arrays, tuples, sets and small records become plain numbers and lists."""
+    if isinstance(value, Schema):
+        return OWN_SCHEMA
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=str)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no infinity
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return str(value)
 
 
 def _options(given: JsonMapping) -> list[str]:

@@ -17,6 +17,7 @@ from dither.protocols.histogram.consumer import Consumer, Partition, read_consum
 from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, consistent_counts, late_answer
 from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.histogram.smart import StrategyCells
+from dither.release.call import command_again, plain, python_again
 from dither.release.charts import histogram_chart
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
@@ -35,7 +36,7 @@ class ConsumerHistogram:
 
     `raw` is unbiased and may be negative; `estimates` is the same, or the consistent, non-negative version if that
     was asked for. Standard errors and intervals are those of the raw counts: noise and, where only some people were
-    asked, who was drawn.
+    asked, who was drawn. `epsilon` is the consumer's own, if it asked for one.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ConsumerHistogram:
     estimates: Floats
     standard_errors: Floats
     raw: Floats
+    epsilon: float | None = None
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Two-sided intervals for each bin on its own, around the raw counts."""
@@ -57,7 +59,7 @@ class ConsumerHistogram:
 
     def to_json(self) -> JsonObject:
         """Plain JSON values."""
-        out = {
+        out: JsonObject = {
             "name": self.name,
             "edges": self.edges.tolist(),
             "estimates": self.estimates.tolist(),
@@ -65,6 +67,8 @@ class ConsumerHistogram:
         }
         if self.raw is not self.estimates:
             out["raw"] = self.raw.tolist()
+        if self.epsilon is not None:
+            out["epsilon"] = self.epsilon
         return out
 
 
@@ -72,7 +76,8 @@ class ConsumerHistogram:
 class HistogramRelease:
     """All consumers' histograms of one simulated collection; `seed` is what the caller gave, if anything.
 
-    `moved` is how many values lay outside the range: a true count, for whoever holds the values, and written nowhere.
+    `call` has every argument of the call (`release.call.recorded`). `moved` is how many values lay outside the range: a true
+    count, for whoever holds the values, and written nowhere.
     """
 
     consumers: tuple[ConsumerHistogram, ...]
@@ -89,21 +94,25 @@ class HistogramRelease:
     consistent: bool = False
     path: str = "counts"
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
+    parameters: JsonMapping = field(default_factory=dict)
     notes: JsonMapping = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
+    call: JsonMapping | None = None
+    dither_version: str = __version__
     moved: int = field(default=0, repr=False, compare=False)
 
     @classmethod
     def from_machine(cls, machine: HistogramMachine, partition: Partition, *, consistent: bool, **known: Any) -> Self:
         """The release of a finished histogram method; `partition` is the union of all consumers' edges."""
         answer = machine.answer()
+        parameters = {name: value for name, value in machine.plain_parameters().items() if name != "consumers"}
         estimates: list[Floats] = list(answer.counts)
         if consistent:
             memberships = [partition.membership(c) for c in machine.consumers]
             estimates = consistent_counts(memberships, answer.counts, answer.variances, machine.population)
         return cls(
             consumers=tuple(
-                ConsumerHistogram(c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw)
+                ConsumerHistogram(c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw, c.epsilon)
                 for c, estimate, raw, variance in zip(
                     machine.consumers, estimates, answer.counts, answer.variances, strict=True
                 )
@@ -119,6 +128,7 @@ class HistogramRelease:
             partition=partition.edges,
             consistent=consistent,
             cells=answer.cells,
+            parameters=parameters,
             notes=machine.notes(),
             **known,
         )
@@ -163,11 +173,13 @@ class HistogramRelease:
         return render_page(
             "histogram.html",
             title="Histograms",
-            version=__version__,
+            version=self.dither_version,
             subtitle=f"Local differential privacy{', but NOT PRIVATE with its seed' if self.seed is not None else ''} · "
             f"collected by {self.method} ({', '.join(self.mechanisms) or 'nothing to ask'})",
             release=self,
             histograms=[_section(consumer) for consumer in self.consumers],
+            command=None if self.call is None else command_again(self.call),
+            python=None if self.call is None else python_again(self.call),
         )
 
     def save(self, directory: str | Path) -> Path:
@@ -194,8 +206,14 @@ class HistogramRelease:
                     "epsilon_achieved",
                     "bits_per_report",
                     "method",
+                    "parameters",
                     "participants",
                     "consistent",
+                    "seed",
+                    "path",
+                    "notes",
+                    "call",
+                    "dither_version",
                 )
             }
             return cls(
@@ -205,9 +223,6 @@ class HistogramRelease:
                 low=manifest["range"][0],
                 high=manifest["range"][1],
                 partition=tuple(manifest["partition"]),
-                seed=manifest["seed"],
-                path=manifest["path"],
-                notes=manifest["notes"],
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
                 cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
             )
@@ -221,6 +236,7 @@ class HistogramRelease:
             "epsilon_achieved": self.epsilon_achieved,
             "bits_per_report": self.bits_per_report,
             "method": self.method,
+            "parameters": plain(self.parameters),
             "mechanisms": list(self.mechanisms),
             "participants": self.participants,
             "range": [self.low, self.high],
@@ -230,8 +246,10 @@ class HistogramRelease:
             "seed": self.seed,
             "noise": self.noise,
             "path": self.path,
-            "notes": dict(self.notes),
+            "notes": plain(self.notes),
             "warnings": [warning.to_json() for warning in self.warnings],
+            "call": self.call,
+            "dither_version": self.dither_version,
         }
 
 
@@ -254,7 +272,7 @@ def _section(consumer: ConsumerHistogram) -> dict[str, object]:
 def _consumer(data: JsonMapping) -> ConsumerHistogram:
     edges, estimates, errors = (np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors"))
     raw = np.asarray(data["raw"], float) if "raw" in data else estimates
-    return ConsumerHistogram(str(data["name"]), edges, estimates, errors, raw)
+    return ConsumerHistogram(str(data["name"]), edges, estimates, errors, raw, data.get("epsilon"))
 
 
 def _pack_cells(cells: CellEstimates) -> bytes:

@@ -16,7 +16,7 @@ from dither.estimate import Marginal
 from dither.models import Model
 from dither.notice import Notice
 from dither.protocols import ProtocolMachine, method
-from dither.release.call import AskedRound, Call, asked_in
+from dither.release.call import AskedRound, Call, asked_in, plain
 from dither.release.standard_errors import measured_errors
 from dither.release.words import NO_GUARANTEE, find_warnings, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.schema import Schema
@@ -317,22 +317,3 @@ class Release:
             f"Release({kind}{self.method}, {len(self.schema)} attributes, {self.participants:,} participants, "
             f"epsilon {shown_epsilon(self.epsilon_achieved)}, {self.rows:,} synthetic rows)"
         )
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can hold it: NumPy scalars and arrays, tuples and sets become plain numbers and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted((plain(item) for item in value), key=str)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no infinity
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
-    return str(value)
