@@ -20,10 +20,11 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.model_error import evaluate_model
 from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import binary_attributes, split_rows, train_and_test
 from dither.estimate.joint import estimate_joints
-from dither.evaluation.metrics import WaySummary, attribute_sets, evaluate_model, marginal, tvd
+from dither.evaluation.metrics import WaySummary, attribute_sets, marginal, tvd
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.several_means import MultiMean
 from dither.models import Model

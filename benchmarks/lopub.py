@@ -20,10 +20,11 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.model_error import evaluate_model
 from benchmarks.tables import GENERATED, PRODUCT, Table, exact_product
 from benchmarks.tasks import binary_attributes, correlation_identification, split_rows, train_and_test
 from dither.estimate.joint import estimate_joints
-from dither.evaluation.metrics import attribute_sets, evaluate_model, marginal, tvd
+from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.protocols.lopub.learn import find_dependences
 from dither.protocols.lopub.machine import LoPub, LoPubParameters
 from dither.protocols.machine import Campaign

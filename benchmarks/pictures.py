@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
-from dither.release.charts import WIDTH, Line, line_plot
+from benchmarks.harness.lines import Line, line_plot
+from benchmarks.harness.page import TEMPLATES
+from dither.release.charts import WIDTH
 from dither.release.svg import label
 
 RIGHT, HEIGHT = 150, 250
@@ -24,7 +25,7 @@ Points = Sequence[tuple[float, float]]
 
 def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], log_x: bool = False) -> str:
     """Lines with markers, y from zero, names at the right: a picture that stands alone, on white."""
-    hues = files("dither.release").joinpath("templates", "hues.css").read_text(encoding="utf-8").split("@media")[0]
+    hues = (TEMPLATES / "hues.css").read_text(encoding="utf-8").split("@media")[0]
     drawn = [Line(hue, [(x, y, y, y) for x, y in points]) for hue, points in enumerate(lines.values())]
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + RIGHT} {HEIGHT}" font-family="sans-serif" font-size="12">',

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, NotAvailable, Outcome, Size, Study
-from dither.evaluation.metrics import evaluate_model
+from benchmarks.model_error import evaluate_model
 from dither.planner import assumed_dependence, predict, reference_population
 from dither.protocols import start
 from dither.simulate import simulate

@@ -18,10 +18,11 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.model_error import evaluate_model
 from benchmarks.rivals import RIVALS, rival_joint
 from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import classification, split_rows
-from dither.evaluation.metrics import attribute_sets, evaluate_model, marginal, tvd
+from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.models import Model
 from dither.protocols import calm, fourier, independent
 from dither.protocols.bayesnet import machine as bayesnet

@@ -16,7 +16,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dither.central.noise import noise_log_mgf
 from dither.types import Floats, Integers
 
 QUERIES = 10_000
@@ -111,3 +110,13 @@ def usefulness_bound(weights: npt.ArrayLike, scale: Fraction, mu: float) -> floa
 def paper_usefulness(mu: float, epsilon: float, rows: int, sensing_sensitivity: float = 1.0) -> float:
     """eta as proposition 2 of the CSM paper states it, for comparison only: exp(-mu epsilon / (s Delta)) / 2."""
     return 0.5 * math.exp(-mu * epsilon / (rows * sensing_sensitivity))
+
+
+def noise_log_mgf(theta: Floats, scale: Fraction) -> Floats:
+    """log E exp(theta Z) for |theta| < 1 / scale; infinite outside."""
+    inverse = 1.0 / float(scale)
+    theta = np.abs(np.asarray(theta, dtype=np.float64))
+    inside = theta < inverse
+    safe = np.where(inside, theta, 0.0)
+    value = 2 * np.log(-np.expm1(-inverse)) - np.log(-np.expm1(safe - inverse)) - np.log(-np.expm1(-safe - inverse))
+    return np.where(inside, value, np.inf)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dither
 from benchmarks.harness.frames import Mean
+from benchmarks.harness.lines import HUES, Line, line_chart
 from benchmarks.harness.study import Chart
-from dither.release.charts import HUES, Line, line_chart
 from dither.release.pages import render_page
 
 if TYPE_CHECKING:
     from benchmarks.harness.run import Outcome
 
+TEMPLATES = Path(__file__).with_name("templates")
 OPEN_ROWS = 24  # longer tables are folded
 
 
@@ -25,6 +27,7 @@ def render(outcome: Outcome) -> str:
         "benchmark.html",
         title=bench.title,
         version=dither.__version__,
+        folder=TEMPLATES,
         bench=bench,
         seconds=outcome.seconds,
         notes=outcome.notes,
@@ -45,7 +48,9 @@ def render(outcome: Outcome) -> str:
 def contents(outcomes: Mapping[str, Outcome]) -> str:
     """A page that leads to the pages of several benchmarks."""
     benches = {name: outcome.bench for name, outcome in outcomes.items()}
-    return render_page("benchmarks.html", title="Benchmarks", version=dither.__version__, benches=benches)
+    return render_page(
+        "benchmarks.html", title="Benchmarks", version=dither.__version__, folder=TEMPLATES, benches=benches
+    )
 
 
 def table(rows: Sequence[Mean]) -> dict[str, Any]:

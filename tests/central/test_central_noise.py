@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from benchmarks.workload import noise_log_mgf
 from dither.central.noise import (
     achieved_epsilon,
     bernoulli_exp,
@@ -18,7 +19,6 @@ from dither.central.noise import (
     choose,
     discrete_laplace,
     exponents,
-    noise_log_mgf,
     noise_variance,
     seeded_source,
     uniform_below,

@@ -9,8 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from benchmarks.model_error import evaluate_model
 from dither.errors import ParameterError
-from dither.evaluation import evaluate_codes, evaluate_model, metrics
+from dither.evaluation import evaluate_codes, metrics
 from dither.models import Independent
 from dither.schema import Attribute, Schema
 

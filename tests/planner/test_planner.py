@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.model_error import evaluate_model
 from dither.cli.plan import plan as plan_command
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError, PrivacyError
-from dither.evaluation.metrics import evaluate_model, tvd
+from dither.evaluation.metrics import tvd
 from dither.planner import assumed_dependence, forecast, least, predict, reference_population
 from dither.protocols import METHODS, start
 from dither.schema import Attribute, Schema

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import PrivacyError
-from dither.types import Floats, Integers
+from dither.types import Integers
 
 ByteSource = Callable[[int], bytes]
 Words = npt.NDArray[np.uint64]
@@ -144,16 +144,6 @@ def noise_variance(scale: Fraction) -> float:
     """The variance of one draw, 2 p / (1 - p)^2 with p = exp(-1 / scale)."""
     inverse = 1.0 / float(scale)
     return 2.0 * math.exp(-inverse) / math.expm1(-inverse) ** 2
-
-
-def noise_log_mgf(theta: Floats, scale: Fraction) -> Floats:
-    """log E exp(theta Z) for |theta| < 1 / scale; infinite outside."""
-    inverse = 1.0 / float(scale)
-    theta = np.abs(np.asarray(theta, dtype=np.float64))
-    inside = theta < inverse
-    safe = np.where(inside, theta, 0.0)
-    value = 2 * np.log(-np.expm1(-inverse)) - np.log(-np.expm1(safe - inverse)) - np.log(-np.expm1(-safe - inverse))
-    return np.where(inside, value, np.inf)
 
 
 # The exponential mechanism over a short list, drawn exactly.

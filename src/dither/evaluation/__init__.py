@@ -1,6 +1,6 @@
 """12. How good a release is: distances of marginals, with the truth; and what a mechanism gives away, measured."""
 
 from dither.evaluation.compare import Evaluation, evaluate
-from dither.evaluation.metrics import WaySummary, evaluate_codes, evaluate_model
+from dither.evaluation.metrics import WaySummary, evaluate_codes
 
-__all__ = ["Evaluation", "WaySummary", "evaluate", "evaluate_codes", "evaluate_model"]
+__all__ = ["Evaluation", "WaySummary", "evaluate", "evaluate_codes"]

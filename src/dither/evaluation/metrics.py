@@ -11,7 +11,6 @@ import numpy as np
 
 from dither.checks import check_whole
 from dither.errors import ParameterError
-from dither.models import Model
 from dither.schema import Schema
 from dither.schema.cells import count_cells
 from dither.types import Codes, Floats
@@ -106,8 +105,8 @@ def evaluate_codes(
     At most `max_sets` attribute sets per way are used, drawn with `rng` (seed 0 if none is given). Memory stays bounded
     whatever the domain: large marginals are counted sparsely.
     """
-    _check_codes(real, schema, "real")
-    _check_codes(synthetic, schema, "synthetic")
+    check_codes(real, schema, "real")
+    check_codes(synthetic, schema, "synthetic")
     floor = 1 / (2 * len(synthetic))
 
     def compare(positions: tuple[int, ...]) -> Distances:
@@ -119,27 +118,7 @@ def evaluate_codes(
             first, second = sparse_marginals(real, synthetic, schema.cardinalities, positions)
         return Distances(tvd(first, second), kl(first, second, floor), mse(first, second, cells))
 
-    return _summaries(schema, ways, max_sets, rng, compare)
-
-
-def evaluate_model(
-    model: Model,
-    real: Codes,
-    ways: Sequence[int] = (1, 2, 3),
-    max_sets: int = 100,
-    rng: np.random.Generator | None = None,
-) -> dict[int, WaySummary]:
-    """Compare a model's own marginals, without sampling noise, with those of a real table of codes."""
-    schema = model.schema
-    _check_codes(real, schema, "real")
-    floor = 1 / (2 * len(real))
-
-    def compare(positions: tuple[int, ...]) -> Distances:
-        second = model.marginal([schema.names[i] for i in positions])  # first: it refuses domains too large to hold
-        first = marginal(real, schema.cardinalities, positions)
-        return Distances(tvd(first, second), kl(first, second, floor), mse(first, second))
-
-    return _summaries(schema, ways, max_sets, rng, compare)
+    return summarise_ways(schema, ways, max_sets, rng, compare)
 
 
 def sparse_marginals(
@@ -161,13 +140,14 @@ def sparse_marginals(
     return counts[0] / max(len(first), 1), counts[1] / max(len(second), 1)
 
 
-def _summaries(
+def summarise_ways(
     schema: Schema,
     ways: Sequence[int],
     max_sets: int,
     rng: np.random.Generator | None,
     compare: Callable[[tuple[int, ...]], Distances],
 ) -> dict[int, WaySummary]:
+    """`compare` on at most `max_sets` sets of attributes per way, in brief."""
     check_whole("max_sets", max_sets, 1)
     rng = np.random.default_rng(0) if rng is None else rng
     out = {}
@@ -189,7 +169,8 @@ def _summaries(
     return out
 
 
-def _check_codes(codes: Codes, schema: Schema, which: str) -> None:
+def check_codes(codes: Codes, schema: Schema, which: str) -> None:
+    """An error unless there are rows and all of them lie in the schema's domain."""
     if codes.ndim != 2 or codes.shape[1] != len(schema) or len(codes) == 0:
         raise ParameterError(
             f"the {which} codes must have at least one row and {len(schema)} columns, not {codes.shape}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def attribute_chart(figure: AttributeFigure) -> Markup:
         if bar.low is not None and bar.high is not None:
             low, high = number(x(bar.low)), number(x(bar.high))
             intervals += f"M{low} {number(y)}H{high}M{low} {number(y - 3)}v6M{high} {number(y - 3)}v6"
-        dots += _dot(at, y)
+        dots += dot(at, y)
         if bar.truth is not None:
             diamonds += f"M{number(x(bar.truth))} {number(y - 5)}l4.2 5l-4.2 5l-4.2 -5z"
     shown = path("rule", grid) + path("bar", bars) + path("reach", intervals) + path("dot", dots)
@@ -206,50 +205,32 @@ def _largest(heat: HeatMap, values: Floats) -> str:
     return f"Largest cell: {heat.rows[i]} with {heat.columns[j]}, {values[i, j]:.1%}."
 
 
-# Numbers against numbers: histograms and lines.
-_HEIGHT, _HEAD, _FOOT = 220, 26, 40
-HUES = 12  # the style sheet has a colour for each
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a chart by its colour; a point is its place, its figure and the ends of that figure's spread."""
-
-    hue: int
-    points: Sequence[tuple[float, float, float, float]]
+# Numbers against numbers.
+HEIGHT, HEAD, FOOT = 220, 26, 40
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Where the numbers from `low` to `high` stand between two pixels, evenly or by their logarithm."""
+    """Where the numbers from `low` to `high` stand between two pixels, evenly."""
 
     low: float
     high: float
     start: float
     end: float
-    log: bool = False
 
     def __call__(self, value: float) -> float:
-        low, high, at = (math.log(v) if self.log else v for v in (self.low, self.high, value))
-        return self.start + (self.end - self.start) * (at - low) / (high - low)
+        return self.start + (self.end - self.start) * (value - self.low) / (self.high - self.low)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Round figures: powers of ten by the logarithm, unless there are fewer than two of them."""
-        if not self.log:
-            return ticks(self.high, most, self.low)
-        powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
-        if len(powers) < 2:
-            around = [m * 10.0**k for k in range(powers.start - 1, powers.stop + 1) for m in (1, 2, 5)]
-            inside = [value for value in around if self.low <= value <= self.high]
-            return inside if len(inside) > 1 else ticks(self.high, most, self.low)
-        return [10.0**k for k in powers[:: math.ceil(len(powers) / most)]]
+        """Round figures."""
+        return ticks(self.high, most, self.low)
 
 
 def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, words: str) -> Markup:
     """Bars between the bins' edges, each with its interval."""
     bottom, top = min(0.0, float(counts.min()), float(low.min())), max(1e-9, float(counts.max()), float(high.max()))
-    up = Axis(bottom, top, _HEIGHT - _FOOT, _HEAD)
-    across = Axis(float(edges[0]), float(edges[-1]), _left(up), WIDTH - 20)
+    up = Axis(bottom, top, HEIGHT - FOOT, HEAD)
+    across = Axis(float(edges[0]), float(edges[-1]), beside_labels(up), WIDTH - 20)
     bars, reaches, dots = "", "", ""
     zero = number(up(0.0))
     for i, count in enumerate(counts):
@@ -257,67 +238,18 @@ def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, wo
         middle, y = number((left + right) / 2), up(float(count))
         bars += f"M{number(left)} {zero}V{number(y)}H{number(max(right - 0.8, left + 0.2))}V{zero}z"
         reaches += f"M{middle} {number(up(float(low[i])))}V{number(up(float(high[i])))}"
-        dots += _dot((left + right) / 2, y)
-    inside = _frame(across, up, across.ticks(), "", "people")
+        dots += dot((left + right) / 2, y)
+    inside = frame(across, up, across.ticks(), "", "people")
     inside += path("bar", bars) + path("reach", reaches) + path("dot", dots)
-    return drawing(WIDTH, _HEIGHT - _FOOT + 22, words, inside)
+    return drawing(WIDTH, HEIGHT - FOOT + 22, words, inside)
 
 
-def line_chart(
-    lines: Sequence[Line],
-    titles: tuple[str, str],
-    words: str,
-    *,
-    places: Sequence[float] = (),
-    log_x: bool = False,
-    log_y: bool = False,
-) -> Markup:
-    """Lines with their points and spreads; `titles` are those of x and y, `places` further x that the axis has to hold."""
-    return drawing(WIDTH, _HEIGHT, words, line_plot(lines, titles, places=places, log_x=log_x, log_y=log_y))
-
-
-def line_plot(
-    lines: Sequence[Line],
-    titles: tuple[str, str],
-    *,
-    places: Sequence[float] = (),
-    log_x: bool = False,
-    log_y: bool = False,
-) -> str:
-    """What is inside such a chart, for a picture that stands alone."""
-    spots = sorted({*places, *(x for line in lines for x, *_ in line.points)})
-    values = [v for line in lines for _, *reached in line.points for v in reached]
-    bottom, top = _padded(min(values), max(values), log_y)
-    up = Axis(bottom if log_y else min(0.0, bottom), max(top, 1e-9), _HEIGHT - _FOOT, _HEAD, log_y)
-    first, last = (spots[0], spots[-1]) if len(spots) > 1 else _padded(spots[0], spots[0], log_x)
-    across = Axis(first, last, _left(up), WIDTH - 20, log_x)
-    drawn = ""
-    for line in lines:
-        course, reaches, dots = "", "", ""
-        for x, y, low, high in line.points:
-            at = across(x)
-            course += f"{'L' if course else 'M'}{number(at)} {number(up(y))}"
-            reaches += f"M{number(at)} {number(up(low))}V{number(up(high))}" if low < high else ""
-            dots += _dot(at, up(y))
-        few = path("spot", dots) if len(line.points) <= 24 else ""
-        drawn += f'<g class="hue{line.hue % HUES}">{path("course", course)}{path("spread", reaches)}{few}</g>'
-    return _frame(across, up, spots if len(spots) <= 10 else across.ticks(), *titles) + drawn
-
-
-def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
-    """A little room around what is drawn, and some where there is one figure only."""
-    if log:
-        return low / 1.3, high * 1.3
-    room = 0.04 * (high - low) or 0.5 * abs(high) or 1.0
-    return low - (room if low < 0 or low == high else 0.0), high + room
-
-
-def _left(up: Axis) -> float:
+def beside_labels(up: Axis) -> float:
     """Where a chart begins beside its axis' labels."""
     return max(text_width(short_number(tick)) for tick in up.ticks()) + 10
 
 
-def _frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
+def frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
     """Grid, labels and titles; labels across that would run into each other are left out."""
     grid, words, taken = "", label(0, 13, y_title), 0.0
     for tick in up.ticks():
@@ -336,5 +268,5 @@ def _frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title
     return path("rule", grid) + f"<g>{words}</g>"
 
 
-def _dot(x: float, y: float) -> str:
+def dot(x: float, y: float) -> str:
     return f"M{number(x - 2.8)} {number(y)}a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0"

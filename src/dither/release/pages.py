@@ -7,14 +7,20 @@ marked safe is a chart, whose own text `svg` escapes.
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
 from dither.release.words import certainty, likelihood_factor, shown_epsilon
 
 
-def render_page(template: str, *, title: str, version: str, heading: str | None = None, **values: object) -> str:
-    """A whole page; `title` stands in the browser's tab and, unless there is another `heading`, on the page."""
+def render_page(
+    template: str, *, title: str, version: str, heading: str | None = None, folder: Path | None = None, **values: object
+) -> str:
+    """A whole page; `title` stands in the browser's tab and, unless there is another `heading`, on the page.
+
+    `folder` has templates beside the package's own, which they may extend.
+    """
     head = {
         "title": title,
         "heading": heading or title,
@@ -23,7 +29,7 @@ def render_page(template: str, *, title: str, version: str, heading: str | None 
         "facts": (),
         "contents": [],
     }
-    return _environment().get_template(template).render(head | values)
+    return _environment(folder).get_template(template).render(head | values)
 
 
 def percent(share: float) -> str:
@@ -47,9 +53,10 @@ def uncapitalised(words: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment(folder: Path | None = None) -> Environment:
+    own = PackageLoader("dither.release")
     made = Environment(
-        loader=PackageLoader("dither.release"),
+        loader=own if folder is None else ChoiceLoader([own, FileSystemLoader(folder)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
