@@ -273,7 +273,7 @@ def reported_accuracy(
 
 
 def plans(source: Source, dataset: str, epsilon: float, seed: int, method: str) -> dict[str, float]:
-    """One question a participant against every question a participant, at the same epsilon for the whole record."""
+    """One question per participant against every question per participant, at the same epsilon for the whole record."""
     table = source.table(dataset, seed)
     begin = time.process_time()
     model: Model
@@ -381,7 +381,7 @@ def _plans(source: Source, there: tuple[str, ...]) -> Study:
     extent = source.extent
     return Study(
         "plans",
-        "One question a participant against all questions: AVD at the same epsilon",
+        "One question per participant against all questions: AVD at the same epsilon",
         {
             "dataset": (*there, LARGE) if extent.large else there,
             "epsilon": extent.epsilons,

@@ -99,7 +99,7 @@ def collection(dataset: str, bins: tuple[int, ...], data_dir: Path | None) -> Co
 
 
 def counts(dataset: str, data_dir: Path | None) -> list[dict[str, Any]]:
-    """Figures 1 to 3: one collection at epsilon 15, truth and estimates of the 3, 5 and 7 bins, a row a bin."""
+    """Figures 1 to 3: one collection at epsilon 15, truth and estimates of the 3, 5 and 7 bins, one row per bin."""
     people = collection(dataset, THREE, data_dir)
     answers = {m: people.answer(m, 15.0, np.random.default_rng([SEED, 1])).counts for m in METHODS}
     return [
@@ -117,7 +117,7 @@ def counts(dataset: str, data_dir: Path | None) -> list[dict[str, Any]]:
 def errors(
     dataset: str, epsilon: float, consumers: int, runs: int, key: int, data_dir: Path | None
 ) -> list[dict[str, Any]]:
-    """Figures 4 and 5: the error averaged over the consumers, a row a method and run."""
+    """Figures 4 and 5: the error averaged over the consumers, one row per method and run."""
     people = collection(dataset, GROUPS[consumers], data_dir)
     return [
         {"method": method, "seed": run, "mse": float(value)}
@@ -137,7 +137,7 @@ def by_consumer(dataset: str, epsilon: float, runs: int, data_dir: Path | None) 
 
 
 def bits(consumers: int) -> list[dict[str, Any]]:
-    """Figure 6: bits a participant sends; with sue one a cell of the union (CHP) or one a bin of every consumer (split)."""
+    """Figure 6: bits that a participant sends; with sue one per cell of the union (CHP) or per bin of every consumer (split)."""
     group = read_consumers(GROUPS[consumers], 0.0, 1.0)
     partition, rng = union(group, 0.0, 1.0), np.random.default_rng(SEED)
     people = ValueGroup(np.ones(partition.cells, np.int64))
@@ -178,7 +178,7 @@ def smart_gain(bins: str, epsilon: float) -> dict[str, Any]:
     plan = choose(partition, consumers, epsilon, "best")
     return {
         "mechanism": plan.mechanism.name,
-        "variance_ratios": ", ".join(f"{ratio:.2f}" for ratio in plan.ratios),  # one a consumer
+        "variance_ratios": ", ".join(f"{ratio:.2f}" for ratio in plan.ratios),  # one per consumer
         "cells": partition.cells,
         "gain": plan.gain,
         "cpu_s": time.process_time() - begin,
@@ -290,7 +290,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         ),
     )
     about = (
-        f"{runs} runs a figure. Each value is one simulated participant. Baltimore is the paper's own table, San Francisco another "
-        "one than the paper's; without them a generated log-normal table is used."
+        f"{runs} runs per figure. Each value is one simulated participant. Baltimore is the paper's own table, San Francisco "
+        "another one than the paper's; without them a generated log-normal table is used."
     )
     return Bench("chp", "CHP: one histogram collection for many consumers", about, studies, size)

@@ -1,4 +1,4 @@
-"""Load on a collector: reports a second and latency, beside bare inserts into the same database and an empty endpoint.
+"""Load on a collector: reports per second and latency, beside bare inserts into the same database and an empty endpoint.
 
 Everything runs on this machine over loopback: the sender competes with the server for the cores, so ratios say more than rates.
 The empty endpoint is /live, an ordinary route of the framework; the upload is a plain one that skips the handling of parameters.
@@ -55,7 +55,7 @@ def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> list[dict[
         batch = asyncio.run(_load(url, _uploads(campaign, plan, BATCH, "b"), BATCH, seconds))
     rows = [(report_id(_token("x", i), bytes(16), 0), i % 8, b"\0\1") for i in range(200_000)]
     ones, many = (bare(store, scratch, rows, size, seconds / 2) for size in (1, BATCH))
-    rate = "reports_a_second"
+    rate = "reports_per_second"
     return [
         {"what": "empty endpoint", **empty},
         {
@@ -65,8 +65,8 @@ def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> list[dict[
             "of_bare": single[rate] / ones,
         },
         {"what": f"batches of {BATCH}", **batch, "of_bare": batch[rate] / many},
-        {"what": "bare inserts, one a commit", rate: ones},
-        {"what": f"bare inserts, {BATCH} a commit", rate: many},
+        {"what": "bare inserts, one per commit", rate: ones},
+        {"what": f"bare inserts, {BATCH} per commit", rate: many},
     ]
 
 
@@ -136,8 +136,8 @@ async def _load(url: str, requests: Iterator[bytes], size: int, seconds: float) 
     waits = sorted(b - a for a, b in counted)
     span = max(b for _, b in counted) - min(a for a, _ in counted)
     return {
-        "reports_a_second": len(counted) * size / span,
-        "requests_a_second": len(counted) / span,
+        "reports_per_second": len(counted) * size / span,
+        "requests_per_second": len(counted) / span,
         "p50_ms": 1000 * waits[len(waits) // 2],
         "p99_ms": 1000 * waits[int(len(waits) * 0.99)],
     }
@@ -237,7 +237,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     seconds = {"full": 10.0, "quick": 2.0, "smoke": 0.3}[size]
     study = Study(
         name="load",
-        title="Reports a second and waiting times",
+        title="Reports per second and waiting times",
         axes={"store": ("sqlite",) if size == "smoke" else ("sqlite", "postgresql")},
         measure=partial(load, seconds=seconds),
         note=f"{SENDERS} senders over loopback, each waiting for an answer before its next request, {seconds:g} s a line. Of empty "

@@ -124,7 +124,7 @@ def chosen_sets(table: Table, k: int, sets: int) -> list[tuple[int, ...]]:
 
 
 def joints(source: Source, dataset: str, f: float, seed: int, k: int) -> list[dict[str, Any]]:
-    """Mean AVD and processor seconds a joint of every estimator, over random attribute sets."""
+    """Mean AVD and processor seconds per joint of every estimator, over random attribute sets."""
     table = source.table(dataset)
     sets = chosen_sets(table, k, source.extent.sets)
     names = [tuple(table.schema.names[i] for i in s) for s in sets]
@@ -141,7 +141,7 @@ def joints(source: Source, dataset: str, f: float, seed: int, k: int) -> list[di
         begin = time.process_time()
         found = estimate_joints(reports, names, **options)
         seconds = (time.process_time() - begin) / len(sets)
-        rows.append({"method": method, "avd": error([x.joint for x in found]), "cpu_seconds_a_joint": seconds})
+        rows.append({"method": method, "avd": error([x.joint for x in found]), "cpu_seconds_per_joint": seconds})
     return [{**row, "sets": len(sets)} for row in rows]
 
 
@@ -304,13 +304,15 @@ def _joints(source: Source, there: tuple[str, ...]) -> Study:
     panels = ("dataset", "k")
     return Study(
         "joints",
-        "Figures 7 to 18. AVD of joint estimates, and seconds a joint",
+        "Figures 7 to 18. AVD of joint estimates, and seconds per joint",
         {"dataset": there, "f": extent.flips, "seed": extent.seeds, "k": extent.ways},
         partial(joints, source),
         skip=partial(left_out, source),
         charts=(
             Chart("f", "avd", panels=panels, title="AVD against f"),
-            Chart("f", "cpu_seconds_a_joint", panels=panels, log_y=True, title="Processor seconds a joint against f"),
+            Chart(
+                "f", "cpu_seconds_per_joint", panels=panels, log_y=True, title="Processor seconds per joint against f"
+            ),
         ),
         note=(
             "The paper has k = 3, 5 on the binary table and 2, 3 on the others; here 2, 3, 5 on all but the generated one. "

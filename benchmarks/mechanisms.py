@@ -167,7 +167,7 @@ def work(library: str, name: str, n: int, cells: int) -> dict[str, float]:
 
 
 def measure(library: str, name: str, n: int, cells: int) -> dict[str, float]:
-    """`work` in a process of its own, and its cost a person; `NotAvailable` where the library is not installed."""
+    """`work` in a process of its own, and its cost per person; `NotAvailable` where the library is not installed."""
     row = apart(work, library, name, n, cells)
     return row | {"microseconds_per_person": 1e6 * (row["client_seconds"] + row["server_seconds"]) / n}
 

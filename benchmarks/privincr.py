@@ -253,5 +253,5 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             charts=(Chart("epsilon", "accuracy", panels=("target",), log_x=True),),
         ),
     )
-    about = "PrivIncr and the methods it is measured against; one simulated participant a record."
+    about = "PrivIncr and the methods it is measured against; one simulated participant per record."
     return Bench("privincr", "PrivIncr, measured", about, studies, size)

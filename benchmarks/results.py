@@ -71,7 +71,7 @@ def _rounded(row: Figure) -> Figure:
 
 
 def _dumped(stored: dict[str, dict[str, Any]]) -> str:
-    """One figure a line, so that a change shows which figure changed."""
+    """One figure per line, so that a change shows which figure changed."""
     parts = []
     for name in sorted(stored):
         head = {key: value for key, value in stored[name].items() if key != "figures"}
@@ -141,7 +141,7 @@ def _whole(rows: Sequence[Figure]) -> str:
 
 
 def _crossed(chart: dict[str, Any], rows: Sequence[Figure]) -> str:
-    """A chart as a table: one line a line of the chart, one column a place on its x axis."""
+    """A chart as a table: one line per line of the chart, one column per place on its x axis."""
     chosen = [
         row
         for row in rows

@@ -46,7 +46,7 @@ def drawn(attributes: int, participants: int, rng: np.random.Generator) -> tuple
 
 
 def fit(attributes: int, participants: int) -> dict[str, float]:
-    """CPU seconds of pooling and of a fixed number of steps (so that sizes compare), and the fit's cost a pair cell."""
+    """CPU seconds of pooling and of a fixed number of steps (so that sizes compare), and the fit's cost per cell of a pair."""
     rng = np.random.default_rng(0)
     schema, tally = drawn(attributes, participants, rng)
     begin = time.process_time()
@@ -128,7 +128,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     )
     campaigns = Study(
         name="campaign",
-        title="A whole campaign, one row a participant",
+        title="A whole campaign, one row per participant",
         axes={
             "attributes": (attributes,),
             "participants": (people,),

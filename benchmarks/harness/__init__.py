@@ -4,7 +4,7 @@ A `Bench` is a list of `Study`s. A study names its axes (datasets x methods x ep
 function that measures one point of that grid. The harness walks the grid with a progress bar, keeps every finished point in
 a journal so that an interrupted run goes on where it stopped, averages over seeds, and writes
 
-    rows.parquet      one line a measured number: study, labels, seed, measure, value
+    rows.parquet      one line per measured number: study, labels, seed, measure, value
     summary.parquet   the same without seeds: mean, spread (standard deviation over seeds), runs
     index.html        charts and tables in one file, nothing fetched
 

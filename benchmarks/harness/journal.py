@@ -33,7 +33,7 @@ def fingerprint(bench: Bench) -> str:
 
 
 class Journal:
-    """Lines of JSON, one a finished point, after a first line that says which code and size they belong to."""
+    """Lines of JSON, one per finished point, after a first line that says which code and size they belong to."""
 
     def __init__(self, path: Path, bench: Bench, fresh: bool = False) -> None:
         self.path = path

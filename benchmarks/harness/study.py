@@ -20,7 +20,7 @@ class NotAvailable(Exception):
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines of a measure against a numeric label; one line a `colour`, one panel for each combination of `panels`."""
+    """Lines of a measure against a numeric label; one line per `colour`, one panel for each combination of `panels`."""
 
     x: str
     y: str

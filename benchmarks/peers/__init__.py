@@ -21,7 +21,7 @@ FREQUENCY_NOTE = (
     "Error is the mean squared error over the variance that theory gives: 1 is right. It is taken from the raw estimate; 'own' "
     "is from the estimate as the library gives it (multi-freq-ldpy clips and rescales). Where a library has no server side the "
     "obvious inversion is done here. Where a run would take too long fewer people are timed; costs are a report's, so they "
-    "compare. 'one by one' is Dither's device path, a call a person, which is how the other libraries work too."
+    "compare. 'one by one' is Dither's device path, one call per person, which is how the other libraries work too."
 )
 SYNTHESISERS_NOTE = (
     "dpmm and smartnoise are central: a curator holds all 45,222 records. The same epsilon promises far less there and is far "

@@ -39,7 +39,7 @@ def measure(
     budget: float = 1.0,
     build: bool = True,
 ) -> dict[str, Any]:
-    """Costs a report, memory and error of one library, with ratios to Dither's batch path measured in the same run.
+    """Costs per report, memory and error of one library, with ratios to Dither's batch path measured in the same run.
 
     A run of more than `budget` CPU seconds is done with fewer people; `build` makes an environment that a library needs.
     """

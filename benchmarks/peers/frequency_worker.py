@@ -23,7 +23,7 @@ def population(people: int, cells: int, seed: int) -> np.ndarray:
 def work(
     library: str, mechanism: str, people: int, cells: int, epsilon: float, seed: int, repeats: int, budget: float
 ) -> dict[str, Any]:
-    """CPU seconds a report, memory and error; fewer people where a run would take more than `budget` seconds.
+    """CPU seconds per report, memory and error; fewer people where a run would take more than `budget` seconds.
 
     The quickest of the repeats counts, for every library alike: whatever else the machine does only ever adds time.
     """

@@ -1,7 +1,7 @@
 """One frequency oracle of each library as its documentation shows it, behind one small interface.
 
 Only the process that measures imports this module, and each library only when asked for. No tuning either way: Dither's
-`randomise_many` simulates many people in one call, the others have a call a person, and so has `dither, one by one`.
+`randomise_many` simulates many people in one call, the others have one call per person, and so has `dither, one by one`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def dither(name: str, cells: int, epsilon: float) -> Oracle:
 
 
 def dither_one_by_one(name: str, cells: int, epsilon: float) -> Oracle:
-    """The device kit's path: standard library, a call a person, the system's randomness."""
+    """The device kit's path: standard library, one call per person, the system's randomness."""
     import secrets
 
     from dither.mechanisms import PackedReports, mechanism

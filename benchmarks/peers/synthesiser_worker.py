@@ -19,7 +19,7 @@ Draw = Callable[[int], np.ndarray]
 def work(
     library: str, method: str, epsilon: float, delta: float, seed: int, rows: int, table: str, drawn: str
 ) -> dict[str, Any]:
-    """Fit the codes in `table`, draw rows into `drawn` (one array a sampler); CPU and wall seconds, memory beyond imports."""
+    """Fit the codes in `table`, draw rows into `drawn` (one array per sampler); CPU and wall seconds, memory beyond imports."""
     codes = np.load(table)
     about: dict[str, Any] = json.loads(Path(table).with_suffix(".json").read_text())
     prepared = PREPARED[library](method, codes, about, epsilon, delta, seed)

@@ -46,7 +46,7 @@ def measure(
     build: bool = True,
     limit: float = 3600.0,
 ) -> list[dict[str, Any]]:
-    """Errors, fit seconds and memory of one synthesiser; one row, or one a sampler where the library has several.
+    """Errors, fit seconds and memory of one synthesiser; one row, or one per sampler where the library has several.
 
     `rows` takes a part of the table only; `build` makes an environment that is not there yet; a fit that takes longer than
     `limit` seconds is given up and said so.

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 def test_every_line_has_a_rate(tmp_path: Path) -> None:
     pytest.importorskip("fastapi")
     outcome = execute(collector.bench("smoke"), tmp_path)
-    rates = {r["labels"]["what"]: r["mean"] for r in outcome.summary if r["measure"] == "reports_a_second"}
+    rates = {r["labels"]["what"]: r["mean"] for r in outcome.summary if r["measure"] == "reports_per_second"}
     assert len(rates) == 5
     assert min(rates.values()) > 0
     share = outcome.mean("load", "of_empty_endpoint", what="single reports")

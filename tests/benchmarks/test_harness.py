@@ -13,7 +13,7 @@ import pytest
 from benchmarks.harness import Bench, Chart, NotAvailable, Outcome, Study, execute
 
 
-class Counted:
+class MeasureCounter:
     """A measure that notes what it was asked, and can be told to fail."""
 
     def __init__(self, stop_at: int | None = None) -> None:
@@ -39,7 +39,7 @@ def quiet(bench: Bench, out: Path, **options: Any) -> Outcome:
 
 
 def test_means_and_spreads_are_over_seeds_only(tmp_path: Path) -> None:
-    outcome = quiet(declared(Counted()), tmp_path)
+    outcome = quiet(declared(MeasureCounter()), tmp_path)
     assert len(outcome.rows) == 12
     assert len(outcome.summary) == 4
     assert outcome.mean("first", "error", dataset="A", epsilon=2.0) == 21.0
@@ -51,7 +51,7 @@ def test_means_and_spreads_are_over_seeds_only(tmp_path: Path) -> None:
 
 
 def test_parquet_holds_every_number_with_its_labels(tmp_path: Path) -> None:
-    quiet(declared(Counted()), tmp_path)
+    quiet(declared(MeasureCounter()), tmp_path)
     rows = pq.read_table(tmp_path / "rows.parquet").to_pylist()
     assert len(rows) == 12
     assert rows[5] == {
@@ -63,32 +63,32 @@ def test_parquet_holds_every_number_with_its_labels(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    stopped = Counted(stop_at=7)
+    stopped = MeasureCounter(stop_at=7)
     with pytest.raises(KeyboardInterrupt):
         quiet(declared(stopped), tmp_path)
     assert not (tmp_path / "rows.parquet").exists()
-    rest = Counted()
+    rest = MeasureCounter()
     resumed = quiet(declared(rest), tmp_path)
     assert resumed.resumed == 7
     assert len(rest.asked) == 5
-    whole = quiet(declared(Counted()), tmp_path / "other")
+    whole = quiet(declared(MeasureCounter()), tmp_path / "other")
     assert resumed.rows == whole.rows
     assert resumed.summary == whole.summary
 
 
 def test_half_a_line_costs_one_point(tmp_path: Path) -> None:
-    quiet(declared(Counted()), tmp_path)
+    quiet(declared(MeasureCounter()), tmp_path)
     journal = tmp_path / "journal.jsonl"
     journal.write_text(journal.read_text(encoding="utf-8")[:-9], encoding="utf-8")
-    again = Counted()
+    again = MeasureCounter()
     assert quiet(declared(again), tmp_path).resumed == 11
     assert len(again.asked) == 1
-    assert quiet(declared(Counted()), tmp_path).resumed == 12
+    assert quiet(declared(MeasureCounter()), tmp_path).resumed == 12
 
 
 @pytest.mark.slow
 def test_other_code_other_size_or_fresh_measures_anew(tmp_path: Path) -> None:
-    bench = declared(Counted())
+    bench = declared(MeasureCounter())
     quiet(bench, tmp_path)
     other = Bench(bench.name, bench.title, bench.about, bench.studies, "quick")
     said: list[str] = []
@@ -121,14 +121,14 @@ def test_what_cannot_be_measured_is_said_once_and_tried_again(tmp_path: Path) ->
 
 def test_skipped_points_and_published_rows(tmp_path: Path) -> None:
     known = ({"dataset": "A", "epsilon": 1.0, "kind": "a paper", "error": 99.0},)
-    bench = declared(Counted(), skip=lambda dataset, epsilon, seed: dataset == "B", known=known)
+    bench = declared(MeasureCounter(), skip=lambda dataset, epsilon, seed: dataset == "B", known=known)
     outcome = quiet(bench, tmp_path)
     assert outcome.mean("first", "error", source="published") == 99.0
     assert {row["labels"]["dataset"] for row in outcome.rows} == {"A"}
 
 
 def test_the_page_stands_alone_and_names_its_pictures(tmp_path: Path) -> None:
-    quiet(declared(Counted(), note="A <note> & more"), tmp_path)
+    quiet(declared(MeasureCounter(), note="A <note> & more"), tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert page.count("<svg") == page.count('role="img"') == 2  # one for each dataset
     assert page.count("<figure") == 1

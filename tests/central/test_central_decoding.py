@@ -156,7 +156,7 @@ def test_csm_takes_no_atom_from_noise_alone() -> None:
             "csm", np.zeros(512, dtype=np.int64), 0.5, seeded_source(seed), rng=np.random.default_rng(seed), tau=0.3
         )
         taken.append(np.count_nonzero(made.estimate) > 0)
-    assert sum(taken) <= 12  # P(some |normal| of 512 exceeds sqrt(2 ln 512)) is about 0.18 a run
+    assert sum(taken) <= 12  # P(some |normal| of 512 exceeds sqrt(2 ln 512)) is about 0.18 per run
     fixed = run(
         "csm",
         np.zeros(512, dtype=np.int64),

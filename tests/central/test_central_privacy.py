@@ -1,4 +1,4 @@
-"""The guarantee of each mechanism on small domains, exactly, over all neighbours; too little noise is rejected.
+"""The guarantee of each method on small domains, exactly, over all neighbours; too little noise is rejected.
 
 Discrete Laplace noise of scale t makes log P(y | x) - log P(y | x') equal (||y - A x'||_1 - ||y - A x||_1) / t, whose
 largest value over y is ||A (x - x')||_1 / t. So the exact privacy loss is the largest L1 distance over neighbours,
@@ -24,7 +24,7 @@ NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
 
 
 def measurements(cells: int) -> dict[str, LinearMeasurement]:
-    """Every linear mechanism over a small domain."""
+    """Every linear method over a small domain."""
     rng = np.random.default_rng(11)
     made: dict[str, LinearMeasurement] = {
         "laplace": linear.Cells(cells),

@@ -75,7 +75,7 @@ def test_a_request_that_may_have_arrived_is_not_repeated(started: list[Impatient
     connection.close()
 
 
-class Scripted:
+class ScriptServer:
     """A server that sends what a test gives it, piece by piece, until the client goes."""
 
     def __init__(self, pieces: Iterator[bytes], pause: float = 0.0) -> None:
@@ -103,8 +103,8 @@ class Scripted:
 
 
 @pytest.fixture
-def scripted() -> Iterator[list[Scripted]]:
-    servers: list[Scripted] = []
+def scripted() -> Iterator[list[ScriptServer]]:
+    servers: list[ScriptServer] = []
     yield servers
     for server in servers:
         server.stop()
@@ -113,24 +113,24 @@ def scripted() -> Iterator[list[Scripted]]:
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-def test_an_answer_in_chunks_is_read(scripted: list[Scripted]) -> None:
-    server = Scripted(iter([HEAD, b"2\r\nok\r\n", b"A;x=1\r\n0123456789\r\n", b"0\r\n\r\n"]))
+def test_an_answer_in_chunks_is_read(scripted: list[ScriptServer]) -> None:
+    server = ScriptServer(iter([HEAD, b"2\r\nok\r\n", b"A;x=1\r\n0123456789\r\n", b"0\r\n\r\n"]))
     scripted.append(server)
     assert Connection(server.address).request("GET", "/", None).body == b"ok0123456789"
 
 
 @pytest.mark.parametrize("size", [b"-1", b"-5", b"+3", b"0x4", b"1_0", b"", b" 4", b"fffffffff", b"4 "])
-def test_a_chunk_of_an_improper_size_is_no_answer(scripted: list[Scripted], size: bytes) -> None:
+def test_a_chunk_of_an_improper_size_is_no_answer(scripted: list[ScriptServer], size: bytes) -> None:
     """A negative size is "all there is" to the standard reader: whoever sent it chose how much memory a device takes."""
-    server = Scripted(itertools.chain([HEAD + size + b"\r\n"], itertools.repeat(b"x" * (1 << 16), 200)))
+    server = ScriptServer(itertools.chain([HEAD + size + b"\r\n"], itertools.repeat(b"x" * (1 << 16), 200)))
     scripted.append(server)
     with pytest.raises(Unreachable):
         Connection(server.address).request("GET", "/", None, most=1000)
 
 
 @pytest.mark.parametrize("head", [HEAD + b"7fffffff\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9999999999\r\n\r\n"])
-def test_of_an_endless_answer_one_byte_more_than_allowed_is_read(scripted: list[Scripted], head: bytes) -> None:
-    server = Scripted(itertools.chain([head], itertools.repeat(b"x" * (1 << 16))))
+def test_of_an_endless_answer_one_byte_more_than_allowed_is_read(scripted: list[ScriptServer], head: bytes) -> None:
+    server = ScriptServer(itertools.chain([head], itertools.repeat(b"x" * (1 << 16))))
     scripted.append(server)
     assert len(Connection(server.address).request("GET", "/", None, most=1000).body) == 1001
 
@@ -146,10 +146,10 @@ def test_of_an_endless_answer_one_byte_more_than_allowed_is_read(scripted: list[
     ],
 )
 def test_an_answer_that_drips_ends_with_the_time_for_the_whole_request(
-    scripted: list[Scripted], pieces: list[bytes]
+    scripted: list[ScriptServer], pieces: list[bytes]
 ) -> None:
     """No single read takes long, so that no timeout of reads ever ends it."""
-    server = Scripted(iter(pieces), pause=0.05)
+    server = ScriptServer(iter(pieces), pause=0.05)
     scripted.append(server)
     connection = Connection(server.address, timeout=30, seconds=0.5)
     with pytest.raises(Unreachable, match=r"within 0\.5 s"):

@@ -1,4 +1,4 @@
-"""Requests and answers lost, sent again, sent at once, a torn log, a database that goes away: exactly one row a participant."""
+"""Requests and answers lost, sent again, sent at once, a torn log, a database that goes away: exactly one row per participant."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_every_estimator_finds_joints_in_the_order_asked(encoding, estimator, na
     exact = np.transpose(truth.sum(axis=tuple(i for i in range(3) if i not in order)), np.argsort(np.argsort(order)))
     assert found.joint.shape == exact.shape
     assert found.joint.sum() == pytest.approx(1)
-    # Half the L1 norm of a raw k-way estimate: noise variance of a cell at most (0.445 + 1)^k - 1 a report.
+    # Half the L1 norm of a raw k-way estimate: noise variance of a cell at most (0.445 + 1)^k - 1 per report.
     bound = 0.5 * exact.size * np.sqrt((1.445 ** len(names) - 1) / reports.n)
     assert _avd(found.joint, exact) < bound
     product = np.ones(())

@@ -34,7 +34,7 @@ def off_diagonal() -> np.ndarray:
 
 
 def collected(n: int, epsilon: float, rng: np.random.Generator) -> PairTargets:
-    """All pairs of people who follow the known mixture, n of them a pair, and n/10 a single attribute."""
+    """All pairs of people who follow the known mixture, n of them per pair, and n/10 per single attribute."""
     weights, a = known_mixture()
     pairs, one = pair_matrix(weights, a), weights @ a
     answers = []

@@ -56,7 +56,7 @@ def test_json_has_the_contract(table: Path, schema: Path, method: str, capsys: p
     assert capsys.readouterr().out == first.out
 
 
-def test_the_paper_s_mechanism_sends_one_bit_a_cell(
+def test_the_paper_s_mechanism_sends_one_bit_per_cell(
     table: Path, schema: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ("--column", "pay", "--bins", "3,5,7", "--epsilon", 15, "--schema", schema, "--json")

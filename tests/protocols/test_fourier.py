@@ -107,7 +107,7 @@ def test_the_method_learns_dependence_and_can_be_restored():
     simulate(machine, NETWORK.sample_codes(N, np.random.default_rng(0)), np.random.default_rng(1))
     for names in (["x0", "x1"], ["x1", "x2"], ["x0", "x1", "x2"]):
         exact = NETWORK.marginal(names)
-        # Variance 1/4 / (n (p - 1/2)^2), about 1/n: 10,000 answers a pair, standard error 0.01, half an L1 norm 0.05.
+        # Variance 1/4 / (n (p - 1/2)^2), about 1/n: 10,000 answers per pair, standard error 0.01, half an L1 norm 0.05.
         assert np.abs(machine.marginal(names) - exact).sum() / 2 < 0.1
         assert np.abs(machine.model().marginal(names) - exact).sum() / 2 < 0.1
     strong = NETWORK.marginal(["x0", "x1"]) - np.outer(NETWORK.marginal(["x0"]), NETWORK.marginal(["x1"]))

@@ -63,7 +63,7 @@ def check(synthetic, tolerance):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_missing_answers_keep_their_rate_and_dependence(method):
-    # SampledChp plans: about 8,000 answers a pair at epsilon 4, standard errors near 0.007 a cell. The split plan gets an
+    # Sampled plans: about 8,000 answers per pair at epsilon 4, standard errors near 0.007 per cell. The split plan gets an
     # epsilon of 30 over four attributes, which is about as accurate.
     split = method == "bayesnet-split"
     machine = METHODS[method](Campaign(SCHEMA, 30.0 if split else 4.0, N))

@@ -32,7 +32,7 @@ HOSTILE = (
 NAMES = ("a</p>", *HOSTILE)
 
 
-class Seen(HTMLParser):
+class PageParser(HTMLParser):
     """Every tag with its attributes, and the text; attributes that speak and comments are kept apart."""
 
     def __init__(self, html: str) -> None:
@@ -61,7 +61,7 @@ class Seen(HTMLParser):
 
 def dangers(html: str) -> list[str]:
     """Whatever a page must not hold."""
-    seen = Seen(html)
+    seen = PageParser(html)
     bad = ("script", "img", "iframe", "object", "embed", "link", "base", "form", "b")
     found = [tag for tag in seen.tags if tag in bad]
     found += [name for name, _ in seen.attributes if name.startswith("on") or name in ("src", "srcdoc", "action")]
@@ -134,7 +134,7 @@ def test_names_and_labels_are_inert_on_every_page(
 ) -> None:
     html = PAGES[page](make_release, tmp_path)
     assert dangers(html) == []
-    said = Seen(html).said
+    said = PageParser(html).said
     for words in HOSTILE:
         assert words in said, "shown as it is"
 
@@ -143,7 +143,7 @@ def test_the_contents_of_benchmarks_are_inert(tmp_path: Path) -> None:
     outcome = execute(hostile_bench(), tmp_path / "one", show=lambda words: None)
     html = write_contents({HOSTILE[1]: outcome, "one": outcome}, tmp_path).read_text(encoding="utf-8")
     assert dangers(html) == []
-    assert ("href", "one/index.html") in Seen(html).attributes
+    assert ("href", "one/index.html") in PageParser(html).attributes
 
 
 @pytest.mark.parametrize("words", HOSTILE[:4])
@@ -158,7 +158,7 @@ def test_a_page_is_one_file_with_a_heading_and_contents(
     page: str, make_release: Callable[..., Release], tmp_path: Path
 ) -> None:
     html = PAGES[page](make_release, tmp_path)
-    seen = Seen(html)
+    seen = PageParser(html)
     for tag in ("h1", "main", "header", "footer", "nav", "title", "style"):
         assert seen.tags.count(tag) == 1, tag
     assert html.startswith("<!DOCTYPE html>")

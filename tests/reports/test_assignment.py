@@ -82,17 +82,17 @@ def test_bisection_picks_what_a_walk_along_the_shares_picks(
 def test_a_plan_of_many_questions_is_walked_once() -> None:
     """However many people are asked, the shares are added up once."""
 
-    class Counted(tuple[float, ...]):
+    class WalkCounter(tuple[float, ...]):
         walks = 0
 
         def __iter__(self) -> Iterator[float]:
-            Counted.walks += 1
+            WalkCounter.walks += 1
             return super().__iter__()
 
-    asked = Plan(0, plan((1.0,)).questions * 5000, Counted([1 / 5000] * 5000))
-    before = Counted.walks
+    asked = Plan(0, plan((1.0,)).questions * 5000, WalkCounter([1 / 5000] * 5000))
+    before = WalkCounter.walks
     assert len({pick(t, CAMPAIGN, asked) for t in TOKENS}) > 1000
-    assert Counted.walks == before + 1
+    assert WalkCounter.walks == before + 1
 
 
 def test_places_are_uniform_and_rounds_cover_everybody_once() -> None:

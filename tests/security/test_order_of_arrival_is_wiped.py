@@ -239,6 +239,6 @@ def test_postgresqls_index_of_a_small_round_beside_a_large_campaign_says_no_more
         store.tidy(C, 0)
         assert store.untidied(C) == set()
         left = entries()
-        assert len(left) == len(IDS), "one entry a report, none of its earlier place"
+        assert len(left) == len(IDS), "one entry per report, none of its earlier place"
         assert [i for i, _ in sorted(left, key=lambda e: e[1])] == sorted(IDS)
         assert len(index_entries(connection)) == 24_000 + len(IDS)

@@ -48,7 +48,7 @@ class Lies(float):
         return True
 
 
-class Watched(Mapping[str, object]):
+class RecordWatcher(Mapping[str, object]):
     """A record that notes what is looked at; keys that it lacks raise something other than KeyError."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def test_every_record_is_answered_with_the_same_bytes_and_draws(plan: Plan) -> N
         for name in SCHEMA.names:
             assert traffic({**RECORD, name: value}, plan)[:3] == expected[:3], f"{name}: {type(value)}"
     assert traffic({}, plan)[:3] == expected[:3]
-    assert traffic(Watched(), plan)[:3] == expected[:3]
+    assert traffic(RecordWatcher(), plan)[:3] == expected[:3]
     assert traffic({**RECORD, "more": Raises(), 5: "x"}, plan) == expected
 
 
@@ -140,7 +140,7 @@ def test_a_domain_with_a_hole_learns_nothing_from_who_is_silent() -> None:
 def test_only_what_is_asked_is_looked_at() -> None:
     colour = Plan(0, (Question(("colour",), GRR.for_epsilon(3, 1.0)),), (1.0,))
     assert traffic({"colour": "red"}, colour)[3] == ()
-    record = Watched()
+    record = RecordWatcher()
     assert traffic(record, colour)[3] == ("colour",)
     assert record.seen == ["colour"]
 
@@ -202,7 +202,7 @@ def test_refusals_do_not_look_at_the_record() -> None:
         ({"schema_fingerprint": "0" * 64}, "not the one agreed on"),
         ({"cap": 0.1}, "more than its cap"),
     ):
-        device, collector, record = Device(":memory:"), Collector(announce(PAIR)), Watched()
+        device, collector, record = Device(":memory:"), Collector(announce(PAIR)), RecordWatcher()
         with pytest.raises(PrivacyError, match=said):
             participant(device, collector, **more).take_part(record)
         assert (record.seen, collector.bodies, device.outbox()) == ([], [], [])

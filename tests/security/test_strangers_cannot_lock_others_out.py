@@ -372,7 +372,7 @@ def test_a_newcomer_gets_through_while_idle_connections_fill_every_place(
         assert "dither_connections_open 50" in text
         assert 'dither_connections_refused_total{reason="evicted"} 85' in text
     lines = [r.getMessage() for r in caplog.records if r.name == "dither.collector.seldom"]
-    assert len(lines) == 1, "one line, not one a connection"
+    assert len(lines) == 1, "one line, not one per connection"
     assert "50 connections are taken" in lines[0]
 
 
