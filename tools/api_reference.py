@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import dither
 
@@ -21,6 +24,56 @@ and may change. This page is written by `python -m tools.api_reference` from the
 holds it against them.
 """
 
+RETURNED = {
+    "AskedRound": "dither.release",
+    "Call": "dither.release",
+    "ConsumerHistogram": "dither.release.histogram",
+    "Dataset": "dither.datasets",
+    "Evaluation": "dither.evaluation",
+    "Interval": "dither.uncertainty.replicates",
+    "LateAnswer": "dither.protocols.histogram.estimates",
+    "Marginal": "dither.estimate",
+    "Model": "dither.models",
+    "Notice": "dither.notice",
+    "Prediction": "dither.planner",
+    "SDMetricsScores": "dither.evaluation.compare",
+    "Score": "dither.evaluation.compare",
+    "Truth": "dither.release",
+    "WaySummary": "dither.evaluation",
+}
+CHOICES = {
+    "Kind": "dither.schema.attribute",
+    "Neighbours": "dither.central.measurement",
+    "OutOfRange": "dither.protocols.histogram.values",
+    "ReportPath": "dither.simulate",
+    "SeveralMethod": "dither._several_values",
+}
+PLAIN = {
+    "Codes": "a NumPy array of whole numbers: one row per person, one column per attribute",
+    "Floats": "a NumPy array of float64",
+    "JsonMapping": "a mapping from names to plain values, such as parameters",
+    "JsonObject": "a dictionary from names to plain values, as JSON holds them",
+    "NativeTable": "a pandas, polars or PyArrow table",
+    "Progress": "a function that is called with what is done, how much of it, and of how much",
+    "Value": "text, a number or a boolean",
+}
+INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Partition", "ProtocolMachine")
+STANDARD = {
+    "Any",
+    "Callable",
+    "False",
+    "Generator",
+    "Iterable",
+    "Literal",
+    "Mapping",
+    "None",
+    "Path",
+    "Self",
+    "Sequence",
+    "Table",
+    "True",
+}
+
 
 def page() -> str:
     """The whole page."""
@@ -31,8 +84,40 @@ def page() -> str:
     if left:
         raise SystemExit(f"neither functions nor classes: {', '.join(sorted(left))}")
     parts = [LEAD, "## Functions\n", *(_function(f"dither.{n}", getattr(dither, n), "###") for n in functions)]
-    parts += ["## Classes\n", *(_class(n, getattr(dither, n)) for n in classes)]
-    return "\n".join(parts)
+    parts += ["## Classes\n", *(_class(f"dither.{n}", getattr(dither, n)) for n in classes)]
+    parts += ["## Returned types\n", "What the functions and classes above give back. They are not made by hand.\n"]
+    parts += [_class(f"{home}.{name}", getattr(import_module(home), name)) for name, home in RETURNED.items()]
+    parts += ["## Plain types\n", _plain_types()]
+    text = "\n".join(parts)
+    unknown = _named(text) - {*classes, *RETURNED, *CHOICES, *PLAIN, *INSIDE, *STANDARD}
+    if unknown:
+        raise SystemExit(f"named in a signature and described nowhere: {', '.join(sorted(unknown))}")
+    return text
+
+
+def _named(text: str) -> set[str]:
+    """The types that signatures and fields name."""
+    shown = [*re.findall(r"```text\n(.*?)```", text, re.DOTALL), *re.findall(r"^- `(.*?)`$", text, re.MULTILINE)]
+    return {name for part in shown for name in re.findall(r"\b[A-Z]\w+", part)}
+
+
+def _plain_types() -> str:
+    rows = dict(PLAIN)
+    for name, home in CHOICES.items():
+        choices = get_args(getattr(import_module(home), {"ReportPath": "Path"}.get(name, name)))
+        rows[name] = " or ".join(f"`{choice!r}`" for choice in choices)
+    lines = [f"| `{name}` | {rows[name]} |" for name in sorted(rows)]
+    inside = ", ".join(f"`{name}`" for name in INSIDE)
+    return "\n".join(
+        [
+            "| name | means |",
+            "|---|---|",
+            *lines,
+            "",
+            f"{inside} belong to the inside of the package and are not public.",
+            "",
+        ]
+    )
 
 
 def _function(title: str, function: object, level: str) -> str:
@@ -59,8 +144,9 @@ def _signature(title: str, function: object) -> str:
     return f"{title}(\n{inside}){result}"
 
 
-def _class(name: str, cls: type) -> str:
-    lines = [f"### `dither.{name}`\n", f"{_text(cls)}\n"]
+def _class(title: str, cls: type) -> str:
+    name = cls.__name__
+    lines = [f"### `{title}`\n", f"{_text(cls)}\n"]
     if dataclasses.is_dataclass(cls):
         lines += [*(f"- `{f.name}: {f.type}`" for f in dataclasses.fields(cls) if not f.name.startswith("_")), ""]
     for member, value in vars(cls).items():

@@ -28,7 +28,8 @@ from dither.protocols.histogram.values import (
 from dither.randomness import check_seed, generator
 from dither.release.call import recorded
 from dither.release.histogram import HistogramRelease
-from dither.simulate import PATHS, Path, drive
+from dither.simulate import PATHS, drive
+from dither.simulate import Path as ReportPath
 from dither.types import JsonMapping
 
 DROPPED = Notice(
@@ -49,7 +50,7 @@ def histogram(
     parameters: JsonMapping | None = None,
     out_of_range: OutOfRange = "error",
     consistent: bool = False,
-    path: Path = "counts",
+    path: ReportPath = "counts",
     seed: int | None = None,
     name: str = "the values",
 ) -> HistogramRelease:
@@ -106,7 +107,7 @@ def collect(
     rng: np.random.Generator,
     parameters: JsonMapping | None = None,
     *,
-    path: Path = "counts",
+    path: ReportPath = "counts",
     name: str = "the values",
 ) -> HistogramMachine:
     """The finished machine of a histogram method, driven over people by the cells of the partition of all edges."""

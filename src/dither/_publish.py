@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -22,7 +22,8 @@ from dither.release.call import OWN_SCHEMA
 from dither.schema import Schema
 from dither.schema.native import Layout
 from dither.schema.table import encode
-from dither.simulate import Path, simulate
+from dither.simulate import Path as ReportPath
+from dither.simulate import simulate
 from dither.types import Codes, JsonMapping, JsonObject, NativeTable, Progress
 
 
@@ -31,12 +32,12 @@ def publish(
     *,
     epsilon: float,
     method: str | None = None,
-    schema: Schema | str | FilePath | None = None,
+    schema: Schema | str | Path | None = None,
     population: int | None = None,
     rows: int | None = None,
     seed: int | None = None,
     parameters: JsonMapping | None = None,
-    path: Path = "counts",
+    path: ReportPath = "counts",
     unknown: Literal["error", "other"] = "error",
     no_privacy: bool = False,
     holdout: float = 0.0,
@@ -64,7 +65,7 @@ def publish(
     call = Call(
         method=name,
         epsilon=float(epsilon),
-        table=str(table) if isinstance(table, (str, FilePath)) else None,
+        table=str(table) if isinstance(table, (str, Path)) else None,
         schema=OWN_SCHEMA if isinstance(schema, Schema) else None if schema is None else str(schema),
         population=population,
         rows=rows,

@@ -33,7 +33,8 @@ from dither.protocols.parameters import build_parameters
 from dither.randomness import check_seed, generator
 from dither.release.call import recorded
 from dither.release.histogram import ConsumerHistogram, HistogramRelease
-from dither.simulate import PATHS, Path
+from dither.simulate import PATHS
+from dither.simulate import Path as ReportPath
 from dither.types import Floats, Integers, JsonMapping
 
 SeveralMethod = Literal["independent", "summed"]
@@ -67,7 +68,7 @@ def several_values(
     most: int,
     method: SeveralMethod = "summed",
     parameters: JsonMapping | None = None,
-    path: Path = "counts",
+    path: ReportPath = "counts",
     seed: int | None = None,
 ) -> HistogramRelease:
     """Histograms of all values of all participants; `values` holds one list of numbers per participant, at most `most`

@@ -134,6 +134,7 @@ class Prediction:
     reason: str = ""
 
     def to_json(self) -> JsonObject:
+        """Plain JSON values."""
         out: JsonObject = {"name": self.name, "tvd": {str(k): v for k, v in self.tvd.items()}, "asks": self.asks}
         if self.without_pairs is not None:
             out["tvd_without_pairs"] = self.without_pairs

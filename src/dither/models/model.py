@@ -26,7 +26,8 @@ class Model(Protocol):
         """The model's name in an archive."""
 
     @property
-    def schema(self) -> Schema: ...
+    def schema(self) -> Schema:
+        """The attributes that it is about."""
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
         """The distribution of some attributes, one axis each in the order given; not negative, adds up to one."""
@@ -38,7 +39,8 @@ class Model(Protocol):
         """An archive from which `from_bytes` rebuilds the model exactly."""
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self: ...
+    def from_bytes(cls, data: bytes) -> Self:
+        """The model of such an archive."""
 
 
 def check_marginal(schema: Schema, attributes: Sequence[str]) -> tuple[int, ...]:

@@ -189,6 +189,7 @@ class AskedRound:
     population: float
 
     def to_json(self) -> JsonObject:
+        """Plain JSON values."""
         return {
             "round": self.round,
             "questions_by_size": {str(size): count for size, count in self.sizes.items()},

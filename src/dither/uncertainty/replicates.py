@@ -119,6 +119,7 @@ class Interval:
     caution: str = ""
 
     def to_json(self) -> JsonObject:
+        """Plain JSON values."""
         return {
             "attributes": list(self.attributes),
             "frequencies": self.frequencies.tolist(),
