@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks.harness import Bench, NotAvailable, Size, Study
 from dither.client.transport import Connection
 from dither.reports import Envelope, Plan, Report, encode, plan_from_json
-from dither.reports.assignment import pick, report_id
+from dither.reports.plan import pick, report_id
 
 KEY = "benchmark-key-0123456789"
 BATCH = 100

@@ -12,7 +12,7 @@ from typing import Any
 
 from dither.mechanisms import GRR, BloomRappor, LocalHash, oue
 from dither.reports import limits
-from dither.reports.answer import ACCEPTED, FINAL, PROBLEM_TYPE, verdict
+from dither.reports.codec import ACCEPTED, FINAL, PROBLEM_TYPE, verdict
 from dither.reports.plan import Plan, Question
 from dither.schema import Attribute, Schema
 

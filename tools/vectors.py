@@ -21,9 +21,8 @@ from dither.errors import ReportError
 from dither.mechanisms import GRR, BloomRappor, Hadamard, LocalHash, Mechanism, SubsetSelection, Unary, oue, sue
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.reports import limits
-from dither.reports.assignment import is_asked, pick, place, report_id, token_hash
 from dither.reports.codec import Envelope, Report, encode
-from dither.reports.plan import Plan, Question
+from dither.reports.plan import Plan, Question, is_asked, pick, place, report_id, token_hash
 from tools.announcement_vectors import announcements, codes, verdicts
 
 FORMAT = "dither-vectors-1"

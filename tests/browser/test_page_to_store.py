@@ -14,7 +14,7 @@ from collector_harness import Caller, ServerThread, plan_of
 from playwright.sync_api import Browser
 
 from dither.collector.sqlite import SqliteStore
-from dither.reports.assignment import check_payload, report_id
+from dither.reports.plan import check_payload, report_id
 
 pytestmark = pytest.mark.slow
 

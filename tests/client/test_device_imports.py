@@ -17,7 +17,7 @@ sys.path.insert(0, sys.argv[1])
 from dither.client import Device, Participant, code_of
 from dither.client.fleet import SimulatedFleet
 from dither.reports import question
-from dither.reports import codec, limits, assignment
+from dither.reports import codec, limits, plan
 from dither.schema import Attribute, Schema
 schema = Schema((Attribute("a", "boolean", (False, True)),))
 for name in ("grr", "sue", "oue", "olh", "subset", "bloom"):

@@ -14,8 +14,7 @@ from dither.client import Answer, Device, Participant, Unreachable, code_of, rea
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms import BloomRappor, oue
 from dither.reports import Plan, decode
-from dither.reports.assignment import check_payload, is_asked, pick
-from dither.reports.plan import Question
+from dither.reports.plan import Question, check_payload, is_asked, pick
 from dither.schema import Attribute, Schema
 
 

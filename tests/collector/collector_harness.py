@@ -29,7 +29,7 @@ from dither.collector.store import Store
 from dither.collector.tallies import rebuild
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, plan_from_json
-from dither.reports.assignment import is_asked, pick
+from dither.reports.plan import is_asked, pick
 from dither.schema import Attribute, Schema
 from dither.tally import RoundTally
 

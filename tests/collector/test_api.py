@@ -26,7 +26,7 @@ from dither.client.transport import Answer
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import StoreAway, StoreFull
 from dither.reports import Envelope, Report, decode, encode, limits
-from dither.reports.assignment import token_hash
+from dither.reports.plan import token_hash
 
 
 def cause(answer: Answer) -> tuple[int, str]:

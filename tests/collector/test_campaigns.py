@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from collector_harness import asked_tokens, describe, report_of, token_of
 
-from dither.collector.campaigns import Campaigns, NoCampaign
+from dither.collector.campaigns import Campaigns, NoCampaign, export_reports
 from dither.collector.collector import judge
-from dither.collector.finalise import export_reports
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Outcome, State, Store, StoreFull
 from dither.collector.tallies import RunningTallies, rebuild
@@ -99,7 +98,7 @@ def test_rounds_ask_different_people_and_together_everybody(open_store: Opening)
     store = open_store()
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe(**METHODS["rounds"])).stored.id
-    from dither.reports.assignment import is_asked
+    from dither.reports.plan import is_asked
 
     asked: list[set[int]] = []
     while (now := campaigns.get(campaign).open_round) is not None:

@@ -14,7 +14,7 @@ from dither.collector.campaigns import Campaigns
 from dither.collector.sqlite import SqliteStore
 from dither.errors import SchemaError
 from dither.reports import Envelope, Report
-from dither.reports.assignment import pick
+from dither.reports.plan import pick
 from dither.schema import Attribute, schema_from_json
 
 HALF = "\ud800"  # half a surrogate pair: JSON can write it, UTF-8 cannot

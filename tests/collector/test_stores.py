@@ -20,7 +20,7 @@ from dither.collector.store import (
     StoreBusy,
     StoredCampaign,
     StoredRound,
-    StoreFailed,
+    StoreFailure,
 )
 from dither.errors import InputError
 
@@ -100,7 +100,7 @@ def test_a_move_happens_whole_or_not_at_all(open_store: Opening) -> None:
     assert len(store.rounds(C)) == 1
     assert store.move(Move(C, State.OPEN, 0, State.CLOSING, 0, "closing"))
     twice = StoredRound(C, 0, "open", 0.5, {})  # breaks the uniqueness of rounds, so all of the move must be undone
-    with pytest.raises(StoreFailed):
+    with pytest.raises(StoreFailure):
         store.move(Move(C, State.CLOSING, 0, State.OPEN, 1, "closed", b"m", b"t", twice))
     store = open_store()
     found = store.campaign(C)

@@ -8,7 +8,7 @@ import pytest
 from collector_harness import token_of
 
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, Row, State, StoredCampaign, StoredRound, StoreFailed
+from dither.collector.store import Batch, Outcome, Row, State, StoredCampaign, StoredRound, StoreFailure
 from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import StateError
 
@@ -45,7 +45,7 @@ def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
         ("second", None),
         ("third", [Outcome.DUPLICATE]),
     ]
-    assert isinstance(results[1].error, StoreFailed)
+    assert isinstance(results[1].error, StoreFailure)
     assert "ZeroDivisionError" in str(results[1].error)
     assert len(forgotten) == 3
     assert "could not be noted" in caplog.text

@@ -27,7 +27,7 @@ from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound
 from dither.reports import Envelope, encode
-from dither.reports.assignment import report_id
+from dither.reports.plan import report_id
 
 pytestmark = pytest.mark.slow
 

@@ -35,7 +35,7 @@ from dither.collector.store import StoreAway
 from dither.collector.tallies import rebuild
 from dither.errors import InputError
 from dither.reports import Plan
-from dither.reports.assignment import report_id
+from dither.reports.plan import report_id
 
 pytestmark = pytest.mark.slow
 

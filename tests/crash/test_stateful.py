@@ -24,7 +24,7 @@ from dither.collector.store import Outcome, State
 from dither.errors import StateError, TooFewAnswers
 from dither.protocols.registry import METHODS
 from dither.reports import Envelope, Report
-from dither.reports.assignment import report_id
+from dither.reports.plan import report_id
 from dither.tally import tally_from_bytes
 
 pytestmark = pytest.mark.slow

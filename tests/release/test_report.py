@@ -13,7 +13,7 @@ import pytest
 from dither.estimate import Marginal
 from dither.models import Independent
 from dither.release import Release, figures, report, truth_from_codes
-from dither.release.rerun import rerun_command, rerun_python
+from dither.release.report import rerun_command, rerun_python
 from dither.schema import Attribute, Schema
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

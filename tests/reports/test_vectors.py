@@ -18,8 +18,8 @@ from dither.errors import DitherError
 from dither.mechanisms import NAMES as MECHANISM_NAMES
 from dither.mechanisms import mechanism_from_json
 from dither.reports import Envelope, Report, decode, encode, plan_from_json
-from dither.reports.answer import verdict
-from dither.reports.assignment import is_asked, pick, place, report_id
+from dither.reports.codec import verdict
+from dither.reports.plan import is_asked, pick, place, report_id
 from dither.schema import attribute_from_json
 
 ROOT = Path(__file__).parents[2]

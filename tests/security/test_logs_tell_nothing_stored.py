@@ -21,9 +21,9 @@ from collector_harness import (
 from dither.collector.postgres import PostgresStore
 from dither.collector.sql_store import SqlStore
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound, StoreFailed
+from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound, StoreFailure
 from dither.collector.writer import Writer, WriteResult
-from dither.reports.assignment import report_id
+from dither.reports.plan import report_id
 
 C = "ab" * 16
 SECRET = b"a recognisable answer"
@@ -68,7 +68,7 @@ def test_the_writer_logs_the_kind_and_the_place_of_a_failure_only(
     row = Row(token_of(1), 0, SECRET)
     writer.submit(Batch(C, 0, [row]), None)
     assert writer.stop()
-    assert isinstance(results[0].error, StoreFailed)
+    assert isinstance(results[0].error, StoreFailure)
     for text in (caplog.text, told(results[0].error)):
         assert "INSERT" in text
         assert "sql_store.py" in text
@@ -127,7 +127,7 @@ def test_no_refusal_of_the_database_repeats_what_it_was_given(
 ) -> None:
     caplog.set_level(logging.INFO)
     store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
-    with pytest.raises((StoreFailed, OverflowError)) as caught:
+    with pytest.raises((StoreFailure, OverflowError)) as caught:
         FAILURES[failure](store)
     text = told(caught.value) + caplog.text
     assert_silent(text, SECRET, token_of(1))

@@ -16,7 +16,7 @@ from dither.client.participant import MOST_SLEEP
 from dither.collector.problems import PROBLEMS
 from dither.collector.store import Outcome
 from dither.errors import PrivacyError, ReportError
-from dither.reports.answer import ACCEPTED, FINAL, verdict
+from dither.reports.codec import ACCEPTED, FINAL, verdict
 
 PAGE = b"<html>Sign in to the guest network</html>"
 

@@ -13,7 +13,7 @@ from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_
 from dither.client.transport import Connection
 from dither.collector.campaigns import TOKEN_BLOCK, _in_order
 from dither.collector.sqlite import SqliteStore
-from dither.reports.assignment import token_hash
+from dither.reports.plan import token_hash
 
 TOKENS = 40_000
 

@@ -12,8 +12,7 @@ from typing import Annotated
 
 import typer
 
-from dither.cli.operator import KEY_FILE, URL, KeyFile, Operator, Url
-from dither.cli.options import AsJson, Settings, read_settings
+from dither.cli.options import KEY_FILE, URL, AsJson, KeyFile, Operator, Settings, Url, read_settings
 from dither.errors import InputError, ParameterError
 from dither.release import check_target, load_release
 from dither.release.words import shown_epsilon

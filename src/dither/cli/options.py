@@ -1,23 +1,26 @@
-"""What several commands share: options, KEY=VALUE settings, warnings on stderr, and a progress bar on a terminal."""
+"""What several commands share: options, KEY=VALUE settings, warnings on stderr, a progress bar, and the way to a collector."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import quote, urlsplit
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from dither.errors import ParameterError
+from dither.client.transport import Connection, Unreachable
+from dither.errors import DitherError, InputError, ParameterError
 from dither.notice import Notice
 
 if TYPE_CHECKING:
-    from dither.types import Progress
+    from dither.types import JsonObject, Progress
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or a bundled dataset's name (adult)")]
 SchemaFile = Annotated[
@@ -35,6 +38,9 @@ SimulationPath = Annotated[
     typer.Option("--path", help="counts: draw tallies directly; reports: make every person's report"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]
+KeyFile = Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key that 'dither serve' made")]
+URL, KEY_FILE = "http://127.0.0.1:8700", Path("dither-admin.key")
 
 
 def read_settings(given: list[str] | None) -> dict[str, str]:
@@ -72,3 +78,44 @@ def progress_bar() -> Iterator[Progress]:
             bar.update(tasks[what], completed=done, total=total)
 
         yield show
+
+
+class Operator:
+    """A collector's operator, over HTTP with the admin key like any other: every call is one request."""
+
+    def __init__(self, url: str, key_file: Path) -> None:
+        try:
+            self._key = key_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(
+                f"cannot read the admin key in {key_file}; name the file that 'dither serve' made with --key-file",
+                where="--key-file",
+            ) from None
+        if not self._key or not self._key.isprintable():
+            raise InputError(f"the admin key in {key_file} is not one line of text", where="--key-file")
+        self._url = url
+        self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
+
+    def call(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> JsonObject:
+        """The JSON object a collector answers."""
+        try:
+            found = json.loads(self.fetch(method, path, body))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise InputError(f"{self._url} does not answer as a collector does; check --url", where="--url")
+        return found
+
+    def fetch(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> bytes:
+        """The bytes a collector answers; its refusals become errors of one line."""
+        sent = None if body is None else json.dumps(body).encode()
+        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        with closing(Connection(self._url, timeout=600.0)) as connection:
+            try:
+                answer = connection.request(method, self._path + quote(path), sent, headers, most=None)
+            except Unreachable as error:
+                raise DitherError(f"{self._url}: {error}") from None
+        if answer.status in (200, 201):
+            return answer.body
+        kind = InputError if answer.status in (400, 401, 404, 409, 422) else DitherError
+        raise kind(f"{self._url} says {answer.status}: {answer.reason}")

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from dither.cli.operator import KEY_FILE, URL, KeyFile, Operator, Url
-from dither.cli.options import Table
+from dither.cli.options import KEY_FILE, URL, KeyFile, Operator, Table, Url
 from dither.client.fleet import SendResult, SimulatedFleet, look, submit_round
 from dither.client.transport import Connection
 from dither.datasets.bundled import read_named

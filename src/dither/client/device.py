@@ -49,7 +49,7 @@ CAMPAIGN_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingReport:
     """A report in the outbox: the exact bytes of every try to send it."""
 
     campaign: str
@@ -260,14 +260,14 @@ class Device:
         )
         self._run("INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", campaign, number, body)
 
-    def outbox(self, campaign: str | None = None) -> list[Waiting]:
+    def outbox(self, campaign: str | None = None) -> list[WaitingReport]:
         """Every report made and what became of it; bytes are dropped once a report has been acknowledged."""
         query = (
             "SELECT campaign, round, body, state FROM outbox WHERE ? IS NULL OR campaign = ? ORDER BY campaign, round"
         )
-        return [Waiting(*row) for row in self._run(query, campaign, campaign)]
+        return [WaitingReport(*row) for row in self._run(query, campaign, campaign)]
 
-    def settle(self, waiting: Waiting, state: str) -> None:
+    def settle(self, waiting: WaitingReport, state: str) -> None:
         """Note what became of a report; its bytes are no longer needed."""
         with self.transaction():
             settled = "UPDATE outbox SET state = ?, body = ? WHERE campaign = ? AND round = ?"

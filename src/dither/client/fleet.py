@@ -20,8 +20,8 @@ from dither.client.transport import Answer, Connection, Unreachable
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
-from dither.reports.answer import outcomes
-from dither.reports.assignment import is_asked, pick
+from dither.reports.codec import outcomes
+from dither.reports.plan import is_asked, pick
 
 _FRAME = limits.TOKEN_BYTES + 4
 _ROOM = limits.BODY_BYTES - 64

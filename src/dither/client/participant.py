@@ -12,13 +12,13 @@ from numbers import Real
 from typing import Literal
 
 from dither.client.announcement import Announcement, read_announcement
-from dither.client.device import Device, Waiting
+from dither.client.device import Device, WaitingReport
 from dither.client.transport import Answer, Transport, Unreachable, http_transport
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
-from dither.reports.answer import verdict
-from dither.reports.assignment import is_asked, pick
+from dither.reports.codec import verdict
+from dither.reports.plan import is_asked, pick
 from dither.schema import Attribute, Schema
 
 Result = Literal["acknowledged", "waiting", "refused", "not-asked", "not-open"]
@@ -172,7 +172,7 @@ class Participant:
             self.device.enter(announcement, epsilon, encode(Envelope(announcement.campaign, plan.round, (report,))))
         return coded.outside
 
-    def _send(self, waiting: Waiting) -> TakePartResult:
+    def _send(self, waiting: WaitingReport) -> TakePartResult:
         answer = self._persist(lambda: self._transport("POST", self._address + "/reports", waiting.body))
         if answer is None:
             return self._taken("waiting")

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from dither.errors import DitherError, ParameterError
 from dither.reports import limits
-from dither.reports.answer import document
+from dither.reports.codec import document
 
 REPORTS_TYPE = "application/vnd.dither.reports"
 TIMEOUT = 30.0  # for one step, such as connecting or a single read

@@ -14,10 +14,9 @@ from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dither.collector.campaigns import Live
+from dither.collector.campaigns import Live, spool_reports
 from dither.collector.collector import Collector
 from dither.collector.edge import read_body
-from dither.collector.finalise import spool_reports
 from dither.collector.problems import DOCUMENTED, Problem
 from dither.collector.spec import STRICT, NewCampaign, Whole, read
 from dither.collector.store import State
@@ -35,7 +34,7 @@ class RoundToClose:
 
 
 @dataclass(frozen=True, config=STRICT)
-class Finishing:
+class FinaliseRequest:
     """How many rows the synthetic table gets; as many as participants, up to 100,000, unless said otherwise."""
 
     rows: Whole | None = None
@@ -167,10 +166,10 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         """Close a round, take its tally and open the next one. Safe to repeat."""
         return status_of(campaigns.close_round(campaign, read(RoundToClose, body).round))
 
-    @routes.post("/{campaign}/finalise", openapi_extra=_takes(Finishing))
+    @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
     def finalise(campaign: str, body: Body) -> Status:
         """Fit the model and make the release. Safe to repeat."""
-        return status_of(campaigns.finalise(campaign, read(Finishing, body).rows))
+        return status_of(campaigns.finalise(campaign, read(FinaliseRequest, body).rows))
 
     @routes.get("/{campaign}/release", response_class=Response)
     def release(campaign: str) -> Response:

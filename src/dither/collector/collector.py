@@ -22,7 +22,7 @@ from dither.collector.tallies import RunningTallies
 from dither.collector.writer import Writer, WriteResult
 from dither.errors import ReportError
 from dither.reports import Envelope, decode
-from dither.reports.assignment import check_payload, is_asked, pick, report_id, token_hash
+from dither.reports.plan import check_payload, is_asked, pick, report_id, token_hash
 from dither.tally import RoundTally
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from psycopg.abc import RV, PQGen
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import SqlStore, store_failed, until_unread
+from dither.collector.sql_store import SqlStore, store_failure, until_unread
 from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreBusy, StoreFull
 from dither.errors import InputError
 from dither.types import JsonObject
@@ -230,10 +230,10 @@ class PostgresStore(SqlStore):
             connection.exec_driver_sql(_COULD_WRITE)
 
     def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
-        """StoreFull (the disk), StoreAway (no answer, connection, read only, resources), StoreBusy (deadlock), or StoreFailed: the
+        """StoreFull (the disk), StoreAway (no answer, connection, read only, resources), StoreBusy (deadlock), or StoreFailure: the
         server's messages repeat the values it was given."""
         if not isinstance(cause, psycopg.Error):
-            return store_failed(cause, "no code", statement)
+            return store_failure(cause, "no code", statement)
         state = cause.sqlstate or ""
         if isinstance(cause, psycopg.errors.DiskFull):
             return StoreFull("the database's disk is full")
@@ -242,7 +242,7 @@ class PostgresStore(SqlStore):
         if isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)) or state.startswith(_AWAY):
             said = cause.diag.message_primary or str(cause)
             return StoreAway(f"the database is away: {' '.join(said.split())[:200]}")
-        return store_failed(cause, state or "no code", statement)
+        return store_failure(cause, state or "no code", statement)
 
 
 def read_address(text: str) -> sa.URL:

@@ -31,7 +31,7 @@ from dither.collector.store import (
     StoreBusy,
     StoredCampaign,
     StoredRound,
-    StoreFailed,
+    StoreFailure,
     StoreFull,
     StoreUntidy,
 )
@@ -135,7 +135,7 @@ class SqlStore(ABC):
 
     @abstractmethod
     def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
-        """A driver's failure as StoreFull or StoreAway, or as StoreFailed, which tells nothing of what was stored."""
+        """A driver's failure as StoreFull or StoreAway, or as StoreFailure, which tells nothing of what was stored."""
 
     @abstractmethod
     def _look(self) -> None:
@@ -363,10 +363,10 @@ def until_unread(unread: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def store_failed(cause: BaseException | None, code: str, statement: str | None) -> StoreFailed:
+def store_failure(cause: BaseException | None, code: str, statement: str | None) -> StoreFailure:
     """What may be said about a failed statement: its kind and its first words. Drivers' messages repeat stored values."""
     words = " ".join((statement or "a statement").split()[:3])
-    return StoreFailed(f"the database refused {words}: {type(cause).__name__} ({code})")
+    return StoreFailure(f"the database refused {words}: {type(cause).__name__} ({code})")
 
 
 def _insert_round(connection: Connection, added: StoredRound) -> None:

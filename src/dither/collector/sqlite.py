@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from dither.collector.sql_store import SqlStore, store_failed, until_unread
+from dither.collector.sql_store import SqlStore, store_failure, until_unread
 from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreFull
 from dither.errors import InputError
 from dither.private_files import make_private, tighten
@@ -160,7 +160,7 @@ class SqliteStore(SqlStore):
         ours = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
         if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, ours):
             return StoreAway(f"the database failed: {cause}")
-        return store_failed(cause, getattr(cause, "sqlite_errorname", "no code"), statement)
+        return store_failure(cause, getattr(cause, "sqlite_errorname", "no code"), statement)
 
 
 def _make_durable(driver: sqlite3.Connection) -> None:

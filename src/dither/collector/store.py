@@ -30,7 +30,7 @@ class StoreUntidy(StoreAway):
     """Traces of the order of arrival could not be removed now, because somebody else reads the database."""
 
 
-class StoreFailed(Exception):
+class StoreFailure(Exception):
     """The database refused a statement in a way nobody foresaw. It says what failed and where, never what was stored."""
 
 

@@ -51,7 +51,7 @@ def add_rows(tally: RoundTally, rows: Iterable[Row]) -> None:
 
 
 @dataclass
-class _Running:
+class _RunningTally:
     tally: RoundTally
     pending: list[Row] = field(default_factory=list)
 
@@ -77,7 +77,7 @@ class RunningTallies:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._running: dict[tuple[str, int], _Running] = {}
+        self._running: dict[tuple[str, int], _RunningTally] = {}
         self._counts: dict[tuple[str, int], _Count] = {}
         self._counting = threading.Lock()  # one count at a time
 
@@ -131,7 +131,7 @@ class RunningTallies:
                 return None
             missed = mine.passed(page, last)
             if last:
-                self._running[key] = _Running(tally, missed)
+                self._running[key] = _RunningTally(tally, missed)
                 del self._counts[key]
             return missed
 
@@ -151,7 +151,7 @@ class RunningTallies:
             raise
 
 
-def _fold(running: _Running) -> None:
+def _fold(running: _RunningTally) -> None:
     if running.pending:
         add_rows(running.tally, running.pending)
         running.pending = []

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from dither.collector.store import Batch, Outcome, Store, StoreAway, StoreBusy, StoreFailed, StoreFull
+from dither.collector.store import Batch, Outcome, Store, StoreAway, StoreBusy, StoreFailure, StoreFull
 from dither.errors import DitherError, StateError
 
 T = TypeVar("T")
@@ -201,7 +201,7 @@ class Writer(Generic[W]):
         told = error
         if not isinstance(error, DitherError):
             log.error("a group of reports could not be written: %s", _place(error))
-            told = error if isinstance(error, StoreFailed) else StoreFailed(f"writing failed: {type(error).__name__}")
+            told = error if isinstance(error, StoreFailure) else StoreFailure(f"writing failed: {type(error).__name__}")
         elif isinstance(error, (StoreAway, StoreFull)) and not isinstance(error, StoreBusy):
             if not self._away:
                 log.warning("reports cannot be stored: %s", error)
@@ -222,5 +222,5 @@ class Writer(Generic[W]):
 
 def _place(error: BaseException) -> str:
     """The kind of an error and where in the code it happened; its text only if it is ours, for others repeat values."""
-    text = f": {error}" if isinstance(error, StoreFailed) else ""
+    text = f": {error}" if isinstance(error, StoreFailure) else ""
     return f"{type(error).__name__}{text}\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()

@@ -1,16 +1,22 @@
-"""Reports as bytes between device and server, the same in Python and JavaScript. Standard library only.
+"""Bytes between device and server, and the collector's answer to them, the same in Python and JavaScript. Standard library only.
 
     envelope  "DTR1" | campaign, 16 bytes | round, 4 | number of reports, 4 | the reports
     report    token, 32 bytes | question, 2 (65535: all questions of a split plan) | length, 2 | payload
 
 Numbers are little-endian. Every envelope has exactly one encoding, and decoding refuses whatever is not one: a retry that is
 built anew has the same bytes. The envelope names campaign and round, so bytes kept in an outbox cannot be sent elsewhere.
+
+A report is given up only on the collector's own word about it: stored, or refused for a reason that no later try changes.
+A proxy's error page, a login page with status 200, a redirect or a collector with the wrong database says nothing about the
+report, and the device keeps it.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass
+from typing import Literal
 
 from dither.checks import check_whole
 from dither.errors import ReportError
@@ -20,6 +26,24 @@ MAGIC = b"DTR1"
 WHOLE = 0xFFFF  # on the wire; -1 in Python, as tallies call it
 _HEADER = struct.Struct(f"<4s{limits.CAMPAIGN_BYTES}sII")
 _PREFIX = struct.Struct(f"<{limits.TOKEN_BYTES}sHH")
+Verdict = Literal["acknowledged", "refused", "waiting"]
+
+ACCEPTED = ("stored", "duplicate")
+# Causes of refusal that stay: the same bytes would be refused again. Not among them: `no-campaign`, since a collector
+# forgets no campaign, so that only the wrong database or the wrong address says this.
+FINAL = (
+    "bad-envelope",
+    "conflict",
+    "malformed",
+    "not-this-round",
+    "round-closed",
+    "too-large",
+    "unknown-token",
+    "wrong-campaign",
+    "wrong-question",
+)
+PROBLEM_TYPE = "application/problem+json"
+_PROBLEM = "urn:dither:problem:"
 
 
 @dataclass(frozen=True)
@@ -93,3 +117,44 @@ def _check_sizes(number: int, count: int) -> None:
 def _check_length(length: int) -> None:
     if not 1 <= length <= limits.REPORT_BYTES:
         raise ReportError(f"a report has 1 to {limits.REPORT_BYTES} bytes, not {length}", value=length)
+
+
+# What an answer to an upload means for the reports in it.
+
+
+def verdict(status: int, content_type: str, body: bytes) -> Verdict:
+    """What became of the one report of an upload, by the status, the media type and the body of the answer."""
+    found = document(body)
+    if status in (200, 201):
+        results = found.get("results")
+        known = isinstance(results, list) and len(results) == 1 and results[0] in ACCEPTED
+        return "acknowledged" if known else "waiting"
+    cause = found.get("type")
+    if 400 <= status < 500 and media_type(content_type) == PROBLEM_TYPE and isinstance(cause, str):
+        return "refused" if cause.startswith(_PROBLEM) and cause.removeprefix(_PROBLEM) in FINAL else "waiting"
+    return "waiting"
+
+
+def outcomes(status: int, content_type: str, body: bytes, count: int) -> list[str] | None:
+    """What became of each of `count` reports of an upload; None unless the collector itself says so."""
+    results = document(body).get("results")
+    if not isinstance(results, list) or len(results) != count:
+        return None
+    if status in (200, 201):
+        return results if all(r in ACCEPTED for r in results) else None
+    ours = 400 <= status < 500 and media_type(content_type) == PROBLEM_TYPE
+    return results if ours and all(r in ACCEPTED + FINAL for r in results) else None
+
+
+def media_type(content_type: str) -> str:
+    """A content type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def document(body: bytes) -> dict[str, object]:
+    """The JSON object in a body; an empty one if there is none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

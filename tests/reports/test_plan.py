@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from dither.errors import ReportError
 from dither.mechanisms import oue
 from dither.reports import Plan
-from dither.reports.assignment import check_payload, is_asked, pick, place, report_id, token_hash
-from dither.reports.plan import Question
+from dither.reports.plan import Question, check_payload, is_asked, pick, place, report_id, token_hash
 
 CAMPAIGN = bytes(16)
 N = 4000
@@ -75,7 +74,7 @@ def test_bisection_picks_what_a_walk_along_the_shares_picks(
     asked = plan(tuple(w / total for w in weights))
     ends = [round(end * 2**53) + step for end in asked.share_ends[0] for step in (-1, 0, 1)]
     for point in [0, 2**53 - 1, *points, *(p for p in ends if 0 <= p < 2**53)]:
-        with mock.patch("dither.reports.assignment._fraction", return_value=point / 2**53):
+        with mock.patch("dither.reports.plan._fraction", return_value=point / 2**53):
             assert pick(TOKENS[0], CAMPAIGN, asked) == walk(point / 2**53, asked.shares)
 
 
