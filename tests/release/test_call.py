@@ -37,7 +37,7 @@ OTHER: dict[str, Any] = {
 
 def test_the_record_has_every_argument_of_publish() -> None:
     arguments = set(inspect.signature(dither.publish).parameters) - {"progress"}
-    assert arguments == {f.name for f in fields(Call)} - {"simulated"}
+    assert arguments == {f.name for f in fields(Call)} - {"simulated", "name", "participants", "participation"}
     assert arguments == set(OTHER)
 
 
@@ -82,11 +82,14 @@ def test_a_file_whose_name_begins_like_an_option_is_still_a_file() -> None:
 
 
 def test_a_campaign_is_asked_again_with_its_holdout() -> None:
-    words = campaign_command(replace(CALL, holdout=0.05, parameters={"total": 200}), 1000)
-    assert words == (
-        "dither campaign create --schema schema.json --epsilon 2 --participants 1000 --method mixture --set total=200 "
-        "--holdout 0.050000000000000003"
+    create, finalise = campaign_command(replace(CALL, holdout=0.05, rows=7, parameters={"total": 200}), 1000).split(
+        "\n"
     )
+    assert create == (
+        "dither campaign create --schema schema.json --epsilon 2 --participants 1000 --method mixture --holdout 0.05 "
+        "--set total=200"
+    )
+    assert finalise == "dither campaign finalise CAMPAIGN --rows 7 -o out"
 
 
 def test_the_same_seed_and_options_give_the_same_release() -> None:

@@ -35,7 +35,7 @@ from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
 from dither.protocols import ProtocolMachine, restore
-from dither.release import Call, Release
+from dither.release import Release
 from dither.reports import Plan, limits, plan_from_json
 from dither.reports.plan import token_hash
 from dither.tally import RoundTally, tally_from_bytes
@@ -302,9 +302,8 @@ def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -
 def make_release(machine: ProtocolMachine, participants: int, spec: CampaignSpec, rows: int | None) -> Release:
     """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
     size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
-    call = Call(method=machine.method, epsilon=spec.epsilon, rows=size, seed=spec.seed, holdout=spec.holdout)
     draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, call, participants, draw)
+    return Release.from_machine(machine, spec.call(size), participants, draw)
 
 
 def zip_release(release: Release) -> bytes:

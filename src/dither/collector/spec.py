@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
@@ -16,6 +16,7 @@ from dither.client.announcement import read_announcement
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.protocols import DEFAULT, ProtocolMachine, start
 from dither.randomness import public_seed
+from dither.release import Call
 from dither.reports import Plan, limits
 from dither.schema import Schema, schema_from_json
 
@@ -79,6 +80,11 @@ class CampaignSpec:
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
+
+    def call(self, rows: int) -> Call:
+        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
+        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name != "schema"}
+        return Call(**own | {"parameters": self.parameters or {}, "rows": rows})
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -17,12 +17,14 @@ from dither.reports import Plan
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 
+_NOT_OF_PUBLISH = ("simulated", "name", "participants", "participation")
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
 
 
 @dataclass(frozen=True)
 class Call:
-    """What was asked for. Fields have the names of the arguments of `publish`; a collection has no table, population or path.
+    """What was asked for. Fields have the names of the arguments of `publish`; a collection has no table, population or path, but
+    the rest of what its campaign was created with: `name`, expected `participants`, `participation`.
 
     `schema` is the file that was given, if any; `rows` None for as many as participants. `seed` is what the caller of a
     simulation gave, if anything; of a collection it is the seed of the fit, which nobody's noise uses.
@@ -41,14 +43,17 @@ class Call:
     no_privacy: bool = False
     holdout: float = 0.0
     simulated: bool = False
+    name: str = ""
+    participants: int | None = None
+    participation: str = "open"
 
     def to_json(self) -> JsonObject:
         """Plain values; epsilon is null where there is none."""
         return {**asdict(self), "epsilon": None if self.no_privacy else self.epsilon}
 
     def given(self) -> JsonObject:
-        """Every option that differs from its default, except the table: what a rerun has to state."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("table", "simulated")}
+        """Every option of a simulation that differs from its default, except the table: what a rerun has to state."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("table", *_NOT_OF_PUBLISH)}
         defaults = {f.name: {} if f.default is MISSING else f.default for f in fields(self)}
         out = {name: value for name, value in own.items() if name == "method" or value != defaults[name]}
         if self.no_privacy:
@@ -73,10 +78,25 @@ def command(call: Call) -> str:
 
 
 def campaign_command(call: Call, participants: int) -> str:
-    """The command that asks other people the same, with the schema of the release's folder."""
-    asked = {"schema": OWN_SCHEMA, "epsilon": call.epsilon, "participants": participants, "method": call.method}
-    asked |= {name: value for name, value in call.given().items() if name in ("parameters", "holdout")}
-    return shlex.join(["dither", "campaign", "create", *_options(asked)])
+    """The commands that ask other people the same, with the schema of the release's folder, and make a release of their answers.
+
+    All that the campaign was created and finalised with is in them, unless the commands take it for granted themselves; as many
+    people are expected as were before, or `participants` if the record does not say.
+    """
+    asked: JsonObject = {
+        "schema": OWN_SCHEMA,
+        "epsilon": call.epsilon,
+        "participants": call.participants or participants,
+        "method": call.method,
+        "holdout": call.holdout,  # always: the command holds some out unless it is told not to
+    }
+    asked |= {"name": call.name} if call.name else {}
+    asked |= {name: value for name, value in call.given().items() if name in ("seed", "parameters")}
+    if call.participation == "tokens":
+        asked |= {"tokens": asked["participants"], "tokens_file": "tokens.txt"}
+    create = ["dither", "campaign", "create", *_options(asked)]
+    rows = _options({} if call.rows is None else {"rows": call.rows})
+    return f"{shlex.join(create)}\n{shlex.join(['dither', 'campaign', 'finalise', 'CAMPAIGN', *rows, '-o', 'out'])}"
 
 
 def python_code(call: Call) -> str:
@@ -170,7 +190,7 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:.17g}"
+        return repr(float(value)).removesuffix(".0")
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     return str(value)

@@ -284,7 +284,7 @@ def _run(release: Release) -> Rows:
 
 def rerun_command(release: Release) -> str:
     """The command line that makes the same release from the same table, if a seed was given, else one like it with noise of its
-    own; after a collection, that asks the same again."""
+    own; after a collection, those that ask the same again."""
     return command(release.call) if release.simulated else campaign_command(release.call, release.participants)
 
 
@@ -300,7 +300,8 @@ def rerun_lead(release: Release) -> tuple[str, str]:
     """What the command and the Python code do, a sentence each."""
     if not release.simulated:
         return (
-            "The same questions to other people, with a running collector and the schema of this folder:",
+            "The same questions to other people, with a running collector and the schema of this folder. The first command prints "
+            "the id of the CAMPAIGN; the second follows when its rounds are closed:",
             "This release in Python, with the intervals of any figure:",
         )
     if release.seed is None and not release.no_privacy:
