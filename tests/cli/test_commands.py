@@ -13,6 +13,7 @@ import pytest
 
 from dither.cli import VERBS, run
 from dither.datasets.generated import generate_network
+from dither.mechanisms import NAMES
 from dither.protocols import HISTOGRAMS, METHODS
 
 
@@ -129,7 +130,18 @@ def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert all(name in text for name in METHODS | HISTOGRAMS)
     assert run(["methods", "--json"]) == 0
-    assert {m["name"] for m in json.loads(capsys.readouterr().out)} == set(METHODS)
+    listed = json.loads(capsys.readouterr().out)
+    assert [m["name"] for m in listed if m["command"] == "publish"] == list(METHODS)
+    assert [m["name"] for m in listed if m["command"] == "histogram"] == list(HISTOGRAMS)
+
+
+@pytest.mark.parametrize("verb", ["audit", "histogram"])
+def test_help_names_every_mechanism(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert run([verb, "--help"]) == 0
+    assert ", ".join(NAMES) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", VERBS)

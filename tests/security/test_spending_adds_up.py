@@ -160,13 +160,16 @@ def test_a_file_of_an_older_version_is_carried_forward(tmp_path: Path) -> None:
         {"cap_total": 0.0},
         {"cap_total": math.nan},
         {"cap_total": -1.0},
+        {"cap_total": math.inf},
+        {"cap_total": True},
+        {"cap_total": "2"},
         {"cap_total": 1.0, "period": 0.0},
         {"period": 5.0},
     ],
 )
-def test_a_cap_that_means_nothing_is_refused(wrong: dict[str, float]) -> None:
+def test_a_cap_that_means_nothing_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises((PrivacyError, ParameterError)):
-        Device(":memory:", **wrong)  # type: ignore[arg-type]
+        Device(":memory:", **wrong)
 
 
 def test_a_clock_that_tells_no_time_is_refused() -> None:

@@ -18,6 +18,7 @@ from dither.evaluation import Evaluation
 from dither.evaluation import evaluate as compare
 from dither.evaluation.audit import audit as check
 from dither.evaluation.compare import SDMetricsScores
+from dither.mechanisms import NAMES
 from dither.mechanisms import mechanism as build
 
 
@@ -92,7 +93,7 @@ def _show_sdmetrics(scores: SDMetricsScores, console: Console) -> None:
 
 
 def audit(
-    mechanism: Annotated[str, typer.Option(help="grr, sue, oue, olh, subset, bloom, hadamard or best")],
+    mechanism: Annotated[str, typer.Option(help=f"one of {', '.join(NAMES)}")],
     cells: Annotated[int, typer.Option(help="number of values the question distinguishes")],
     epsilon: Annotated[float, typer.Option(help="the guarantee asked for")],
     trials: Annotated[int, typer.Option(help="reports made for each of two values")] = 20_000,

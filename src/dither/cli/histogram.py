@@ -17,7 +17,6 @@ from dither.cli.options import (
     AsJson,
     SchemaFile,
     Seed,
-    Settings,
     SimulationPath,
     Table,
     print_warnings,
@@ -25,6 +24,7 @@ from dither.cli.options import (
 )
 from dither.datasets import named_schema, read_named
 from dither.errors import ParameterError, SchemaError, TableError
+from dither.mechanisms import NAMES
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import Notice
 from dither.protocols.histogram.values import OutOfRange
@@ -33,6 +33,15 @@ from dither.release.histogram import FORMAT, HistogramRelease
 from dither.release.words import shown_epsilon
 from dither.schema import load_schema
 from dither.types import Floats
+
+HistogramSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help=f"a method's parameter, repeatable: mechanism ({', '.join(NAMES)}); for sampled also share; for smart also objective",
+    ),
+]
 
 
 def histogram(
@@ -51,7 +60,7 @@ def histogram(
     method: Annotated[
         str, typer.Option(help="chp, smart (made for these bins), shp (one consumer), split, sampled")
     ] = "chp",
-    settings: Settings = None,
+    settings: HistogramSettings = None,
     out_of_range: Annotated[
         OutOfRange, typer.Option(help="values outside the range: refuse, move to the nearer end, or leave out")
     ] = "error",
@@ -68,7 +77,7 @@ def histogram(
     """Histograms of a numeric column under local differential privacy, for several consumers with bins of their own.
 
     Each participant sends one report; each consumer gets counts with standard errors. Bins are half-open, the last one
-    closed. --set takes mechanism (best, sue, oue, grr, subset, olh), for sampled also share, for smart also objective.
+    closed.
 
     Example: dither histogram adult --column age --bins 3,5,7 --epsilon 3
     """

@@ -74,13 +74,14 @@ def methods(as_json: AsJson = False) -> None:
         listed = [
             {
                 "name": m.name,
+                "command": "histogram" if m.name in HISTOGRAMS else "publish",
                 "default": m.name == DEFAULT,
                 "asks": m.asks,
                 "summary": m.summary,
                 "reference": m.reference,
                 "parameters": m.defaults(),
             }
-            for m in METHODS.values()
+            for m in (METHODS | HISTOGRAMS).values()
         ]
         print(json.dumps(listed, indent=1))
         return

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dither.checks import check_between, check_finite
 from dither.client.announcement import Announcement
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import ByteSource
@@ -79,8 +80,8 @@ class Device:
         if cap_total is None and period is not None:
             raise ParameterError("a period goes with a cap_total; give both", where="period", value=period)
         for name, number in (("cap_total", cap_total), ("period", period)):
-            if number is not None and not (math.isfinite(number) and number > 0):
-                raise PrivacyError(f"{name} must be a number above 0, not {number!r}", where=name, value=number)
+            if number is not None:
+                check_between(name, number, 0, math.inf, ends="()", error=PrivacyError)
         self.source: ByteSource = source or secrets.token_bytes
         self._memo = memo
         self._clock = clock
@@ -132,8 +133,7 @@ class Device:
         several caps given over time the smallest counts. A campaign's id and schema are public, so another server may show
         them too: token and reports go to the first address only, unless the application says that the collector has `moved`.
         """
-        if not math.isfinite(cap) or cap <= 0:
-            raise PrivacyError(f"the cap must be a number above 0, not {cap!r}", where="cap", value=cap)
+        check_between("cap", cap, 0, math.inf, ends="()", error=PrivacyError)
         campaign = announcement.campaign.hex()
         with self.transaction():
             found = self._run("SELECT fingerprint, token FROM campaigns WHERE campaign = ?", campaign)
@@ -191,8 +191,7 @@ class Device:
     def _now(self) -> float:
         """The clock's time, or the latest ever seen if that is later."""
         now = self._clock()
-        if not math.isfinite(now):
-            raise ParameterError(f"the device's clock says {now!r}", where="clock", value=now)
+        check_finite("clock", now)
         self._run("UPDATE device SET latest = max(latest, ?)", now)
         return float(self._run("SELECT latest FROM device")[0][0])
 
