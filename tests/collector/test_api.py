@@ -23,6 +23,7 @@ from collector_harness import (
 )
 
 from dither.client.transport import Answer
+from dither.collector.app import _docs_page
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import StoreAway, StoreFull
 from dither.reports import Envelope, Report, decode, encode, limits
@@ -387,8 +388,57 @@ def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> 
     )
     page = caller.connection.request("GET", "/docs", None).body.decode()
     assert "/v1/campaigns/{campaign}/reports" in page
-    assert "//" not in page.replace("<!doctype html>", "")
+    assert "//" not in page
     assert "<script" not in page
+
+
+def test_the_page_of_addresses_escapes_what_it_shows() -> None:
+    entry = {"tags": ["health"], "description": "<b>bold</b>\nmore"}
+    page = _docs_page({"info": {"title": "<i>", "version": "1", "description": "&"}, "paths": {"/<x>": {"get": entry}}})
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "more" not in page
+    assert "/&lt;x&gt;" in page
+    assert "<title>&lt;i&gt;</title>" in page
+    assert "<i>" not in page
+
+
+def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
+    described = json.loads(caller.connection.request("GET", "/openapi.json", None).body)
+
+    def content(path: str, answer: Answer, method: str = "get") -> dict[str, Any]:
+        """What is said about the answers of this address and status; it must be of the type that was sent, and no other."""
+        said = described["paths"][path][method]["responses"][str(answer.status)]["content"]
+        assert list(said) == [answer.content_type]
+        return dict(said[answer.content_type]["schema"])
+
+    def named(path: str, answer: Answer, method: str = "get") -> dict[str, Any]:
+        schema = described["components"]["schemas"][content(path, answer, method)["$ref"].rpartition("/")[2]]
+        assert set(schema["properties"]) == set(schema["required"]) == set(json.loads(answer.body))
+        return dict(schema["properties"])
+
+    campaign = caller.create(participation="tokens")
+    look = caller.connection.request("GET", f"/v1/campaigns/{campaign}", None)
+    assert "open" in json.dumps(named("/v1/campaigns/{campaign}", look)["participation"])
+    tokens = caller.admin("POST", f"/{campaign}/tokens", {"count": 40})
+    assert named("/v1/admin/campaigns/{campaign}/tokens", tokens, "post")["tokens"]["type"] == "array"
+    people = [bytes.fromhex(token) for token in json.loads(tokens.body)["tokens"]]
+    body = envelope_of(campaign, plan_of(json.loads(look.body)), people)
+    for status in (201, 200):
+        answer = caller.upload(campaign, body)
+        assert answer.status == status
+        results = named("/v1/campaigns/{campaign}/reports", answer, "post")["results"]
+        assert results["items"]["enum"] == ["stored", "duplicate"]
+    exported = caller.admin("GET", f"/{campaign}/rounds/0/reports")
+    assert content("/v1/admin/campaigns/{campaign}/rounds/{number}/reports", exported)["format"] == "binary"
+    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
+    assert caller.admin("POST", f"/{campaign}/finalise").status == 200, "an empty body will do, as is said"
+    bodies = {
+        path.rpartition("/")[2]: entry["post"]["requestBody"]["required"]
+        for path, entry in described["paths"].items()
+        if "requestBody" in entry.get("post", {})
+    }
+    assert bodies == {"reports": True, "campaigns": True, "close-round": True, "finalise": False, "tokens": True}
+    assert content("/v1/admin/campaigns/{campaign}/release", caller.admin("GET", f"/{campaign}/release"))
 
 
 def described_body(described: dict[str, Any], path: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from dither.collector.store import State
 from dither.tally import CountTally
 from dither.types import JsonObject
 
+ZIP, PARQUET = "application/zip", "application/vnd.apache.parquet"
 _PIECE = 1 << 16  # bytes of a file sent at a time
 
 
@@ -45,6 +46,13 @@ class TokensToIssue:
     """How many tokens."""
 
     count: Whole
+
+
+@dataclass(frozen=True)
+class IssuedTokens:
+    """Tokens in base 16, one per participant."""
+
+    tokens: list[str]
 
 
 @dataclass(frozen=True)
@@ -110,8 +118,15 @@ Body = Annotated[dict[str, object], Depends(_read_json)]
 
 def _takes(kind: type) -> JsonObject:
     """Describes the body of an address; each endpoint reads it as this kind itself, in its own thread."""
-    content = {"application/json": {"schema": TypeAdapter(kind).json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
+    schema = TypeAdapter(kind).json_schema()
+    needed = bool(schema.get("required"))  # an empty body is read as an empty object
+    return {"requestBody": {"required": needed, "content": {"application/json": {"schema": schema}}}}
+
+
+def _sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
+    """Describes an answer that is a file of this type."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {200: {"description": description, "content": content}}
 
 
 def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
@@ -171,12 +186,14 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         """Fit the model and make the release. Safe to repeat."""
         return status_of(campaigns.finalise(campaign, read(FinaliseRequest, body).rows))
 
-    @routes.get("/{campaign}/release", response_class=Response)
+    @routes.get("/{campaign}/release", response_class=Response, responses=_sends(ZIP, "The release's folder"))
     def release(campaign: str) -> Response:
         """The release of a finalised campaign, a zip file."""
-        return Response(campaigns.release(campaign), media_type="application/zip")
+        return Response(campaigns.release(campaign), media_type=ZIP)
 
-    @routes.post("/{campaign}/tokens", status_code=201, openapi_extra=_takes(TokensToIssue))
+    @routes.post(
+        "/{campaign}/tokens", status_code=201, response_model=IssuedTokens, openapi_extra=_takes(TokensToIssue)
+    )
     def tokens(campaign: str, body: Body) -> Response:
         """Issue participation tokens, shown this once."""
         issued = campaigns.issue_tokens(campaign, read(TokensToIssue, body).count)
@@ -190,15 +207,15 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         answers = [int(n) for n in found.n] if isinstance(found, CountTally) else None
         return TallyStatus(found.plan.round, found.participants, found.kind, digest, answers)
 
-    @routes.get("/{campaign}/rounds/{number}/reports", response_class=Response)
+    @routes.get(
+        "/{campaign}/rounds/{number}/reports", response_class=Response, responses=_sends(PARQUET, "The round's reports")
+    )
     def reports(campaign: str, number: RoundNumber) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids."""
         plans = campaigns.get(campaign).plans
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
-        return _FileAnswer(
-            spool_reports(collector.store, campaign, plans[int(number)]), "application/vnd.apache.parquet"
-        )
+        return _FileAnswer(spool_reports(collector.store, campaign, plans[int(number)]), PARQUET)
 
     return routes
 

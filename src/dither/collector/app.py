@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,11 +19,13 @@ from starlette.routing import request_response
 
 import dither
 from dither.collector.admin import admin_routes
+from dither.collector.campaigns import PublicCampaign
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
 from dither.collector.problems import DOCUMENTED, Problem, failure, json_response, outcome_problem, problem
 from dither.collector.store import Outcome
 from dither.errors import DitherError
+from dither.release.pages import render_page
 from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
@@ -31,8 +34,19 @@ REPORTS_TYPE = "application/vnd.dither.reports"
 _NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
 _UPLOAD_DOCS: JsonObject = {
-    "requestBody": {"required": True, "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
-    "responses": {"200": {"description": "All were stored before, with the same bytes"}},
+    "requestBody": {"required": True, "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+
+@dataclass(frozen=True)
+class UploadResults:
+    """What became of each report, in the order of the envelope."""
+
+    results: list[Literal[Outcome.STORED, Outcome.DUPLICATE]]
+
+
+_REPEATED: dict[int | str, JsonObject] = {
+    200: {"model": UploadResults, "description": "All were stored before, with the same bytes"}
 }
 
 
@@ -96,8 +110,8 @@ def _upload_route(collector: Collector) -> APIRoute:
         methods=["POST"],
         status_code=201,
         tags=["participants"],
-        response_class=Response,
-        responses=DOCUMENTED,
+        response_model=UploadResults,
+        responses=DOCUMENTED | _REPEATED,
         openapi_extra=_UPLOAD_DOCS,
     )
 
@@ -105,7 +119,7 @@ def _upload_route(collector: Collector) -> APIRoute:
 def _public_routes(collector: Collector) -> APIRouter:
     routes = APIRouter()
 
-    @routes.get("/v1/campaigns/{campaign}", tags=["participants"], response_class=Response, responses=DOCUMENTED)
+    @routes.get("/v1/campaigns/{campaign}", tags=["participants"], response_model=PublicCampaign, responses=DOCUMENTED)
     async def look(campaign: str) -> Response:
         """The campaign in public: schema, epsilon, state, and the open round's plan."""
         return Response(collector.campaigns.get(campaign).public, media_type="application/json")
@@ -135,18 +149,18 @@ def _public_routes(collector: Collector) -> APIRouter:
 
 def _docs_page(description: JsonObject) -> str:
     """The addresses on one plain page, without scripts; /openapi.json has the rest."""
-    rows = "".join(
-        f"<tr><td><code>{method.upper()}</code></td><td><code>{path}</code></td>"
-        f"<td>{entry.get('description', '').splitlines()[0] if entry.get('description') else ''}</td></tr>"
-        for path, entries in description["paths"].items()
-        for method, entry in entries.items()
-    )
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{description['info']['title']}</title>"
-        "<style>body{font:16px sans-serif;max-width:70em;margin:2em auto}td{padding:.3em 1em .3em 0;vertical-align:top}</style>"
-        f"<h1>{description['info']['title']} {description['info']['version']}</h1>"
-        "<p>Machine-readable: <a href=/openapi.json>/openapi.json</a>. Errors are problem details (RFC 9457).</p>"
-        f"<table>{rows}</table></html>"
+    addresses: dict[str, list[tuple[str, str, str]]] = {}
+    for path, entries in description["paths"].items():
+        for method, entry in entries.items():
+            what = entry["description"].splitlines()[0]
+            addresses.setdefault(entry["tags"][0], []).append((path, method.upper(), what))
+    info = description["info"]
+    return render_page(
+        "addresses.html",
+        title=info["title"],
+        version=info["version"],
+        subtitle=info["description"],
+        addresses=addresses,
     )
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ from dither.release import Release
 from dither.reports import Plan, limits, plan_from_json
 from dither.reports.plan import token_hash
 from dither.tally import RoundTally, tally_from_bytes
+from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector")
 MOST_TOKENS = 1_000_000  # in one request
@@ -64,6 +65,23 @@ class OpenRound:
     plan: Plan
     start: float
     participation: Participation
+
+
+@dataclass(frozen=True)
+class PublicCampaign:
+    """A campaign as participants read it: the public domain of a record (`schema`), the share of places before the open round
+    (`start`), and what that round asks (`plan`), null while none is open."""
+
+    format: Literal["dither-campaign-1"]
+    campaign: str
+    name: str
+    state: State
+    epsilon: float
+    participation: Participation
+    schema: JsonObject
+    schema_fingerprint: str
+    start: float
+    plan: JsonObject | None
 
 
 @dataclass(frozen=True)
@@ -284,19 +302,19 @@ def _open_round(stored: StoredCampaign, spec: CampaignSpec, plan: Plan, start: f
 
 def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -> bytes:
     """What a participant reads: who asks, what, at which epsilon, and the open round's plan."""
-    document = {
-        "format": "dither-campaign-1",
-        "campaign": stored.id,
-        "name": spec.name,
-        "state": stored.state.value,
-        "epsilon": spec.epsilon,
-        "participation": spec.participation,
-        "schema": spec.schema.to_json(),
-        "schema_fingerprint": spec.schema.fingerprint,
-        "start": 0.0 if now is None else now.start,
-        "plan": None if now is None else now.plan.to_json(),
-    }
-    return json.dumps(document, separators=(",", ":")).encode()
+    document = PublicCampaign(
+        format="dither-campaign-1",
+        campaign=stored.id,
+        name=spec.name,
+        state=stored.state,
+        epsilon=spec.epsilon,
+        participation=spec.participation,
+        schema=spec.schema.to_json(),
+        schema_fingerprint=spec.schema.fingerprint,
+        start=0.0 if now is None else now.start,
+        plan=None if now is None else now.plan.to_json(),
+    )
+    return json.dumps(vars(document), separators=(",", ":")).encode()
 
 
 def make_release(machine: ProtocolMachine, participants: int, spec: CampaignSpec, rows: int | None) -> Release:
