@@ -8,7 +8,8 @@ import pytest
 from dither.errors import InputError, ParameterError, StateError, TooFewAnswers
 from dither.estimate.project import apportion
 from dither.models import Model
-from dither.protocols import METHODS, ProtocolMachine, restore, start
+from dither.protocols import HISTOGRAMS, METHODS, ProtocolMachine, restore, start
+from dither.protocols.histogram.machine import HistogramMachine, consumers_from_text
 from dither.schema import Attribute, Schema
 from dither.simulate import question_cells, simulate
 from dither.tally import zero
@@ -23,13 +24,27 @@ SCHEMA = Schema(
 )
 EPSILON = 2.0
 N = 20_000
-# Methods that need a switch or parameters of their own to run on a small table.
-SETTINGS: dict[str, dict[str, object]] = {}
+LOW, HIGH = 0.0, 60.0
+# Who wants which bins of a number. With these `smart` makes a report of its own.
+CONSUMERS = {name: "4" if name == "shp" else "3,5,7" for name in HISTOGRAMS}
 
 
-def people(n: int = N, seed: int = 0) -> np.ndarray:
-    """Rows in which b, c and d depend on a."""
+def schema_of(method: str) -> Schema:
+    """What a method is tried on: a small table, or a number."""
+    if method not in HISTOGRAMS:
+        return SCHEMA
+    machine = HISTOGRAMS[method].load()
+    assert issubclass(machine, HistogramMachine)
+    return machine.schema_of("minutes", consumers_from_text(CONSUMERS[method], LOW, HIGH), LOW, HIGH)
+
+
+def people(method: str, n: int = N, seed: int = 0) -> np.ndarray:
+    """Rows in which b, c and d depend on a; or numbers of which small ones are frequent, in the bins of each attribute."""
     rng = np.random.default_rng(seed)
+    if method in HISTOGRAMS:
+        values = HIGH * rng.random(n) ** 2
+        codes = [np.searchsorted(attribute.edges, values, "right") - 1 for attribute in schema_of(method)]
+        return np.asfortranarray(np.column_stack(codes).astype(np.int32))
     a = rng.choice(3, n, p=[0.5, 0.3, 0.2])
     b = (a + rng.choice(3, n, p=[0.8, 0.1, 0.1])) % 3
     c = (a + rng.choice(4, n, p=[0.7, 0.1, 0.1, 0.1])) % 4
@@ -37,38 +52,48 @@ def people(n: int = N, seed: int = 0) -> np.ndarray:
     return np.asfortranarray(np.column_stack([a, b, c, d]).astype(np.int32))
 
 
-@pytest.fixture(params=METHODS)
+@pytest.fixture(params=METHODS | HISTOGRAMS)
 def method(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 def begin(method: str, **more: object) -> ProtocolMachine:
-    return start(method, SCHEMA, EPSILON, N, {**SETTINGS.get(method, {}), **more}, seed=3)
+    return start(method, schema_of(method), EPSILON, N, settings_of(method) | more, seed=3)
+
+
+def settings_of(method: str) -> dict[str, object]:
+    return {"consumers": CONSUMERS[method]} if method in CONSUMERS else {}
 
 
 def test_a_whole_campaign_keeps_epsilon_and_gives_a_model(method: str) -> None:
-    machine = begin(method)
+    machine, schema, codes = begin(method), schema_of(method), people(method)
     assert isinstance(machine, ProtocolMachine)
-    plans = simulate(machine, people(), np.random.default_rng(1))
+    plans = simulate(machine, codes, np.random.default_rng(1))
     assert all(p.epsilon <= EPSILON for p in plans)
     assert sum(p.population for p in plans) <= 1 + 1e-9, "rounds must share the people out"
     assert [p.round for p in plans] == list(range(len(plans)))
     assert machine.plan() is None
     model = machine.model()
     assert isinstance(model, Model)
-    truth = np.bincount(people()[:, 0], minlength=3) / N
-    assert np.abs(model.marginal(["a"]) - truth).sum() / 2 < 0.1
+    truth = np.bincount(codes[:, 0], minlength=schema.cardinalities[0]) / N
+    assert np.abs(model.marginal(schema.names[:1]) - truth).sum() / 2 < 0.1
     for measured in machine.measured():
-        assert measured.frequencies.shape == tuple(SCHEMA[a].cardinality for a in measured.attributes)
+        assert measured.frequencies.shape == tuple(schema[a].cardinality for a in measured.attributes)
         assert measured.frequencies.shape == measured.standard_errors.shape
         assert (measured.standard_errors > 0).all()
-    assert {m.attributes for m in machine.measured()} >= {(n,) for n in SCHEMA.names}
+    assert {m.attributes for m in machine.measured()} >= {(n,) for n in schema.names}
+
+
+def test_smart_is_tried_with_a_report_of_its_own() -> None:
+    plan = begin("smart").plan()
+    assert plan is not None
+    assert plan.questions[0].mechanism.name == "strategy"
 
 
 def test_the_machine_is_pure_and_can_stop_and_go_on_anywhere(method: str) -> None:
     straight, stopped = begin(method), begin(method)
     rng = np.random.default_rng(2)
-    codes = people()
+    schema, codes = schema_of(method), people(method)
     while (plan := straight.plan()) is not None:
         assert straight.plan() == plan
         assert stopped.plan() is not None
@@ -79,11 +104,11 @@ def test_the_machine_is_pure_and_can_stop_and_go_on_anywhere(method: str) -> Non
             from dither.mechanisms.kernels.stream import RandomStream
 
             stream = RandomStream.from_generator(rng)
-            rows = [q.mechanism.randomise_many(question_cells(SCHEMA, q, codes), stream).rows for q in plan.questions]
+            rows = [q.mechanism.randomise_many(question_cells(schema, q, codes), stream).rows for q in plan.questions]
             tally.add(-1, PackedReports(np.concatenate(rows, axis=1)))
         else:
             for i, (q, n) in enumerate(zip(plan.questions, apportion(5_000, plan.shares), strict=True)):
-                counts = np.bincount(question_cells(SCHEMA, q, codes[:n]), minlength=q.mechanism.cells)
+                counts = np.bincount(question_cells(schema, q, codes[:n]), minlength=q.mechanism.cells)
                 tally.add_counts(i, q.mechanism.simulate(counts, rng), int(n))
         straight.close(tally)
         stopped.close(tally)
@@ -100,26 +125,27 @@ def test_calls_out_of_order_are_refused(method: str) -> None:
         machine.model()
     with pytest.raises(TooFewAnswers, match="without a single report"):
         machine.close(zero(plan))
-    other = start(method, SCHEMA, EPSILON / 2, N, SETTINGS.get(method, {})).plan()
+    other = start(method, schema_of(method), EPSILON / 2, N, settings_of(method)).plan()
     assert other is not None
     with pytest.raises(StateError, match="another plan"):
         machine.close(zero(other))
-    simulate(machine, people(), np.random.default_rng(1))
+    simulate(machine, people(method), np.random.default_rng(1))
     with pytest.raises(StateError, match="finished"):
         machine.close(zero(plan))
 
 
-@pytest.mark.parametrize("silent", SCHEMA.names)
+@pytest.mark.parametrize(("method", "silent"), [(m, n) for m in METHODS | HISTOGRAMS for n in schema_of(m).names])
 def test_an_attribute_that_nobody_answers_is_one_error_whatever_the_method(method: str, silent: str) -> None:
     """Raised at a closing, before the machine has changed, so that the round can stay open; never later by the fit."""
-    machine, rng, codes = begin(method), np.random.default_rng(5), people()
+    machine, rng, codes = begin(method), np.random.default_rng(5), people(method)
+    schema = schema_of(method)
     while (plan := machine.plan()) is not None:
         if plan.split:  # everybody answers about everything
             return
         tally, before = zero(plan), machine.state()
         for i, q in enumerate(plan.questions):
             if silent not in q.attributes:
-                counts = np.bincount(question_cells(SCHEMA, q, codes[:3_000]), minlength=q.mechanism.cells)
+                counts = np.bincount(question_cells(schema, q, codes[:3_000]), minlength=q.mechanism.cells)
                 tally.add_counts(i, q.mechanism.simulate(counts, rng), 3_000)
         try:
             machine.close(tally)
@@ -134,16 +160,16 @@ def test_an_attribute_that_nobody_answers_is_one_error_whatever_the_method(metho
 
 def test_a_method_without_people_left_says_the_same(method: str) -> None:
     with pytest.raises(TooFewAnswers, match="nobody left to ask"):
-        simulate(begin(method), people(0), np.random.default_rng(1))
+        simulate(begin(method), people(method, 0), np.random.default_rng(1))
 
 
 def test_bad_parameters_are_named(method: str) -> None:
     with pytest.raises(ParameterError, match="nonsense"):
         begin(method, nonsense=1)
     with pytest.raises(InputError, match="epsilon"):
-        start(method, SCHEMA, 0.0, N, SETTINGS.get(method, {}))
+        start(method, schema_of(method), 0.0, N, settings_of(method))
     with pytest.raises(ParameterError, match="participant"):
-        start(method, SCHEMA, 1.0, 0, SETTINGS.get(method, {}))
+        start(method, schema_of(method), 1.0, 0, settings_of(method))
 
 
 def test_unknown_method_lists_the_known() -> None:
@@ -154,14 +180,14 @@ def test_unknown_method_lists_the_known() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_both_paths_agree_in_distribution(method: str, seed: int) -> None:
     """The same estimates up to noise whether tallies are drawn or every report is made."""
-    codes = people()
+    codes, names = people(method), schema_of(method).names
     frequencies, errors = [], []
     for path in ("counts", "reports"):
         machine = begin(method)
         simulate(machine, codes, np.random.default_rng(seed), path=path)
         single = {m.attributes: m for m in machine.measured() if len(m.attributes) == 1}
-        frequencies.append(np.concatenate([single[(n,)].frequencies for n in SCHEMA.names]))
-        errors.append(np.concatenate([single[(n,)].standard_errors for n in SCHEMA.names]))
+        frequencies.append(np.concatenate([single[(n,)].frequencies for n in names]))
+        errors.append(np.concatenate([single[(n,)].standard_errors for n in names]))
     # Different people answer in the two runs, so sampling adds to the noise: f(1-f)/n with n a quarter of all at least.
     spread = np.sqrt(errors[0] ** 2 + errors[1] ** 2 + 2 * 0.25 / (N / 8))
     assert np.abs((frequencies[0] - frequencies[1]) / spread).max() < 4.5

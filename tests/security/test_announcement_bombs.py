@@ -15,7 +15,7 @@ import dither.mechanisms.probability
 import dither.schema.attribute
 from dither.client import read_announcement
 from dither.errors import DitherError, ParameterError, SchemaError
-from dither.mechanisms import GRR, BloomRappor, SubsetSelection, oue
+from dither.mechanisms import GRR, BloomRappor, SetStrategy, SubsetSelection, oue
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.schema import Attribute, Schema, numeric, schema_from_json
 
@@ -77,6 +77,24 @@ def test_bloom_filters_are_counted_before_they_are_built(
 def test_reasonable_bloom_filters_are_answered() -> None:
     schema, asked = bloom(40, 317, 6, 20)
     read_announcement(json.dumps(announce(plan(), schema, epsilon=1e9) | {"plan": asked}).encode())
+
+
+@pytest.mark.parametrize("count", [1, 200_000])
+def test_a_mechanism_of_sets_is_refused_before_anything_is_built_of_them(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    built = 0
+
+    def counted(*arguments: object) -> None:
+        nonlocal built
+        built += 1
+
+    monkeypatch.setattr(SetStrategy, "__post_init__", counted)
+    strategy = {"name": "strategy", "cells": 3, "sets": ["1"] * count, "high": [2] * count, "low": [1] * count}
+    asked = plan(names=("colour",)).to_json()
+    asked["questions"][0]["mechanism"] = strategy | {"rest": [1, 1, 1], "threshold_bits": 32}
+    refused(announce(plan()) | {"plan": asked}, "list of sets")
+    assert built == 0
 
 
 def test_many_different_mechanisms_are_refused_before_their_epsilon_is_worked_out(
