@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from dither._histogram import collect, histogram
 from dither.errors import ParameterError, PrivacyError, TableError
@@ -15,6 +16,7 @@ from dither.mechanisms import mechanism as build
 from dither.protocols.histogram.consumer import Consumer, read_consumers, union
 from dither.protocols.histogram.estimates import PureCells, variance_by_type
 from dither.protocols.histogram.values import ValueGroup
+from dither.release.standard_errors import measured_errors
 
 BINS = (3, 4, 6)
 CONSUMERS = read_consumers(BINS, 0.0, 1.0)
@@ -242,3 +244,26 @@ def test_every_report_is_made_exactly_once() -> None:
         "chp", PEOPLE, CONSUMERS, PARTITION, 2.0, np.random.default_rng(0), {"mechanism": "grr"}, path="reports"
     )
     assert machine.counted[0].counts[0].sum() == 2000
+
+
+@pytest.mark.parametrize(
+    ("way", "given"), [("chp", {}), ("split", {}), ("smart", {}), ("sampled", {"share": 0.5}), ("sampled", {})]
+)
+def test_a_release_s_errors_are_the_spread_of_its_estimates(way: str, given: dict[str, Any]) -> None:
+    """At epsilon 8 most of a sampled method's variance is who was drawn: counted twice, the chi-square test rejects it."""
+    runs, rng, total = 400, np.random.default_rng(8), int(COUNTS.sum())
+    estimates, stated, doubled = [], [], []
+    for _ in range(runs):
+        machine = collect(way, ValueGroup(COUNTS), CONSUMERS, PARTITION, 8.0, rng, given)
+        (measured,) = machine.measured()[:1]
+        errors = measured_errors([measured], measured.attributes, total)
+        assert errors is not None
+        estimates.append(measured.frequencies)
+        stated.append(errors**2)
+        doubled.append(2 * errors**2 - measured.variances)
+    ratio = (runs - 1) * np.var(estimates, axis=0, ddof=1) / np.mean(stated, axis=0)
+    low, high = chi2.ppf([1e-5, 1 - 1e-5], runs - 1)
+    assert np.all((low < ratio) & (ratio < high))
+    if way == "sampled":
+        twice = (runs - 1) * np.var(estimates, axis=0, ddof=1) / np.mean(doubled, axis=0)
+        assert np.any(twice < low)

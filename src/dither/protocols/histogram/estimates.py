@@ -37,6 +37,9 @@ class CellEstimates(Protocol):
     def weighted_variances(self, weights: Floats) -> Floats:
         """The variance of each row's weighted sum of the cells' estimated counts."""
 
+    def noise_variances(self) -> Floats:
+        """The variance that the devices' noise alone gives each cell's estimated frequency."""
+
 
 @dataclass(frozen=True)
 class PureCells:
@@ -62,9 +65,14 @@ class PureCells:
 
     def weighted_variances(self, weights: Floats) -> Floats:
         f = norm_sub(self.frequencies)
-        noise = np.array([self.mechanism.weighted_variance(row, f, self.asked) for row in weights])
         drawn = np.array([self._sampling(float(row @ f), float(row**2 @ f)) for row in weights])
-        return (noise + drawn) * self.population**2
+        return (self._noise(weights, f) + drawn) * self.population**2
+
+    def noise_variances(self) -> Floats:
+        return self._noise(np.eye(self.partition.cells), norm_sub(self.frequencies))
+
+    def _noise(self, weights: Floats, f: Floats) -> Floats:
+        return np.array([self.mechanism.weighted_variance(row, f, self.asked) for row in weights])
 
     def _sampling(self, mean: float, square: float) -> float:
         """Variance of the mean of `asked` of `population` people without replacement."""

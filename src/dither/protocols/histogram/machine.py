@@ -98,6 +98,11 @@ def _attribute(name: str, partition: Partition) -> Attribute:
     return Attribute(name, "numeric", edges=edges if partition.cells > 1 else (edges[0], sum(edges) / 2, edges[1]))
 
 
+def _marginal(name: str, cells: CellEstimates, n: int) -> Marginal:
+    """What the cells say of an attribute, with the noise's standard errors: who was drawn is the release's to add."""
+    return Marginal((name,), cells.counts / cells.population, np.sqrt(cells.noise_variances()), n)
+
+
 class HistogramMachine(ProtocolMachine[H]):
     """One round about one number; `answer` gives each consumer's counts."""
 
@@ -226,10 +231,7 @@ class PartitionMachine(HistogramMachine[H]):
     def measured(self) -> list[Marginal]:
         if self.cells is None or not self._closed:
             return []
-        each = self.cells.weighted_variances(np.eye(self.partition.cells))
-        total = self.cells.population
-        n = self._closed[0].participants
-        return [Marginal(self.campaign.schema.names, self.cells.counts / total, np.sqrt(each) / total, n)]
+        return [_marginal(self.campaign.schema.names[0], self.cells, self._closed[0].participants)]
 
 
 class Chp(PartitionMachine[HistogramParameters]):
@@ -370,12 +372,4 @@ class Split(HistogramMachine[HistogramParameters]):
     def measured(self) -> list[Marginal]:
         if not self._closed:
             return []
-        return [
-            Marginal(
-                (name,),
-                cells.frequencies,
-                np.sqrt(cells.weighted_variances(np.eye(cells.partition.cells))) / cells.population,
-                cells.asked,
-            )
-            for name, cells in self._asked().items()
-        ]
+        return [_marginal(name, cells, cells.asked) for name, cells in self._asked().items()]

@@ -59,6 +59,9 @@ class StrategyCells:
         by_type = decoded**2 @ self.strategy.chance_table - weights**2
         return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
 
+    def noise_variances(self) -> Floats:
+        return self.weighted_variances(np.eye(self.partition.cells)) / self.population**2  # everybody was asked
+
 
 @dataclass(frozen=True)
 class Choice:
