@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.project import norm_sub
+from dither.schema.cells import codes_of
 from dither.types import AnyArray, Floats
 
 _MOST_DESIGN = 1 << 27  # entries of the paper's design matrix: 1 GB of doubles
@@ -186,8 +187,8 @@ def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encodi
             where="lasso_features",
         )
     target = np.concatenate([(np.asarray(s) / n - e.q) / (e.p - e.q) for s, e in zip(bit_sums, encodings, strict=True)])
-    digits = np.unravel_index(np.arange(cells), shape)
-    design = np.concatenate([_filters(e)[d] for e, d in zip(encodings, digits, strict=True)], axis=1).T.astype(
+    codes = codes_of(np.arange(cells), shape)
+    design = np.concatenate([_filters(e)[c] for e, c in zip(encodings, codes.T, strict=True)], axis=1).T.astype(
         np.float64
     )
     noise = math.sqrt(max(e.q * (1 - e.q) / (e.p - e.q) ** 2 for e in encodings) / n)

@@ -12,7 +12,7 @@ import numpy as np
 from dither.checks import check_whole
 from dither.errors import ParameterError
 from dither.schema import Schema
-from dither.schema.cells import count_cells
+from dither.schema.cells import cells_of, count_cells
 from dither.types import Codes, Floats
 
 DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB per table
@@ -125,17 +125,12 @@ def sparse_marginals(
     first: Codes, second: Codes, cardinalities: Sequence[int], positions: Sequence[int]
 ) -> tuple[Floats, Floats]:
     """The frequencies of both tables over the cells that occur in either, in one common order."""
-    both = np.zeros(len(first) + len(second), dtype=np.int64)
-    bound = 1
-    for i in positions:
-        if bound * cardinalities[i] >= _CODE_LIMIT:  # keep the combined codes inside 64 bits by renumbering what occurs
-            seen, both = np.unique(both, return_inverse=True)
-            bound = len(seen)
-        both *= cardinalities[i]
-        both[: len(first)] += first[:, i]
-        both[len(first) :] += second[:, i]
-        bound *= cardinalities[i]
-    seen, cell = np.unique(both, return_inverse=True)
+    columns, sizes = list(positions), [cardinalities[i] for i in positions]
+    both = np.concatenate([first[:, columns], second[:, columns]])
+    if math.prod(sizes) < _CODE_LIMIT:
+        seen, cell = np.unique(cells_of(both, sizes), return_inverse=True)
+    else:
+        seen, cell = np.unique(both, axis=0, return_inverse=True)
     counts = [np.bincount(part, minlength=len(seen)) for part in (cell[: len(first)], cell[len(first) :])]
     return counts[0] / max(len(first), 1), counts[1] / max(len(second), 1)
 

@@ -16,6 +16,7 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.models.model import MOST_CELLS, check_marginal
 from dither.schema import Schema, schema_from_json
+from dither.schema.cells import cells_of
 from dither.tally.archive import pack, unpack
 from dither.types import AnyArray, Codes, Floats
 
@@ -122,9 +123,7 @@ class BayesNet:
             ladder = (table / table[:, -1:] + np.arange(len(table))[:, None]).ravel()
             for start in range(0, rows, _BLOCK):
                 block = codes[start : start + _BLOCK]
-                given = np.zeros(len(block), np.int64)
-                for p in self.parents[i]:
-                    given = given * sizes[p] + block[:, p]
+                given = cells_of(block, sizes, self.parents[i])
                 drawn = np.searchsorted(ladder, given + rng.random(len(block)), side="right") - given * sizes[i]
                 block[:, i] = np.clip(drawn, 0, sizes[i] - 1)
         return codes

@@ -18,6 +18,7 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.models.model import MOST_CELLS, check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
+from dither.schema.cells import cells_of, codes_of
 from dither.structure.triangulate import Triangulation, triangulate
 from dither.tally.archive import pack, unpack
 from dither.types import AnyArray, Codes, Floats, Integers
@@ -207,12 +208,11 @@ class JunctionTree:
                 block = codes[start : start + _BLOCK]
                 if separator:
                     sizes = [self.schema.cardinalities[a] for a in separator]
-                    given = np.ravel_multi_index(tuple(block[:, a] for a in separator), sizes)
+                    given = cells_of(block, self.schema.cardinalities, separator)
                     drawn = _sample_given(table.reshape(math.prod(sizes), -1), given, rng)
                 else:
                     drawn = sample_rows(table.ravel(), len(block), rng).astype(np.int64)
-                for a, column in zip(fresh, np.unravel_index(drawn, shape), strict=True):
-                    block[:, a] = column
+                block[:, fresh] = codes_of(drawn, shape)
         return codes
 
     @cached_property

@@ -88,7 +88,10 @@ def draw_tally(
 
 
 def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
-    """Whole numbers that add up to `people`, each within one of its share."""
+    """Whole numbers that add up to `people`, each within one of its share.
+
+    Not `apportion`: its largest remainders put some people elsewhere, which would move every seeded interval.
+    """
     ends = np.rint(np.cumsum(shares) / sum(shares) * people).astype(np.int64)
     return [int(n) for n in np.diff(ends, prepend=0)]
 
