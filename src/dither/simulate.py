@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.checks import check_choice
 from dither.errors import PrivacyError, TooFewAnswers
@@ -23,7 +22,7 @@ from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.schema.cells import cells_of
 from dither.tally import CountTally, RoundTally, zero
-from dither.types import Codes, Counts, Integers, Progress
+from dither.types import Bytes, Codes, Counts, Integers, Progress
 
 Path = Literal["counts", "reports"]
 PATHS: tuple[Path, ...] = ("counts", "reports")
@@ -181,7 +180,7 @@ def _ask_everything(
         return
     # Patterns exist only in whole reports, so both paths make them.
     stream = RandomStream.from_generator(rng)
-    parts: list[npt.NDArray[np.uint8]] = []
+    parts: list[Bytes] = []
     done = 0
     for block in group.blocks():
         answers = [q.mechanism.randomise_many(block.cells(q), stream).rows for q in plan.questions]

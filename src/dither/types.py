@@ -9,9 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+Reals = npt.NDArray[np.floating[Any]]  # doubles, or singles where speed counts
 Integers = npt.NDArray[np.int64]
+AnyIntegers = npt.NDArray[np.integer[Any]]  # whole numbers of any width
+Indices = npt.NDArray[np.intp]
+Words = npt.NDArray[np.uint64]  # of random bits
+Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]  # of people or reports, never negative
-Codes = npt.NDArray[np.integer[Any]]  # one row per person, one column per attribute: positions in its list of values
+Codes = AnyIntegers  # one row per person, one column per attribute: positions in its list of values
 Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 # A pandas, polars or PyArrow table: they share no type, and two of them may not be installed.
 NativeTable: TypeAlias = Any

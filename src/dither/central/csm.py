@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, release_by
 from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace, noise_variance
@@ -32,7 +31,7 @@ from dither.central.sparse import Basis, Dictionary, dictionary, matching_pursui
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
-from dither.types import Codes, Floats, Integers
+from dither.types import Codes, Floats, Integers, Singles
 
 # A dense matrix is multiplied by the dictionary in full from this many atoms on: about where that starts to pay.
 FORM_AFTER = 16
@@ -72,7 +71,7 @@ class CompressedSensing:
 
     def _pursue(self, noisy: Floats, atoms: int, stop: float) -> tuple[Integers, Floats]:
         matrix, taken = self.matrix, 0
-        products: npt.NDArray[np.float32] | None = None
+        products: Singles | None = None
 
         def atom(index: int) -> Floats:
             nonlocal taken, products

@@ -15,13 +15,11 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import PrivacyError
-from dither.types import Integers
+from dither.types import Flags, Integers, Words
 
 ByteSource = Callable[[int], bytes]
-Words = npt.NDArray[np.uint64]
 
 # A numerator below 2**45 leaves room in 64 bits for the factor K of algorithm 1 and for the geometric part: either
 # would have to exceed 2**15 to overflow, which has probability below exp(-2**15).
@@ -50,7 +48,7 @@ def uniform_below(bounds: Words, source: ByteSource) -> Words:
     return out
 
 
-def bernoulli_exp(numerators: Words, denominator: int, source: ByteSource) -> npt.NDArray[np.bool_]:
+def bernoulli_exp(numerators: Words, denominator: int, source: ByteSource) -> Flags:
     """Independent coins, each true with probability exp(-numerator / denominator) exactly."""
     numerators = np.asarray(numerators, dtype=np.uint64)
     whole, rest = np.divmod(numerators, np.uint64(denominator))
@@ -68,7 +66,7 @@ def bernoulli_exp(numerators: Words, denominator: int, source: ByteSource) -> np
     return result
 
 
-def _bernoulli_exp_unit(numerators: Words, denominator: int, source: ByteSource) -> npt.NDArray[np.bool_]:
+def _bernoulli_exp_unit(numerators: Words, denominator: int, source: ByteSource) -> Flags:
     """Algorithm 1 of the reference for exponents in [0, 1]: the alternating series of exp, drawn term by term."""
     result = np.zeros(numerators.shape, dtype=np.bool_)
     waiting = np.arange(numerators.size)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dither.central.measurement import Neighbours
 from dither.checks import check_between, check_choice
 from dither.errors import ParameterError
-from dither.types import Codes, Floats, Integers
+from dither.types import AnyIntegers, Codes, Floats, Integers, Singles
 
 Measurement = Literal["hadamard", "gaussian", "bernoulli"]
 GRID = 256
@@ -40,7 +40,7 @@ class DenseSensing:
     and its transpose `correlate` are floating point, for decoding only.
     """
 
-    matrix: npt.NDArray[np.int16]
+    matrix: AnyIntegers
     unit: float
     total: bool = False
 
@@ -53,7 +53,7 @@ class DenseSensing:
         return int(self.matrix.shape[1])
 
     @cached_property
-    def floating(self) -> npt.NDArray[np.float32]:
+    def floating(self) -> Singles:
         """The same entries for fast products; integers below 2**24 are exact in 32-bit floats."""
         return self.matrix.astype(np.float32)
 
@@ -168,7 +168,7 @@ def sensing(kind: str, rows: int, size: int, rng: np.random.Generator, *, total:
     return DenseSensing(matrix, float(unit), total)
 
 
-def exact_product(matrix: npt.NDArray[np.integer[Any]], counts: Integers) -> Integers:
+def exact_product(matrix: AnyIntegers, counts: Integers) -> Integers:
     """matrix @ counts in whole numbers, through floating point only where that is exact."""
     if counts.size == 0:
         return np.zeros(matrix.shape[0], dtype=np.int64)
@@ -208,10 +208,7 @@ def rows_for(tau: float, size: int) -> int:
     return max(1, math.ceil(check_tau(tau) * size))
 
 
-IntMatrix = npt.NDArray[np.integer[Any]]
-
-
-def matrix_sensitivity(matrix: IntMatrix, neighbours: Neighbours) -> int:
+def matrix_sensitivity(matrix: AnyIntegers, neighbours: Neighbours) -> int:
     """The exact L1 sensitivity of x -> matrix x for integer histograms x.
 
     Guarantee: the integer returned is the largest L1 distance between the measurements of two neighbouring histograms. One
@@ -227,14 +224,14 @@ def matrix_sensitivity(matrix: IntMatrix, neighbours: Neighbours) -> int:
     return largest_column_distance(matrix)
 
 
-def largest_column_norm(matrix: IntMatrix) -> int:
+def largest_column_norm(matrix: AnyIntegers) -> int:
     """The largest sum of absolute entries of a column."""
     return int(
         np.abs(matrix.astype(np.int32 if matrix.dtype.itemsize < 4 else np.int64)).sum(axis=0, dtype=np.int64).max()
     )
 
 
-def largest_column_distance(matrix: IntMatrix) -> int:
+def largest_column_distance(matrix: AnyIntegers) -> int:
     """The largest L1 distance of two columns: every pair is looked at, since no cheaper exact rule holds in general."""
     columns = np.ascontiguousarray(matrix.T, dtype=np.int32)
     if max(int(matrix.max()), -int(matrix.min())) * 2 * matrix.shape[0] >= 2**31:

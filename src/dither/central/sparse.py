@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pywt
 from scipy import fft
 from scipy.linalg import solve_triangular
 
 from dither.checks import check_choice
 from dither.errors import ParameterError
-from dither.types import Floats, Integers
+from dither.types import Floats, Integers, Reals
 
-Floating = npt.NDArray[np.floating[Any]]
 Basis = Literal["dct", "haar", "identity"]
 
 
@@ -28,8 +26,8 @@ Basis = Literal["dct", "haar", "identity"]
 class Dictionary:
     """An orthonormal basis by its two fast transforms."""
 
-    analyse: Callable[[Floating], Floating]
-    synthesise: Callable[[Floating], Floating]
+    analyse: Callable[[Reals], Reals]
+    synthesise: Callable[[Reals], Reals]
     power_of_two: bool = False
 
 
@@ -43,12 +41,12 @@ def dictionary(name: str) -> Dictionary:
     return Dictionary(lambda x: x, lambda c: c)
 
 
-def _haar_analyse(x: Floating) -> Floating:
+def _haar_analyse(x: Reals) -> Reals:
     levels = _levels(x.shape[-1])
     return np.concatenate(pywt.wavedec(x, "haar", mode="periodization", level=levels, axis=-1), axis=-1)
 
 
-def _haar_synthesise(c: Floating) -> Floating:
+def _haar_synthesise(c: Reals) -> Reals:
     levels = _levels(c.shape[-1])
     parts = [c[..., :1]] + [c[..., 2**j : 2 ** (j + 1)] for j in range(levels)]
     return np.asarray(pywt.waverec(parts, "haar", mode="periodization", axis=-1))

@@ -21,12 +21,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
-from dither.types import Floats, Integers
-
-Likelihood = npt.NDArray[np.float32]
+from dither.types import Bytes, Floats, Integers, Singles
 
 MOST_JOINT_CELLS = 1 << 24
 """The largest joint that EM takes on: six tables of doubles of this size are 800 MB, the stated bound on its memory."""
@@ -48,9 +45,7 @@ class EMResult:
     log_likelihood: float
 
 
-def bit_likelihood(
-    bits: npt.NDArray[np.uint8], filters: npt.NDArray[np.uint8] | None, p: float, q: float, attributes: int = 1
-) -> Likelihood:
+def bit_likelihood(bits: Bytes, filters: Bytes | None, p: float, q: float, attributes: int = 1) -> Singles:
     """P(report | value), each row up to a factor, for every report (row of bits) and value.
 
     `filters` has the bits each value sets, one row per value; None for unary encoding, where value v sets bit v only. A
@@ -85,7 +80,7 @@ def check_cells(cardinalities: Sequence[int], names: Sequence[str] | None = None
 
 
 def expectation_maximisation(
-    likelihoods: Sequence[Likelihood],
+    likelihoods: Sequence[Singles],
     weights: Integers | None = None,
     *,
     start: Floats | None = None,
@@ -140,7 +135,7 @@ def _squarem(passes: _Passes, p0: Floats, tolerance: float, steps: int) -> tuple
 class _Passes:
     """One pass over the reports is one step of EM; keeps count, and the likelihood of the last point stepped from."""
 
-    def __init__(self, products: RowProducts, weights: npt.NDArray[np.float32] | None, total: float) -> None:
+    def __init__(self, products: RowProducts, weights: Singles | None, total: float) -> None:
         self.products, self.weights, self.total = products, weights, total
         self.count = 0
         self.log_likelihood = -math.inf
@@ -172,7 +167,7 @@ class RowProducts:
     """The row-wise products of two groups of matrices with the same rows, in blocks; `fold` and `unfold` move a joint
     table between one axis per matrix and one axis per group."""
 
-    def __init__(self, matrices: Sequence[npt.NDArray[np.float32]]) -> None:
+    def __init__(self, matrices: Sequence[Singles]) -> None:
         self.matrices = matrices
         self.shape = tuple(m.shape[1] for m in matrices)
         self.left, self.right = _halves(self.shape)
@@ -182,15 +177,15 @@ class RowProducts:
         small = self.rows * sum(self.widths) * 4 <= _CACHE_BYTES
         self._kept = list(self._blocks()) if small else None
 
-    def __iter__(self) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
+    def __iter__(self) -> Iterator[tuple[int, Singles, Singles]]:
         return iter(self._kept) if self._kept is not None else self._blocks()
 
-    def _blocks(self) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
+    def _blocks(self) -> Iterator[tuple[int, Singles, Singles]]:
         for start in range(0, self.rows, self.block):
             part = slice(start, start + self.block)
             yield start, self._product(self.left, part), self._product(self.right, part)
 
-    def _product(self, group: tuple[int, ...], part: slice) -> npt.NDArray[np.float32]:
+    def _product(self, group: tuple[int, ...], part: slice) -> Singles:
         rows = len(range(*part.indices(self.rows)))
         out = np.ones((rows, 1), np.float32)
         for i in group:

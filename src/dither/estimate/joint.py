@@ -15,7 +15,6 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.em import EMResult, RowProducts, bit_likelihood, check_cells, expectation_maximisation
@@ -32,7 +31,7 @@ from dither.estimate.marginal import Marginal
 from dither.mechanisms import BloomRappor, Mechanism, Unary
 from dither.reports import Plan
 from dither.tally import PatternTally, report_bits
-from dither.types import Floats, Integers
+from dither.types import Bytes, Floats, Integers
 
 Estimator = Literal["em", "lasso", "hybrid"]
 ESTIMATORS: tuple[Estimator, ...] = ("em", "lasso", "hybrid")
@@ -59,7 +58,7 @@ class SplitReports:
     """Distinct reports of a split plan with one attribute per question, and how often each came."""
 
     plan: Plan
-    patterns: npt.NDArray[np.uint8]
+    patterns: Bytes
     counts: Integers
 
     def __post_init__(self) -> None:
@@ -99,14 +98,14 @@ class SplitReports:
         """How each attribute's values became bits."""
         return tuple(encoding_of(q.mechanism) for q in self.plan.questions)
 
-    def bits(self, position: int, part: slice = slice(None)) -> npt.NDArray[np.uint8]:
+    def bits(self, position: int, part: slice = slice(None)) -> Bytes:
         """One attribute's bits of the distinct reports."""
         offsets = self.plan.report_offsets
         rows = self.patterns[part, offsets[position] : offsets[position + 1]]
         width = self.plan.questions[position].mechanism.counters
         return np.unpackbits(np.ascontiguousarray(rows), axis=1, bitorder="little", count=width)
 
-    def distinct(self, positions: Sequence[int]) -> tuple[list[npt.NDArray[np.uint8]], Integers | None]:
+    def distinct(self, positions: Sequence[int]) -> tuple[list[Bytes], Integers | None]:
         """The bits of some attributes with weights; reports that agree on these bits are merged where there are few."""
         widths = [self.plan.questions[i].mechanism.counters for i in positions]
         if sum(widths) > _MOST_CODE_BITS or 2 ** sum(widths) > len(self.patterns):

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError
 from dither.estimate.project import norm_sub
 from dither.schema.cells import codes_of
-from dither.types import AnyArray, Floats
+from dither.types import AnyArray, Bytes, Floats, Singles
 
 _MOST_DESIGN = 1 << 27  # entries of the paper's design matrix: 1 GB of doubles
 
@@ -41,7 +40,7 @@ class Encoding:
     this one.
     """
 
-    filters: npt.NDArray[np.uint8] | None
+    filters: Bytes | None
     cells: int
     p: float
     q: float
@@ -79,7 +78,7 @@ class Encoding:
         noise = noise - noise.mean(axis=0) - noise.mean(axis=1)[:, None] + noise.mean()
         return np.asarray(noise + np.diag(frequencies) - np.outer(frequencies, frequencies))
 
-    def indicators(self, bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    def indicators(self, bits: Bytes) -> Singles:
         """Unbiased indicators of the values, one row per report."""
         unbiased = (bits.astype(np.float32) - np.float32(self.q)) / np.float32(self.p - self.q)
         decode = self.decode
@@ -211,5 +210,5 @@ def _quietly(model: Any, design: Floats, target: Floats) -> Floats:
         return np.asarray(model.fit(design, target).coef_, np.float64)
 
 
-def _filters(encoding: Encoding) -> npt.NDArray[np.uint8]:
+def _filters(encoding: Encoding) -> Bytes:
     return np.eye(encoding.cells, dtype=np.uint8) if encoding.filters is None else encoding.filters

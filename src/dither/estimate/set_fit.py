@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dither.estimate.project import norm_sub
-from dither.estimate.targets import Columns, Reals, SetTargets, predicted, pull_back
-from dither.types import Floats
+from dither.estimate.targets import Columns, SetTargets, predicted, pull_back
+from dither.types import Floats, Reals
 
 
 class Descent:

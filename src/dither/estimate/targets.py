@@ -12,16 +12,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.estimate.pool import AnswerCounts, check_asked
 from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism
 from dither.schema import Schema
-from dither.types import Floats
+from dither.types import Flags, Floats, Indices, Reals
 
 Noise = tuple[Floats, Floats, Floats]
 
@@ -180,7 +178,7 @@ def inverse_variances(targets: PairTargets, pair: Floats, one: Floats) -> tuple[
     return _inverse(c0 + pair * (c1 - c2 * pair), c1 > 0, c2), _inverse(s0 + one * (s1 - s2 * one), s1 > 0, s2)
 
 
-def _inverse(variance: Floats, asked: npt.NDArray[np.bool_], sampling: Floats) -> Floats:
+def _inverse(variance: Floats, asked: Flags, sampling: Floats) -> Floats:
     # At a frequency of exactly 0 or 1 and a large epsilon the variance vanishes; a floor keeps one cell from ruling the fit.
     floored = np.maximum(variance, 1e-3 * sampling)
     return np.where(asked, 1.0 / np.where(asked, floored, 1.0), 0.0)
@@ -188,8 +186,6 @@ def _inverse(variance: Floats, asked: npt.NDArray[np.bool_], sampling: Floats) -
 
 # Answers about sets of attributes, each table whole, and what a mixture of products says of them.
 
-Reals = npt.NDArray[np.floating[Any]]  # doubles, or singles within a step
-Integers = npt.NDArray[np.intp]
 
 MOST_ATTRIBUTES = 40  # of a schema whose tables are fitted whole; with 60 it took longer and was no better than pairs
 _BLOCK_ROWS = 512  # rows of the thin matrices that go through together: what a processor's cache holds
@@ -203,13 +199,13 @@ class SetBlock:
     one-way marginal comes from each set; `where` are the members' columns in the matrix of all domains side by side.
     """
 
-    members: Integers
+    members: Indices
     shape: tuple[int, ...]
     cut: int
     tables: Reals
     noise: tuple[Reals, Reals, Reals]
     shares: Reals
-    where: tuple[Integers, ...]
+    where: tuple[Indices, ...]
 
     def variances(self, f: Reals) -> Reals:
         """The variances of the cells at given frequencies; never zero, so that one cell cannot rule a fit."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dither.mechanisms.kernels.stream import RandomStream
-    from dither.types import Counts, Floats, Integers, JsonMapping, JsonObject
+    from dither.types import Bytes, Counts, Floats, Integers, JsonMapping, JsonObject
 
 # Gives exactly as many random bytes as asked: `secrets.token_bytes` on a device, a seeded stream only in simulation.
 ByteSource = Callable[[int], bytes]
@@ -41,7 +41,7 @@ MOST_CELLS = 2**31  # what device, browser and server can all number; memory end
 class PackedReports:
     """Reports of one question, one row of `report_bytes` bytes per participant."""
 
-    rows: npt.NDArray[np.uint8]
+    rows: Bytes
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])

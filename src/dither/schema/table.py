@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from dither.schema.attribute import Attribute
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.native import Column, Layout, build_table, read_columns
 from dither.schema.schema import Schema
-from dither.types import Codes, Floats, Integers, NativeTable
+from dither.types import Codes, Flags, Floats, Integers, NativeTable, Reals
 
 Unknown = Literal["error", "other"]
 
@@ -197,7 +197,7 @@ def _other_or_error(attribute: Attribute, value: object, rows: int, first: int, 
     )
 
 
-def _fill_missing(attribute: Attribute, codes: Integers, missing: npt.NDArray[np.bool_]) -> None:
+def _fill_missing(attribute: Attribute, codes: Integers, missing: Flags) -> None:
     """Give missing values their code; an error where the schema has none."""
     count = int(missing.sum())
     if not count:
@@ -263,7 +263,7 @@ def _decode_column(
 def _draw_numbers(
     attribute: Attribute,
     codes: Codes,
-    missing: npt.NDArray[np.bool_] | None,
+    missing: Flags | None,
     wanted: pa.DataType,
     rng: np.random.Generator,
 ) -> pa.Array:
@@ -312,9 +312,7 @@ def _is_number(text: str) -> bool:
 _FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits
 
 
-def draw_reals(
-    edges: Floats, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Generator
-) -> npt.NDArray[np.floating[Any]]:
+def draw_reals(edges: Floats, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Generator) -> Reals:
     """Uniform in [lower, upper) of each code's bin; the last bin is closed.
 
     Rounding to `dtype` never carries a number into the next bin, as long as the bin holds a number of that type.
@@ -327,7 +325,7 @@ def draw_reals(
     late[-1] = highest[-1] > upper[-1]
     highest[late] = np.nextafter(highest[late], kind(-np.inf))
     lowest[early] = np.nextafter(lowest[early], kind(np.inf))
-    drawn: npt.NDArray[np.floating[Any]] = np.clip(values, lowest[codes], np.maximum(highest, lowest)[codes])
+    drawn: Reals = np.clip(values, lowest[codes], np.maximum(highest, lowest)[codes])
     return drawn
 
 

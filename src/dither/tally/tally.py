@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import PackedReports
 from dither.reports import Plan, plan_from_json
 from dither.tally.archive import pack, unpack
-from dither.types import Counts
+from dither.types import Bytes, Counts
 
 
 def _check_same(a: Plan, b: Plan) -> None:
@@ -82,7 +81,7 @@ class PatternTally:
     """For a split plan: the distinct reports, in byte order, and how often each came."""
 
     plan: Plan
-    patterns: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
+    patterns: Bytes = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
     counts: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
     kind = "patterns"
 
@@ -135,7 +134,7 @@ def tally_from_bytes(data: bytes) -> RoundTally:
     return PatternTally(plan, arrays["patterns"], arrays["counts"])
 
 
-def report_bits(plan: Plan, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def report_bits(plan: Plan, rows: Bytes) -> Bytes:
     """The bits of split unary or Bloom reports, one column per counter, questions side by side."""
     parts = []
     for i, question in enumerate(plan.questions):
@@ -148,7 +147,7 @@ def report_bits(plan: Plan, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8
     return np.concatenate(parts, axis=1)
 
 
-def _multiset(rows: npt.NDArray[np.uint8], counts: Counts) -> tuple[npt.NDArray[np.uint8], Counts]:
+def _multiset(rows: Bytes, counts: Counts) -> tuple[Bytes, Counts]:
     """Distinct rows in byte order with their counts added up."""
     if len(rows) == 0:
         return rows, counts

@@ -20,7 +20,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from dither.errors import ParameterError, ReportError
@@ -38,7 +37,7 @@ from dither.mechanisms.kernels.batch import (
 from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
 from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary
-from dither.types import Codes, Counts, Floats, Integers
+from dither.types import Bytes, Codes, Counts, Floats, Integers
 
 _BLOCK_WORDS = 1 << 17  # one megabyte of bits at a time: random words stay in the cache
 _BLOCK = 1 << 16  # people whose sets are drawn at a time
@@ -89,9 +88,7 @@ def _byte_histogram(rows: Any, histogram: Any) -> None:
             histogram[j, rows[i, j]] += 1
 
 
-def bernoulli_rows(
-    n: int, bits: int, threshold: int, threshold_bits: int, stream: RandomStream
-) -> npt.NDArray[np.uint8]:
+def bernoulli_rows(n: int, bits: int, threshold: int, threshold_bits: int, stream: RandomStream) -> Bytes:
     """n rows of `bits` independent bits, each set with probability threshold/2^threshold_bits, packed little-endian."""
     width = (bits + 7) // 8
     words = np.empty((n * width + 7) // 8, np.uint64)
@@ -144,7 +141,7 @@ def _simulate_unary(mechanism: Unary, true_counts: Counts, rng: np.random.Genera
 # Bloom filters.
 
 
-def filter_matrix(mechanism: BloomRappor) -> npt.NDArray[np.uint8]:
+def filter_matrix(mechanism: BloomRappor) -> Bytes:
     """One row per cell, one column per bit."""
     packed = np.frombuffer(
         b"".join(f.to_bytes(mechanism.report_bytes, "little") for f in mechanism.filters), np.uint8

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from dither.errors import ReportError
@@ -18,7 +17,7 @@ from dither.mechanisms.grr import respond
 from dither.mechanisms.kernels.batch import check_cell_numbers, randomise, support
 from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
 from dither.mechanisms.local_hash import HASH_BITS, WORD_BITS, LocalHash
-from dither.types import Codes, Counts, Integers
+from dither.types import AnyIntegers, Bytes, Codes, Counts, Integers
 
 _BLOCK = 1 << 16
 _SHIFT = WORD_BITS - HASH_BITS
@@ -77,7 +76,7 @@ def _support_hashes(mechanism: LocalHash, reports: PackedReports) -> Counts:
     return counts
 
 
-def _answers(mechanism: LocalHash, rows: npt.NDArray[np.uint8]) -> Integers:
+def _answers(mechanism: LocalHash, rows: Bytes) -> Integers:
     answers = rows[:, 8].astype(np.int64)
     if mechanism.report_bytes == 10:
         answers |= rows[:, 9].astype(np.int64) << 8
@@ -86,7 +85,7 @@ def _answers(mechanism: LocalHash, rows: npt.NDArray[np.uint8]) -> Integers:
     return answers
 
 
-def _support_block(words: npt.NDArray[np.uint32], answers: Integers, starts: Integers, cells: int) -> Counts:
+def _support_block(words: AnyIntegers, answers: Integers, starts: Integers, cells: int) -> Counts:
     a = np.ascontiguousarray(words[:, 0])
     base = words[:, 1] - (starts[answers] << _SHIFT).astype(np.uint32)
     width = ((starts[answers + 1] - starts[answers]) << _SHIFT).astype(np.uint32)

@@ -17,7 +17,7 @@ from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
 from dither.mechanisms.means import GridMean, MeanEstimate, MeanMechanism
 from dither.mechanisms.probability import THRESHOLD_BITS
 from dither.mechanisms.several_means import MultiMean
-from dither.types import Floats
+from dither.types import Bytes, Flags, Floats
 
 _BLOCK = 1 << 15  # people whose signs are randomised at a time: a draw may take 72 bytes
 _INT64_UP_TO = 66  # the last number of attributes whose binomial coefficients all fit 63 bits
@@ -95,7 +95,7 @@ def _signs(mechanism: DuchiVector, values: npt.ArrayLike, stream: RandomStream) 
     return PackedReports(out)
 
 
-def agreeing_many(mechanism: DuchiVector, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def agreeing_many(mechanism: DuchiVector, data: Bytes) -> Flags:
     """`agreeing` of many draws, one per row of bytes: the draws are too long for words, their ranks mostly are not."""
     kind: Any = np.int64 if mechanism.attributes <= _INT64_UP_TO else object
     places = [mechanism.place(int.from_bytes(row.tobytes(), "little")) for row in data]
@@ -135,7 +135,7 @@ def _several(mechanism: MultiMean, values: npt.ArrayLike, stream: RandomStream) 
     table = _check_numbers(mechanism, values)
     keys = stream.words(table.size).reshape(table.shape)
     chosen = np.sort(np.argsort(keys, axis=1, kind="stable")[:, : mechanism.asked], axis=1)
-    parts: list[npt.NDArray[np.uint8]] = []
+    parts: list[Bytes] = []
     for attribute in chosen.T:
         answers = randomise(mechanism.grid, table[np.arange(len(table)), attribute][:, None], stream)
         parts += [attribute.astype(np.uint8)[:, None], answers.rows]

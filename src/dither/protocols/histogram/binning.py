@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from dither.types import Counts, Floats
+from dither.types import AnyIntegers, Counts, Floats
 
 SLOTS_PER_CELL = 8
 MOST_SLOTS = 1 << 16
 
 
-def bin_values(values: Floats, edges: Floats, counts: Counts, codes: npt.NDArray[np.uint16]) -> int:
+def bin_values(values: Floats, edges: Floats, counts: Counts, codes: AnyIntegers) -> int:
     """Add the values to the counts of their cells and, unless there is no room for any, write their cells.
 
     Gives the position of the first value outside the edges, or -1.

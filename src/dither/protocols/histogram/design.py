@@ -16,11 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from dither.types import Floats
-
-Sets = npt.NDArray[np.bool_]
+from dither.types import Flags, Floats
 
 _INTERVAL_CELLS = 48  # up to here all intervals are tried from the start
 _MOST_SETS = 2560
@@ -34,7 +31,7 @@ _STEP = 0.7  # exponent of a multiplicative step: 1/2 is safe for A-optimality, 
 class Design:
     """Sets, how often each is used (pi), and each output's chance outside its set."""
 
-    sets: Sets
+    sets: Flags
     chances: Floats
     weights: Floats
 
@@ -88,13 +85,13 @@ def _optimise(
     return Design(sets, chances, cells * chances * posterior.min(axis=1))
 
 
-def _posterior(sets: Sets, ratio: float, c: Floats) -> Floats:
+def _posterior(sets: Flags, ratio: float, c: Floats) -> Floats:
     likelihood = np.where(sets, ratio, 1.0)
     return likelihood / (likelihood @ c)[:, None]
 
 
 def _improve(
-    sets: Sets, gram: Floats, ratio: float, c: Floats, chances: Floats, steps: int
+    sets: Flags, gram: Floats, ratio: float, c: Floats, chances: Floats, steps: int
 ) -> tuple[Floats, Floats, Floats]:
     """Multiplicative steps; gives the chances, the posteriors and B, how much each product of cells still matters."""
     cells = len(gram)
@@ -127,10 +124,10 @@ def _balance(chances: Floats, posterior: Floats) -> Floats:
     return np.asarray(current, dtype=np.float64)
 
 
-def _first_sets(bins: Sets, gram: Floats, ratio: float, rng: np.random.Generator, *, few: bool) -> Sets:
+def _first_sets(bins: Flags, gram: Floats, ratio: float, rng: np.random.Generator, *, few: bool) -> Flags:
     """Cells, asked bins, intervals where there are not too many, complements, and random sets along the workload."""
     cells = len(gram)
-    groups: list[Sets] = [np.eye(cells, dtype=bool), bins]
+    groups: list[Flags] = [np.eye(cells, dtype=bool), bins]
     if cells <= _INTERVAL_CELLS:
         places = np.arange(cells)
         groups.append(np.array([(places >= i) & (places < j) for i in range(cells) for j in range(i + 1, cells + 1)]))
@@ -148,8 +145,8 @@ def _first_sets(bins: Sets, gram: Floats, ratio: float, rng: np.random.Generator
 
 
 def _search(
-    sets: Sets, chances: Floats, posterior: Floats, pull: Floats, ratio: float, c: Floats, rng: np.random.Generator
-) -> Sets:
+    sets: Flags, chances: Floats, posterior: Floats, pull: Floats, ratio: float, c: Floats, rng: np.random.Generator
+) -> Flags:
     """Sets that break the optimality condition, by steepest ascent over flips of one cell from sets in use."""
     cells = sets.shape[1]
     root = np.sqrt(chances)
@@ -179,7 +176,7 @@ def _search(
     return np.unique(current[now > 0], axis=0)
 
 
-def _keep(sets: Sets, chances: Floats, most: int, share: float) -> tuple[Sets, Floats]:
+def _keep(sets: Flags, chances: Floats, most: int, share: float) -> tuple[Flags, Floats]:
     """Drop sets that are hardly used, and the least used beyond a limit."""
     kept = chances > share * chances.max()
     if kept.sum() > most:
@@ -187,6 +184,6 @@ def _keep(sets: Sets, chances: Floats, most: int, share: float) -> tuple[Sets, F
     return sets[kept], chances[kept]
 
 
-def _contains(sets: Sets, wanted: Sets) -> npt.NDArray[np.bool_]:
+def _contains(sets: Flags, wanted: Flags) -> Flags:
     known = {row.tobytes() for row in np.packbits(sets, axis=1)}
     return np.array([row.tobytes() in known for row in np.packbits(wanted, axis=1)], dtype=bool)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import ParameterError, TableError
 from dither.protocols.histogram.binning import bin_values
 from dither.protocols.histogram.consumer import Partition
 from dither.reports import Question
-from dither.types import AnyArray, Integers
+from dither.types import AnyArray, AnyIntegers, Integers
 
 OutOfRange = Literal["error", "clip", "drop"]
 POLICIES: tuple[OutOfRange, ...] = ("error", "clip", "drop")
@@ -97,7 +96,7 @@ class ValueGroup:
     """
 
     by_cell: Integers
-    codes: npt.NDArray[np.integer[Any]] | None = None
+    codes: AnyIntegers | None = None
     cell_of: Mapping[str, Integers] = field(default_factory=dict)
 
     def __len__(self) -> int:
