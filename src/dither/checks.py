@@ -55,14 +55,31 @@ def check_between(
 
 def check_finite(name: str, value: float) -> float:
     """A number that is neither infinite nor undefined."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not is_finite(value):
         raise ParameterError(f"{name} must be a finite number, not {value!r}", where=name, value=value)
     return value
 
 
-def check_choice(name: str, value: T, choices: Collection[T], *, error: type[DitherError] = ParameterError) -> T:
-    """One of some values; the error lists them."""
+def is_finite(value: object) -> bool:
+    """Whether this is a number, neither infinite nor undefined, that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def check_choice(
+    name: str,
+    value: T,
+    choices: Collection[T],
+    *,
+    where: str | None = None,
+    error: type[DitherError] = ParameterError,
+) -> T:
+    """One of some values; the error lists them, and says `where` if that is not the argument's name."""
     if value not in choices:
         known = ", ".join(str(choice) for choice in choices)
-        raise error(f"{name} must be one of {known}, not {value!r}", where=name, value=value)
+        raise error(f"{name} must be one of {known}, not {value!r}", where=where or name, value=value)
     return value

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from dither.checks import check_choice
 from dither.errors import ParameterError
 from dither.estimate.em import EMResult, RowProducts, bit_likelihood, check_cells, expectation_maximisation
 from dither.estimate.lasso import (
@@ -222,8 +223,7 @@ def estimate_joint(
     steps: int = 2_000,
 ) -> JointEstimate:
     """The joint distribution of some attributes by one of LoPub's three estimators."""
-    if estimator not in ESTIMATORS:
-        raise ParameterError(f"estimator {estimator!r} is not one of {', '.join(ESTIMATORS)}", where="estimator")
+    check_choice("estimator", estimator, ESTIMATORS)
     if len(set(attributes)) != len(attributes) or not attributes:
         raise ParameterError(
             "a joint needs at least one attribute, and each only once", where="attributes", value=attributes

@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dither.errors import ParameterError
+from dither.checks import check_between, check_choice
 from dither.types import Floats, Integers
 
 
@@ -69,12 +69,7 @@ PROJECTIONS: dict[str, Callable[[Floats], Floats]] = {
 
 def projection(name: str) -> Callable[[Floats], Floats]:
     """A projection by name."""
-    try:
-        return PROJECTIONS[name]
-    except KeyError:
-        raise ParameterError(
-            f"no projection {name!r}; there are {', '.join(PROJECTIONS)}", where="projection", value=name
-        ) from None
+    return PROJECTIONS[check_choice("projection", name, PROJECTIONS)]
 
 
 Table = tuple[tuple[str, ...], Floats]
@@ -124,8 +119,7 @@ def _spread(table: Table, order: tuple[str, ...], difference: Floats) -> Floats:
 
 def normal_interval(frequencies: Floats, standard_errors: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
     """Two-sided intervals for each cell on its own; raw, so they may leave [0, 1] and then cover at the stated rate."""
-    if not 0 < level < 1:
-        raise ParameterError(f"an interval's level must lie between 0 and 1, not {level!r}", where="level", value=level)
+    check_between("level", level, 0, 1, ends="()")
     reach = NormalDist().inv_cdf((1 + level) / 2) * np.asarray(standard_errors)
     return frequencies - reach, frequencies + reach
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from dither.checks import check_whole
+from dither.checks import check_choice, check_whole, is_finite
 from dither.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -42,12 +42,7 @@ class Attribute:
             raise SchemaError(
                 f"attribute {self.name!r}: its name has half a surrogate pair, which is no text", where=ascii(self.name)
             )
-        if self.kind not in KINDS:
-            raise SchemaError(
-                f"attribute {self.name!r}: kind {self.kind!r} is not one of {', '.join(KINDS)}",
-                where=self.name,
-                value=self.kind,
-            )
+        _check_kind(self.name, self.kind)
         if self.kind == "numeric":
             self._check_edges()
         else:
@@ -65,14 +60,14 @@ class Attribute:
             raise SchemaError(f"numeric attribute {self.name!r} takes edges, not values", where=self.name)
         if len(self.edges) > MOST_VALUES + 1:
             raise _too_many(self.name, len(self.edges) - 1)
-        finite = all(_is_finite(e) for e in self.edges)
+        finite = all(is_finite(e) for e in self.edges)
         if len(self.edges) < 2 or not finite or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise SchemaError(
                 f"numeric attribute {self.name!r}: edges must be at least two finite, strictly increasing numbers",
                 where=self.name,
                 value=self.edges,
             )
-        if not _is_finite(self.edges[-1] - self.edges[0]):
+        if not is_finite(self.edges[-1] - self.edges[0]):
             raise SchemaError(
                 f"numeric attribute {self.name!r}: its edges are further apart than a number can say", where=self.name
             )
@@ -172,7 +167,7 @@ def numeric(name: str, *, low: float, high: float, bins: int = DEFAULT_BINS, mis
     would hold no value at all. The outermost edges are always the bounds themselves.
     """
     for bound in (low, high):
-        if not _is_finite(bound):
+        if not is_finite(bound):
             raise SchemaError(
                 f"numeric attribute {name!r}: min and max must be finite numbers", where=name, value=bound
             )
@@ -200,10 +195,10 @@ def attribute_from_json(name: str, entry: Any) -> Attribute:
             where=name,
             value=unknown,
         )
-    kind = entry.get("kind")
     missing = entry.get("missing", False)
     if not isinstance(missing, bool):
         raise SchemaError(f"attribute {name!r}: missing must be true or false", where=name, value=missing)
+    kind = _check_kind(name, entry.get("kind"))
     if kind == "numeric":
         if "edges" in entry:
             return Attribute(name, "numeric", edges=_list(name, "edges", entry["edges"]), missing=missing)
@@ -212,19 +207,11 @@ def attribute_from_json(name: str, entry: Any) -> Attribute:
         return numeric(name, low=entry["min"], high=entry["max"], bins=entry.get("bins", DEFAULT_BINS), missing=missing)
     if kind == "boolean":
         return Attribute(name, "boolean", values=(False, True), missing=missing)
-    if kind in ("categorical", "ordinal"):
-        return Attribute(name, kind, values=_list(name, "values", entry.get("values")), missing=missing)
-    raise SchemaError(f"attribute {name!r}: kind {kind!r} is not one of {', '.join(KINDS)}", where=name, value=kind)
+    return Attribute(name, kind, values=_list(name, "values", entry.get("values")), missing=missing)
 
 
-def _is_finite(number: object) -> bool:
-    """Whether this is a number that a float can hold."""
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-        return False
-    try:
-        return math.isfinite(number)
-    except OverflowError:
-        return False
+def _check_kind(name: str, kind: Any) -> Kind:
+    return check_choice(f"attribute {name!r}: kind", kind, KINDS, where=name, error=SchemaError)
 
 
 def _too_many(name: str, count: int) -> SchemaError:

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
-from dither.errors import ParameterError
+from dither.checks import check_whole
 
-Root = Literal["entropy", "random"]
 Score = Callable[[int, tuple[int, ...]], float]
 Fits = Callable[[int, tuple[int, ...]], bool]
 Ahead = Callable[[Sequence[tuple[int, tuple[int, ...]]]], None]
@@ -60,8 +58,7 @@ def search_network(
     an attribute that has none left stands without parents. `ahead` is told each step's candidates before they are
     scored, so that a caller can compute them together. Ties go to the lower attribute numbers.
     """
-    if not 1 <= degree <= 4:
-        raise ParameterError(f"degree must be from 1 to 4, not {degree!r}", where="degree", value=degree)
+    check_whole("degree", degree, 1, 4)
     chosen = [root]
     parents: dict[int, tuple[int, ...]] = {root: ()}
     information = {root: 0.0}

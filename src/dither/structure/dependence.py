@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from dither.checks import check_between, check_choice
 from dither.errors import ParameterError
 from dither.types import AnyArray
 
@@ -39,8 +40,7 @@ def mutual_information(joint: AnyArray) -> float:
 
 def mutual_information_threshold(rows: int, columns: int, phi: float) -> float:
     """LoPub eq. 26: min(k_i-1, k_j-1) phi^2 / 2, the mutual information of a table whose Cramer's V is about phi."""
-    if not 0 <= phi <= 1:
-        raise ParameterError(f"phi must lie between 0 and 1, not {phi!r}", where="phi", value=phi)
+    check_between("phi", phi, 0, 1)
     return min(rows - 1, columns - 1) * phi**2 / 2
 
 
@@ -159,10 +159,8 @@ def prune_by_entropy(
 
     Reference: Ren et al., "LoPub", IEEE TIFS 2018, section 5.5.2.
     """
-    if variant not in VARIANTS:
-        raise ParameterError(f"pruning {variant!r} is not one of {', '.join(VARIANTS)}", where="pruning", value=variant)
-    if not 0 <= phi <= 1:
-        raise ParameterError(f"phi must lie between 0 and 1, not {phi!r}", where="phi", value=phi)
+    check_choice("pruning", variant, VARIANTS)
+    check_between("phi", phi, 0, 1)
     d = len(marginals)
     every = [(i, j) for i in range(d) for j in range(i + 1, d)]
     examined = every

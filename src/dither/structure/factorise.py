@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dither.checks import check_whole
 from dither.errors import ParameterError
 from dither.types import Floats
 
@@ -70,10 +71,7 @@ def factorise(
 
     `information` is the symmetric matrix of mutual informations. An attribute wider than `most_cells` stands alone.
     """
-    if most_cells < 2:
-        raise ParameterError(
-            f"factor_cells must be at least 2, not {most_cells!r}", where="factor_cells", value=most_cells
-        )
+    check_whole("factor_cells", most_cells, 2)
     left = sorted(clique)
     split: list[tuple[int, tuple[int, ...]]] = []
     while len(left) > 1 and math.prod(cardinalities[a] for a in left) > most_cells:

@@ -25,37 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from dither.errors import ParameterError
 from dither.estimate.pool import AnswerCounts, answers_of
-from dither.mechanisms import Mechanism
 from dither.protocols import ProtocolMachine
 from dither.schema import Schema
 from dither.types import Floats, JsonObject
 
-Direction = Literal["raise", "lower"]
 SHARES = (0.01, 0.05)
-
-
-def manipulation(
-    mechanism: Mechanism,
-    cells_targeted: int | Sequence[int],
-    share: float,
-    frequency: float = 0.0,
-    direction: Direction = "raise",
-) -> float:
-    """How far a share of forged reports moves the estimated total frequency of some cells, in expectation.
-
-    `cells_targeted` is how many cells, or which; `frequency` their true total frequency; the forgers are otherwise like everyone
-    else. Guarantee: no set of reports that the server accepts moves the estimate further. The sign is that of the move. For
-    Bloom filters a number of cells gives the worst set's bound, r times the worst cell's.
-    """
-    _check(mechanism, cells_targeted, share, frequency, direction)
-    least, most = mechanism.forged_range(cells_targeted)
-    return share * ((most if direction == "raise" else least) - frequency)
 
 
 @dataclass(frozen=True)
@@ -101,26 +79,6 @@ def exposure(
         {share: np.minimum(share * (most - figures), 1.0 - figures) for share in shares},
         {share: np.maximum(share * (least - figures), -figures) for share in shares},
     )
-
-
-def _check(
-    mechanism: Mechanism, targeted: int | Sequence[int], share: float, frequency: float, direction: Direction
-) -> None:
-    count = targeted if isinstance(targeted, int) else len(targeted)
-    inside = isinstance(targeted, int) or (
-        len(set(targeted)) == count and all(0 <= cell < mechanism.cells for cell in targeted)
-    )
-    if not 1 <= count <= mechanism.cells or not inside:
-        raise ParameterError(
-            f"the cells aimed at must be 1 to {mechanism.cells} different cells of the question",
-            where="cells_targeted",
-            value=targeted,
-        )
-    for name, value in (("share", share), ("frequency", frequency)):
-        if not 0 <= value <= 1:
-            raise ParameterError(f"{name} must lie from 0 to 1, not {value!r}", where=name, value=value)
-    if direction not in ("raise", "lower"):
-        raise ParameterError(f"direction must be raise or lower, not {direction!r}", where="direction", value=direction)
 
 
 def manipulation_notes(machine: ProtocolMachine) -> JsonObject:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dither.checks import check_choice, check_whole
+from dither.checks import check_between, check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
@@ -235,8 +235,7 @@ def student_quantile(level: float, freedom: int) -> float:
     """How many standard errors, themselves estimated from few replicates, an interval of this level reaches each way."""
     from scipy.special import stdtrit
 
-    if not 0 < level < 1:
-        raise ParameterError(f"an interval's level must lie between 0 and 1, not {level!r}", where="level", value=level)
+    check_between("level", level, 0, 1, ends="()")
     return float(stdtrit(freedom, (1 + level) / 2))
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from dither.errors import ParameterError, PrivacyError
+from dither.checks import check_choice
+from dither.errors import PrivacyError
 from dither.mechanisms import Mechanism, SetStrategy
 from dither.protocols.histogram.consumer import Consumer, Partition
 from dither.protocols.histogram.design import Design, optimise
@@ -86,10 +87,7 @@ def choose(
     objective: Objective = "mean",
 ) -> Choice:
     """The choice for these queries; the same queries give the same one, and data play no part."""
-    if objective not in ("mean", "worst"):
-        raise ParameterError(
-            f"the objective must be mean or worst, not {objective!r}", where="objective", value=objective
-        )
+    check_choice("objective", objective, get_args(Objective))
     plain = build(mechanism, partition.cells, epsilon)
     fallback = Choice(plain, tuple(1.0 for _ in consumers))
     rivals = [variance_by_type(plain, partition, c) for c in consumers]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dither.checks import check_choice, check_finite
 from dither.errors import ParameterError, TableError
 from dither.protocols.histogram.binning import bin_values
 from dither.protocols.histogram.consumer import Partition
@@ -43,28 +44,16 @@ def as_numbers(values: Any, name: str = "the values") -> AnyArray:
 
 def check_range(low: Any, high: Any) -> tuple[float, float]:
     """The public range as floats; an error unless both are finite and in order."""
-    for option, bound in (("low", low), ("high", high)):
-        if isinstance(bound, bool) or not isinstance(bound, (int, float, np.number)) or not _finite(bound):
-            raise ParameterError(f"{option} must be a finite number, not {bound!r}", where=option, value=bound)
-    low, high = float(low), float(high)
+    low, high = (bound.item() if isinstance(bound, np.number) else bound for bound in (low, high))
+    low, high = float(check_finite("low", low)), float(check_finite("high", high))
     if not low < high or not math.isfinite(high - low) or not math.isfinite(2.0**20 / (high - low)):
         raise ParameterError(f"low {low:g} must be below high {high:g}", where="low", value=(low, high))
     return low, high
 
 
-def _finite(number: Any) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # a whole number that no float can hold
-        return False
-
-
 def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: str = "the values") -> CheckedValues:
     """Apply the policy for values outside [low, high]; a missing number (NaN) is outside and cannot be clipped."""
-    if policy not in POLICIES:
-        raise ParameterError(
-            f"out-of-range must be one of {', '.join(POLICIES)}, not {policy!r}", where="out_of_range", value=policy
-        )
+    check_choice("out_of_range", policy, POLICIES)
     inside = (values >= low) & (values <= high)
     outside = int(values.size - np.count_nonzero(inside))
     if not outside:
