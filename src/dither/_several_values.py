@@ -15,16 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, TableError
-from dither.mechanisms import NAMES, Mechanism, Unary
+from dither.mechanisms import NAMES, BitMechanism, Mechanism
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.probability import check_epsilon, log_up
+from dither.mechanisms.probability import check_epsilon
 from dither.protocols.histogram.consumer import Partition, read_consumers, union
 from dither.protocols.histogram.estimates import PureCells, build, read_off
 from dither.protocols.histogram.machine import smallest
@@ -93,9 +92,9 @@ def several_values(
     # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
     each = math.nextafter(smallest(asked, epsilon) / most, 0.0) if most > 1 else smallest(asked, epsilon)
     chosen = build(built.mechanism, partition.cells + 1, each)
-    if method == "summed" and not isinstance(chosen, Unary):
+    if method == "summed" and not (isinstance(chosen, BitMechanism) and chosen.filters is None):
         raise ParameterError(
-            f"only unary reports (sue, oue) can be summed, not {chosen.name}",
+            f"only unary reports, a bit per cell, can be summed, not {chosen.name}",
             where="mechanism",
             value=chosen.name,
         )
@@ -111,7 +110,7 @@ def several_values(
             for c, count, variance in zip(asked, counts, variances, strict=True)
         ),
         epsilon_asked=float(epsilon),
-        epsilon_achieved=several_epsilon(chosen, most),
+        epsilon_achieved=chosen.epsilon_of(most),
         bits_per_report=bits * most if method == "independent" else chosen.cells * most.bit_length(),
         method=f"several-{method}",
         mechanisms=(chosen.name,),
@@ -125,16 +124,6 @@ def several_values(
         notes={"most": most, "epsilon_each": chosen.epsilon},
         call=call,
     )
-
-
-def several_epsilon(mechanism: Mechanism, most: int) -> float:
-    """What `most` answers of one participant cost together: for unary reports from the exact ratio, rounded up once."""
-    if isinstance(mechanism, Unary):
-        p, q = mechanism.p, mechanism.q
-        return log_up((p * (1 - q) / (q * (1 - p))) ** most)
-    exact = Fraction(mechanism.epsilon) * most
-    near = float(exact)
-    return near if Fraction(near) >= exact else float(np.nextafter(near, np.inf))
 
 
 def fill(values: Sequence[Any], partition: Partition, most: int) -> Slots:
@@ -168,16 +157,6 @@ def _per_person(values: Sequence[Any]) -> list[Floats]:
             raise TableError(f"{name} hold a number that is missing or infinite; leave it out", where="values")
         held.append(numbers)
     return held
-
-
-def sum_vectors(mechanism: Unary, cells: Integers, source: Any) -> list[int]:
-    """One participant's summed report: how many of its randomised vectors set each bit."""
-    totals = [0] * mechanism.cells
-    for cell in cells:
-        bits = int.from_bytes(mechanism.randomise(int(cell), source), "little")
-        for place in range(mechanism.cells):
-            totals[place] += bits >> place & 1
-    return totals
 
 
 def _collect(

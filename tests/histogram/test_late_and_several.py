@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from dither._histogram import histogram
-from dither._several_values import fill, several_epsilon, several_values, sum_vectors
+from dither._several_values import fill, several_values
 from dither.errors import InputError, ParameterError, TableError
 from dither.mechanisms import Unary, sue
-from dither.mechanisms.kernels.stream import RandomStream
 
 VALUES = np.random.default_rng(2).beta(2, 4, 20_000)
 
@@ -81,9 +80,9 @@ def all_ratios(mechanism: Unary, most: int) -> Fraction:
 def test_summed_vectors_cost_exactly_the_sum(cells: int, most: int) -> None:
     mechanism = sue(cells, 0.7, threshold_bits=16)
     exact = math.log(all_ratios(mechanism, most))
-    assert several_epsilon(mechanism, most) == pytest.approx(exact, abs=1e-12)
-    assert several_epsilon(mechanism, most) >= exact
-    assert several_epsilon(mechanism, most) == pytest.approx(most * mechanism.epsilon)
+    assert mechanism.epsilon_of(most) == pytest.approx(exact, abs=1e-12)
+    assert mechanism.epsilon_of(most) >= exact
+    assert mechanism.epsilon_of(most) == pytest.approx(most * mechanism.epsilon)
 
 
 @pytest.mark.slow
@@ -104,14 +103,6 @@ def test_several_values_are_unbiased(method: str, path: str) -> None:
     assert np.all(np.abs(np.mean(found, axis=0) - truth) < 4.5 * spread / math.sqrt(80))
     assert np.all(np.abs(spread / np.mean(stated, axis=0) - 1) < 4.5 / math.sqrt(160))
     assert release.bits_per_report == (12 if method == "independent" else 8)
-
-
-def test_one_participant_s_sum_is_the_sum_of_its_reports() -> None:
-    mechanism = sue(4, 2.0)
-    total = sum_vectors(mechanism, np.array([1, 1, 3]), RandomStream.from_seed(6))
-    source = RandomStream.from_seed(6)
-    bits = [int.from_bytes(mechanism.randomise(c, source), "little") for c in (1, 1, 3)]
-    assert total == [sum(b >> place & 1 for b in bits) for place in range(4)]
 
 
 def test_wrong_input_is_named() -> None:

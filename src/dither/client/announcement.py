@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import DitherError, PrivacyError, ReportError
-from dither.mechanisms.bloom import ALL_PAIRS, MOST_HASHES
 from dither.mechanisms.probability import DRAW_WIDTHS
+from dither.mechanisms.registry import device_work
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.schema import Schema, schema_from_json
 
@@ -172,12 +172,10 @@ def check_work(plan: JsonObject) -> None:
         different.add(name)
         if len(different) > limits.MOST_MECHANISMS:
             raise ReportError(f"a plan of more than {limits.MOST_MECHANISMS:,} different mechanisms is too much work")
-        if mechanism["name"] == "bloom":
-            digests += _digests(mechanism)
-            pairs += min(mechanism["cells"], ALL_PAIRS) ** 2 // 2
-            size += mechanism["cells"] * (mechanism["bits"] // 8 + 1)
-            if digests > limits.BLOOM_DIGESTS or pairs > limits.BLOOM_PAIRS or size > limits.BLOOM_BYTES:
-                raise ReportError("the plan's Bloom filters are too much work for a device; use fewer cells or hashes")
+        work = device_work(mechanism)
+        digests, pairs, size = digests + work.digests, pairs + work.pairs, size + work.table_bytes
+        if digests > limits.BLOOM_DIGESTS or pairs > limits.BLOOM_PAIRS or size > limits.BLOOM_BYTES:
+            raise ReportError("the plan's Bloom filters are too much work for a device; use fewer cells or hashes")
 
 
 def _check_numbers(mechanism: JsonObject) -> None:
@@ -193,13 +191,3 @@ def _check_numbers(mechanism: JsonObject) -> None:
     bits = mechanism["threshold_bits"]
     if bits not in DRAW_WIDTHS:
         raise ReportError(f"draws of {bits} bits are not supported", value=bits)
-
-
-def _digests(mechanism: JsonObject) -> int:
-    """The SHA-256 that a Bloom mechanism's filters are expected to take; eight positions come from each."""
-    bits, hashes = mechanism["bits"], mechanism["hashes"]
-    if not 1 <= hashes <= MOST_HASHES or hashes >= bits:
-        raise ReportError(f"a Bloom filter sets 1 to {MOST_HASHES} bits, and fewer than it has", value=hashes)
-    # The i-th new bit is found after bits/(bits-i) positions, as with collected coupons.
-    expected = sum(bits / (bits - i) for i in range(hashes))
-    return int(mechanism["cells"]) * math.ceil(expected / 8)

@@ -29,7 +29,7 @@ from dither.estimate.lasso import (
     view_weight,
 )
 from dither.estimate.marginal import Marginal
-from dither.mechanisms import BloomRappor, Mechanism, Unary
+from dither.mechanisms import BitMechanism, Mechanism
 from dither.reports import Plan
 from dither.tally import PatternTally, report_bits
 from dither.types import Bytes, Floats, Integers
@@ -203,14 +203,13 @@ class SplitReports:
 
 
 def encoding_of(mechanism: Mechanism) -> Encoding:
-    """The encoding of a unary or Bloom mechanism; others do not answer in bits."""
-    if isinstance(mechanism, BloomRappor):
-        sets = mechanism.filters
-        filters = np.array([[f >> b & 1 for b in range(mechanism.bits)] for f in sets], np.uint8)
-        return Encoding(filters, mechanism.cells, float(mechanism.p), float(mechanism.q))
-    if not isinstance(mechanism, Unary):
+    """How a mechanism whose reports are bits encodes its cells; others do not answer in bits."""
+    if not isinstance(mechanism, BitMechanism):
         raise ParameterError(f"reports of {mechanism.name} are not bit vectors; use a unary or Bloom mechanism")
-    return Encoding(None, mechanism.cells, float(mechanism.p), float(mechanism.q))
+    filters = None
+    if mechanism.filters is not None:
+        filters = np.array([[f >> b & 1 for b in range(mechanism.counters)] for f in mechanism.filters], np.uint8)
+    return Encoding(filters, mechanism.cells, float(mechanism.p), float(mechanism.q))
 
 
 def estimate_joint(

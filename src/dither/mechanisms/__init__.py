@@ -8,14 +8,16 @@ from dither.mechanisms.bloom import BloomRappor, bloom_size
 from dither.mechanisms.grr import GRR
 from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.local_hash import LocalHash
-from dither.mechanisms.registry import NAMES, best, mechanism, mechanism_from_json
+from dither.mechanisms.registry import NAMES, POOLED_NAMES, best, mechanism, mechanism_from_json
 from dither.mechanisms.set_strategy import SetStrategy
 from dither.mechanisms.subset import SubsetSelection
-from dither.mechanisms.unary import Unary, oue, sue, sue_from_flip
+from dither.mechanisms.unary import BitMechanism, Unary, oue, sue, sue_from_flip
 
 __all__ = [
     "GRR",
     "NAMES",
+    "POOLED_NAMES",
+    "BitMechanism",
     "BloomRappor",
     "ByteSource",
     "Estimate",

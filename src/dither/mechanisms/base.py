@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS, check_whole_numbers, log_up
@@ -45,6 +45,14 @@ class PackedReports:
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
+
+
+class DeviceWork(NamedTuple):
+    """What building a mechanism takes beyond its numbers: SHA-256 digests, pairs of bit sets compared, bytes of tables."""
+
+    digests: int
+    pairs: int
+    table_bytes: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,10 @@ class Randomiser(ABC):
         """The guarantee that the integer thresholds give, rounded up."""
         return log_up(self.ratio)
 
+    def epsilon_of(self, reports: int) -> float:
+        """What several reports of one participant cost together: from the exact ratio, rounded up once."""
+        return log_up(self.ratio**reports)
+
     @property
     def draw_bytes(self) -> int:
         """The number of random bytes that one report takes, whatever the input."""
@@ -166,7 +178,7 @@ class Mechanism(Randomiser):
     """A randomiser of one of `cells` cells, whose reports are added up in a tally of `counters` counters."""
 
     most_cells: ClassVar[int] = MOST_CELLS
-    bit_vectors: ClassVar[bool] = False  # whether a report is `counters` bits, each randomised on its own
+    exact_groups: ClassVar[bool] = True  # whether `group_variance` leaves no correlation out
 
     if TYPE_CHECKING:
 
@@ -183,6 +195,11 @@ class Mechanism(Randomiser):
         return self.cells
 
     # On the device.
+
+    @classmethod
+    def device_work(cls, numbers: JsonMapping) -> DeviceWork:
+        """What it costs a device to build the mechanism of these numbers, told before anything is built."""
+        return DeviceWork(0, 0, 0)
 
     @abstractmethod
     def report(self, value: int, data: bytes) -> int:
@@ -331,7 +348,7 @@ class PureMechanism(Mechanism):
         return lambda report: self.supports(report, first) and not self.supports(report, second)
 
 
-# Checks, and laws of bits.
+# Checks.
 
 
 def check_cells(cells: int, most: int = MOST_CELLS) -> int:
@@ -359,12 +376,3 @@ def check_value(value: int, cells: int) -> int:
     if not 0 <= value < cells:
         raise ParameterError(f"value {value!r} is outside 0..{cells - 1}", where="value", value=value)
     return int(value)
-
-
-def bit_chances(chances: Sequence[Fraction]) -> dict[int, Fraction]:
-    """The law of independent bits from the chance of each to be set."""
-    check_enumerable(2 ** len(chances))
-    law = {0: Fraction(1)}
-    for bit, chance in enumerate(chances):
-        law = {bits | on << bit: p * (chance if on else 1 - chance) for bits, p in law.items() for on in (0, 1)}
-    return law

@@ -19,12 +19,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dither.checks import check_between, check_whole
-from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms.base import Mechanism, batch_code, bit_chances
+from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.mechanisms.base import DeviceWork, batch_code
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
+from dither.mechanisms.unary import BitMechanism, bit_chances
 
 if TYPE_CHECKING:
-    from dither.types import Floats
+    from dither.types import Floats, JsonMapping
 
 MOST_HASHES = (
     64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
@@ -43,7 +44,7 @@ def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class BloomRappor(Mechanism):
+class BloomRappor(BitMechanism):
     """`bits` bits, `hashes` of them set by a value; `flipped` of 2^threshold_bits draws report the opposite of a bit.
 
     The counters, p and q are those of bits; the cells are read from them by regression.
@@ -57,7 +58,7 @@ class BloomRappor(Mechanism):
     threshold_bits: int = THRESHOLD_BITS
     name = "bloom"
     most_cells = 2**16
-    bit_vectors = True
+    exact_groups = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,6 +97,19 @@ class BloomRappor(Mechanism):
         bits, hashes = bloom_size(cells, FALSE_POSITIVE)
         return cls.for_epsilon(cells, epsilon, bits, hashes, threshold_bits=threshold_bits)
 
+    def with_epsilon(self, epsilon: float) -> BloomRappor:
+        return self.for_epsilon(self.cells, epsilon, self.bits, self.hashes, self.seed, self.threshold_bits)
+
+    @classmethod
+    def device_work(cls, numbers: JsonMapping) -> DeviceWork:
+        """The digests are those that the filters are expected to take; eight positions come from each."""
+        cells, bits, hashes = numbers["cells"], numbers["bits"], numbers["hashes"]
+        if not 1 <= hashes <= MOST_HASHES or hashes >= bits:
+            raise ReportError(f"a Bloom filter sets 1 to {MOST_HASHES} bits, and fewer than it has", value=hashes)
+        # The i-th new bit is found after bits/(bits-i) positions, as with collected coupons.
+        expected = sum(bits / (bits - i) for i in range(hashes))
+        return DeviceWork(cells * math.ceil(expected / 8), min(cells, ALL_PAIRS) ** 2 // 2, cells * (bits // 8 + 1))
+
     @cached_property
     def filters(self) -> tuple[int, ...]:
         """The filter of each cell as a bit set."""
@@ -118,11 +132,6 @@ class BloomRappor(Mechanism):
             if largest == most or not left:
                 return most
         return largest
-
-    @property
-    def flip(self) -> Fraction:
-        """LoPub's f."""
-        return 2 * self.q
 
     @cached_property
     def p(self) -> Fraction:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.mechanisms.base import Mechanism, check_cells
+from dither.checks import check_choice
+from dither.errors import PrivacyError, ReportError
+from dither.mechanisms.base import DeviceWork, Mechanism, check_cells
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.duchi_vector import DuchiVector
 from dither.mechanisms.grr import GRR
@@ -57,15 +58,15 @@ MEANS: dict[str, type[MeanMechanism]] = {
     "several-means": MultiMean,
 }
 NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build), "best")
+# What answers about several attributes may be given through: marginals are read off them with exact errors.
+POOLED_NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build and kind.cls.exact_groups), "best")
 
 
 def mechanism(name: str, cells: int, epsilon: float) -> Mechanism:
     """A mechanism for frequencies by name, at an epsilon."""
     if name == "best":
         return best(cells, epsilon)
-    if name not in NAMES:
-        raise ParameterError(f"no mechanism {name!r}; there are {', '.join(NAMES)}", where="mechanism", value=name)
-    build = MECHANISMS[name].build
+    build = MECHANISMS[check_choice("mechanism", name, NAMES)].build
     assert build is not None
     return build(cells, epsilon)
 
@@ -96,6 +97,12 @@ def mechanism_from_json(data: object) -> Mechanism:
     """Rebuild a mechanism of cells from its integers; its epsilon is computed anew from them, never taken on trust."""
     name, fields = _named(data, MECHANISMS)
     return MECHANISMS[name].cls.from_json(fields)
+
+
+def device_work(data: object) -> DeviceWork:
+    """What it would cost a device to rebuild a mechanism of cells."""
+    name, numbers = _named(data, MECHANISMS)
+    return MECHANISMS[name].cls.device_work(numbers)
 
 
 def mean_from_json(data: object) -> MeanMechanism:

@@ -1,4 +1,4 @@
-"""Unary encodings: one bit per cell, each randomised on its own; the bit of the true cell is set with p, any other with q.
+"""Reports that are bits, and unary encodings: a bit per cell; that of the true cell is set with p, any other with q.
 
 References: SUE is the basic one-time RAPPOR of Erlingsson, Pihur, Korolova, CCS 2014 (f = 2/(e^(epsilon/2)+1), p = 1-f/2,
 q = f/2); OUE is Wang et al., USENIX Security 2017 (p = 1/2, q = 1/(E+1)). Two values differ in two bits, so
@@ -7,19 +7,71 @@ epsilon = ln(p(1-q)/(q(1-p))). Standard library only at import time.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from dither.checks import check_between, check_choice
 from dither.errors import PrivacyError
-from dither.mechanisms.base import PureMechanism, bit_chances
+from dither.mechanisms.base import Mechanism, PureMechanism, check_enumerable
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
 
+class BitMechanism(Mechanism):
+    """A report is `counters` bits, each randomised on its own: set with p if the cell sets it, else with q.
+
+    `hashes` is how many bits a cell sets.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def hashes(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def p(self) -> Fraction:
+        """P(a bit that the cell sets is reported as set)."""
+
+    @property
+    @abstractmethod
+    def q(self) -> Fraction:
+        """P(another bit is reported as set)."""
+
+    @property
+    def flip(self) -> Fraction:
+        """RAPPOR's f, for reports that flip every bit alike."""
+        return 2 * self.q
+
+    @property
+    def filters(self) -> tuple[int, ...] | None:
+        """The bits that each cell sets, as a bit set; None where every cell has just a bit of its own."""
+        return None
+
+    @property
+    def distance(self) -> int:
+        """The largest number of bits in which two cells differ."""
+        return 2
+
+    @abstractmethod
+    def with_epsilon(self, epsilon: float) -> Self:
+        """The same bits, randomised for another epsilon."""
+
+
+def bit_chances(chances: Sequence[Fraction]) -> dict[int, Fraction]:
+    """The law of independent bits from the chance of each to be set."""
+    check_enumerable(2 ** len(chances))
+    law = {0: Fraction(1)}
+    for bit, chance in enumerate(chances):
+        law = {bits | on << bit: p * (chance if on else 1 - chance) for bits, p in law.items() for on in (0, 1)}
+    return law
+
+
 @dataclass(frozen=True)
-class Unary(PureMechanism):
+class Unary(BitMechanism, PureMechanism):
     """Of 2^threshold_bits draws, `true_set` set the bit of the true cell and `other_set` set any other bit."""
 
     name: Literal["sue", "oue"]
@@ -27,7 +79,7 @@ class Unary(PureMechanism):
     true_set: int
     other_set: int
     threshold_bits: int = THRESHOLD_BITS
-    bit_vectors = True
+    hashes = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,6 +97,9 @@ class Unary(PureMechanism):
     @property
     def ratio(self) -> Fraction:
         return self.p * (1 - self.q) / (self.q * (1 - self.p))
+
+    def with_epsilon(self, epsilon: float) -> Unary:
+        return (sue if self.name == "sue" else oue)(self.cells, epsilon, self.threshold_bits)
 
     @property
     def report_bits(self) -> int:

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 
-from dither.checks import check_whole, check_whole_or_none
-from dither.mechanisms import mechanism
+from dither.checks import check_choice, check_whole, check_whole_or_none
+from dither.mechanisms import POOLED_NAMES, mechanism
 from dither.protocols.consistent import consistent_marginals, reconstruct
 from dither.protocols.machine import Campaign
 from dither.protocols.tree import OneRoundTree, named
@@ -95,13 +94,14 @@ class CalmParameters:
     `significance` and `max_clique_cells` are of the tree that the synthetic table is drawn from.
     """
 
-    mechanism: Literal["best", "oue", "grr", "sue", "olh", "subset"] = "best"
+    mechanism: str = "best"
     marginal_cells: int | None = None
     size: int | None = None
     significance: float = 2.0
     max_clique_cells: int = 8_000
 
     def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, POOLED_NAMES)
         for name in ("marginal_cells", "size", "max_clique_cells"):
             check_whole_or_none(name, getattr(self, name), 2)
 

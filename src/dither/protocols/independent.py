@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from dither.checks import check_choice
 from dither.estimate import Marginal, answers_of, check_asked, pool, projection
+from dither.mechanisms import POOLED_NAMES
 from dither.models import Independent
 from dither.protocols.machine import ProtocolMachine
 from dither.reports import Plan, Question, question
@@ -20,9 +22,12 @@ from dither.tally import CountTally, RoundTally
 class IndependentParameters:
     """`shares`: who is asked what, see `question_shares`; `projection`: how raw estimates become distributions."""
 
-    mechanism: Literal["best", "grr", "sue", "oue", "olh", "subset"] = "best"
+    mechanism: str = "best"
     shares: Literal["least-error", "equal-error", "uniform"] = "least-error"
     projection: Literal["norm-sub", "norm-mul"] = "norm-sub"
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, POOLED_NAMES)
 
 
 def question_shares(questions: list[Question], rule: str) -> tuple[float, ...]:

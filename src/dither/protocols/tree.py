@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from dither.errors import StateError
 from dither.estimate import Marginal, answers_of, check_asked
+from dither.mechanisms import oue
 from dither.models.junction_tree import JunctionTree, independent_tree
 from dither.models.tree_fit import TreeFit, fit_tree
 from dither.protocols.evidence import Evidence
@@ -32,12 +33,11 @@ FALLBACK = "no pair stands out from noise: attributes are taken as independent"
 def factor_cells(schema: Schema, epsilon: float, people: float, factors: int) -> int:
     """sigma: the cells of a factor whose raw noise, with an even share of the people, stays within `FACTOR_ERROR`.
 
-    Half the expected L1 norm of k cells with standard error s is k s / sqrt(2 pi); s^2 is about 4E / ((E-1)^2 n). Never
-    below the smallest pair, so that every clique can be written in factors of at least two attributes.
+    Half the expected L1 norm of k cells with standard error s is k s / sqrt(2 pi); s is that of a rare cell in unary reports.
+    Never below the smallest pair, so that every clique can be written in factors of at least two attributes.
     """
-    unit = 4 * math.exp(epsilon) / math.expm1(epsilon) ** 2 if epsilon < 300 else 0.0
     n = max(1.0, people / max(1, factors))
-    spread = math.sqrt((unit + 1e-9) / n)
+    spread = math.sqrt((oue(2, epsilon).variance(0.0, 1) + 1e-9) / n)
     most = int(FACTOR_ERROR * math.sqrt(2 * math.pi) / spread)
     sizes = sorted(schema.cardinalities)
     return max(most, sizes[0] * sizes[min(1, len(sizes) - 1)], 2)

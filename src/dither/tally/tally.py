@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from dither.errors import ParameterError, ReportError
-from dither.mechanisms import PackedReports
+from dither.mechanisms import BitMechanism, PackedReports
 from dither.reports import Plan, plan_from_json
 from dither.tally.archive import pack, unpack
 from dither.types import Bytes, Counts
@@ -138,7 +138,7 @@ def report_bits(plan: Plan, rows: Bytes) -> Bytes:
     """The bits of split unary or Bloom reports, one column per counter, questions side by side."""
     parts = []
     for i, question in enumerate(plan.questions):
-        if not question.mechanism.bit_vectors:
+        if not isinstance(question.mechanism, BitMechanism):
             raise ParameterError(
                 f"reports of {question.mechanism.name} are not bit vectors; use a unary or Bloom mechanism"
             )

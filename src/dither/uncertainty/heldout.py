@@ -139,13 +139,6 @@ class _Part:
     weight: float
 
 
-def _contrast_variance(answer: AnswerCounts, group: int, fitted: Floats, contrast: Floats) -> float:
-    """The variance of a linear combination of a marginal's cells, with covariances as in `_squared_error`."""
-    variances = np.maximum(unbiased_variances(answer, group, fitted), 0.0)
-    shared = _shared_covariance(answer, variances)
-    return float((contrast**2 * variances).sum() + shared * (contrast.sum() ** 2 - (contrast**2).sum()))
-
-
 def _shared_covariance(answer: AnswerCounts, variances: Floats) -> float:
     """The covariance of two cells, if equal for all, that gives the sum of all cells its known variance."""
     mechanism, cells = answer.question.mechanism, variances.size
@@ -154,9 +147,7 @@ def _shared_covariance(answer: AnswerCounts, variances: Floats) -> float:
 
 
 def _usable(answers: Sequence[AnswerCounts], ways: int) -> list[AnswerCounts]:
-    return [
-        a for a in answers if len(a.question.attributes) >= ways and a.n > 1 and a.question.mechanism.name != "bloom"
-    ]
+    return [a for a in answers if len(a.question.attributes) >= ways and a.n > 1 and a.question.mechanism.exact_groups]
 
 
 def _demand_usable(answers: Sequence[AnswerCounts], ways: int) -> list[AnswerCounts]:

@@ -13,10 +13,11 @@ from typing import Literal
 
 import numpy as np
 
-from dither.checks import check_between, check_finite, check_whole, check_whole_or_none
+from dither.checks import check_between, check_choice, check_finite, check_whole, check_whole_or_none
 from dither.errors import ParameterError
 from dither.estimate import Marginal
 from dither.estimate.joint import SplitReports, estimate_joints
+from dither.mechanisms import POOLED_NAMES
 from dither.models.bayes_net import BayesNet, chain_joint
 from dither.models.tree_fit import fit_tree
 from dither.protocols.consistent import reconstruct
@@ -48,13 +49,14 @@ class BayesNetParameters:
     flip: float | None = None
     tolerance: float = 1e-4
     steps: int = 500
-    mechanism: Literal["best", "oue", "grr", "sue", "olh", "subset"] = "best"
+    mechanism: str = "best"
     significance: float = 2.0
     omega: float = 0.5
     singles: float = 0.3
     factor_cells: int | None = None
 
     def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, POOLED_NAMES)
         check_whole("degree", self.degree, 1, 4)
         check_between("omega", self.omega, 0, 1, ends="()")
         check_between("singles", self.singles, 0, 1, ends="[)")

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from dither.estimate import Marginal
 from dither.estimate.joint import SplitReports
-from dither.mechanisms import BloomRappor, Unary
+from dither.mechanisms import BitMechanism
 from dither.models.junction_tree import JunctionTree
 from dither.protocols.lopub.learn import LoPubFit, learn
 from dither.protocols.lopub.plan import LoPubParameters, lopub_plan
@@ -69,9 +69,8 @@ class LoPub(ProtocolMachine[LoPubParameters]):
 
 
 def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> JsonObject:
-    mechanisms = [q.mechanism for q in plan.questions]
-    flips = [float(2 * m.q) for m in mechanisms if isinstance(m, (Unary, BloomRappor))]
-    hashes = [m.hashes if isinstance(m, BloomRappor) else 1 for m in mechanisms]
+    mechanisms = [q.mechanism for q in plan.questions if isinstance(q.mechanism, BitMechanism)]
+    flips, hashes = [float(m.flip) for m in mechanisms], [m.hashes for m in mechanisms]
     return {
         "encoding": parameters.encoding,
         "flip": max(flips),

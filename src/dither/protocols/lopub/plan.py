@@ -11,7 +11,7 @@ from typing import Literal, get_args, get_type_hints
 
 from dither.checks import check_between, check_choice, check_finite, check_whole_or_none
 from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms import BloomRappor, Mechanism, bloom_size, sue, sue_from_flip
+from dither.mechanisms import BitMechanism, BloomRappor, bloom_size, sue_from_flip
 from dither.reports import Plan, Question
 from dither.schema import Schema
 
@@ -103,29 +103,22 @@ def lopub_plan(schema: Schema, epsilon: float, parameters: LoPubParameters) -> P
     return plan
 
 
-def _mechanism(cells: int, flip: float, parameters: LoPubParameters) -> Mechanism:
+def _mechanism(cells: int, flip: float, parameters: LoPubParameters) -> BitMechanism:
     if parameters.encoding == "unary":
         return sue_from_flip(cells, flip)
     return BloomRappor.for_flip(cells, flip, *parameters.filter_size(cells))
 
 
-def _for_epsilon(mechanisms: list[Mechanism], epsilon: float) -> list[Mechanism]:
+def _for_epsilon(mechanisms: list[BitMechanism], epsilon: float) -> list[BitMechanism]:
     """The same bits, with the flip probability that the record's epsilon allows, equal for all attributes."""
-    distances = [m.distance if isinstance(m, BloomRappor) else 2 for m in mechanisms]
     # A hair below the share, so that rounding each attribute's epsilon up cannot carry the sum past the whole.
-    share = epsilon * (1 - 1e-12) / sum(distances)
-    out: list[Mechanism] = []
-    for m, distance in zip(mechanisms, distances, strict=True):
-        try:
-            if isinstance(m, BloomRappor):
-                out.append(BloomRappor.for_epsilon(m.cells, share * distance, m.bits, m.hashes, m.seed))
-            else:
-                out.append(sue(m.cells, share * distance))
-        except PrivacyError:
-            raise PrivacyError(
-                f"epsilon {epsilon:g} split over {len(mechanisms)} attributes is so small that the flip probability "
-                "rounds to 1 and reports say nothing; raise epsilon or ask fewer attributes",
-                where="epsilon",
-                value=epsilon,
-            ) from None
-    return out
+    share = epsilon * (1 - 1e-12) / sum(m.distance for m in mechanisms)
+    try:
+        return [m.with_epsilon(share * m.distance) for m in mechanisms]
+    except PrivacyError:
+        raise PrivacyError(
+            f"epsilon {epsilon:g} split over {len(mechanisms)} attributes is so small that the flip probability "
+            "rounds to 1 and reports say nothing; raise epsilon or ask fewer attributes",
+            where="epsilon",
+            value=epsilon,
+        ) from None

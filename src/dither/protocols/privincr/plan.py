@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from dither.checks import check_between, check_finite, check_whole_or_none
+from dither.checks import check_between, check_choice, check_finite, check_whole_or_none
 from dither.errors import ParameterError, TooFewAnswers
-from dither.mechanisms import Mechanism, mechanism
+from dither.mechanisms import POOLED_NAMES, Mechanism, mechanism
 from dither.protocols.independent import question_shares
 from dither.protocols.machine import Campaign, check_clique_cells
 from dither.reports import Plan, Question, question
@@ -47,7 +47,7 @@ class PrivIncrParameters:
     alpha: float = 0.05
     significance: float = 2.0
     slack: float = 1.0
-    mechanism: Literal["best", "oue", "grr", "sue", "olh", "subset"] = "best"
+    mechanism: str = "best"
     shares: Literal["root", "cells", "uniform"] = "root"
     singles: float = 0.3
     fit: Literal["joint", "paper"] = "joint"
@@ -55,6 +55,7 @@ class PrivIncrParameters:
     factor_cells: int | None = None
 
     def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, POOLED_NAMES)
         check_between("omega", self.omega, 0, 1, ends="()")
         check_between("singles", self.singles, 0, 1, ends="[)")
         check_between("alpha", self.alpha, 0, 1, ends="(]")
