@@ -109,7 +109,6 @@ def test_verdicts(network: Network) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_machine_that_holds_out_meets_the_seam(network: Network) -> None:
     codes = network.sample_codes(30_000, np.random.default_rng(1))
     outer = HoldOut(start("mixture", network.schema, 4.0, len(codes), {"total": 40}, 1), 0.1)

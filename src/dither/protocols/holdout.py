@@ -7,8 +7,10 @@ question) and is exact for every mechanism. `uncertainty.heldout` makes an unbia
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from dither.checks import check_between
+from dither.errors import ReportError
 from dither.estimate import AnswerCounts, Marginal, answers_of
 from dither.models import Model
 from dither.protocols.machine import ProtocolMachine, tallies_in
@@ -64,7 +66,10 @@ class HoldOut(ProtocolMachine):
         return Plan(plan.round, plan.questions * 2, kept + copies, population=plan.population)
 
     def _check_answers(self, tally: RoundTally) -> None:
-        self.machine.close(_kept(tally, self.machine.plan()))  # which refuses before it takes anything in
+        self.machine.check(_kept(tally, self.machine.plan()))
+
+    def _go_on(self, tally: RoundTally) -> None:
+        self.machine.close(_kept(tally, self.machine.plan()))
 
     def model(self) -> Model:
         return self.machine.model()
@@ -74,6 +79,17 @@ class HoldOut(ProtocolMachine):
 
     def notes(self) -> JsonObject:
         return self.machine.notes()
+
+    @classmethod
+    def start_again(cls, state: bytes) -> Self:
+        from dither.protocols.registry import (
+            start_again,  # the registry, which knows the machine inside, imports this module
+        )
+
+        machine = start_again(state)
+        if not isinstance(machine, cls):
+            raise ReportError("a state of a campaign that held nothing out cannot be restored as one that did")
+        return machine
 
     def _facts(self) -> JsonObject:
         return {**super()._facts(), "holdout": self.share}

@@ -97,10 +97,14 @@ class ProtocolMachine(ABC, Generic[P]):
         An error when none is open, when the tally is of another plan, or when its answers do not suffice; then nothing has been
         taken in and the round stays open.
         """
-        check_close(self.plan(), tally)
-        self._check_answers(tally)
+        self.check(tally)
         self._closed.append(tally)
         self._go_on(tally)
+
+    def check(self, tally: RoundTally) -> None:
+        """Raise what closing the open round with this tally would raise; nothing changes."""
+        check_close(self.plan(), tally)
+        self._check_answers(tally)
 
     def _check_answers(self, tally: RoundTally) -> None:
         """Raise `TooFewAnswers` if the method could not use this tally."""

@@ -191,10 +191,14 @@ def start(
 
 def restore(state: bytes) -> ProtocolMachine:
     """Go on with a saved machine."""
-    meta, _ = unpack(state)
-    machine: ProtocolMachine = method(str(meta.get("method"))).load().start_again(state)
-    if "holdout" in meta:
-        machine = HoldOut(machine, float(meta["holdout"]))
+    machine = start_again(state)
     for tally in tallies_in(state):
         machine.close(tally)
     return machine
+
+
+def start_again(state: bytes) -> ProtocolMachine:
+    """A saved machine as it was before its first round."""
+    meta, _ = unpack(state)
+    machine: ProtocolMachine = method(str(meta.get("method"))).load().start_again(state)
+    return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine
