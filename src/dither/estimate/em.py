@@ -40,7 +40,6 @@ class EMResult:
 
     joint: Floats
     steps: int
-    change: float
     converged: bool
     log_likelihood: float
 
@@ -103,7 +102,7 @@ def expectation_maximisation(
     joint = np.full(shape, 1.0 / math.prod(shape)) if start is None else np.asarray(start, np.float64) / np.sum(start)
     passes = _Passes(products, None if weights is None else weights.astype(np.float32), total)
     matrix, change = _squarem(passes, products.fold(joint), tolerance, steps)
-    return EMResult(products.unfold(matrix), passes.count, change, change <= tolerance, passes.log_likelihood)
+    return EMResult(products.unfold(matrix), passes.count, change <= tolerance, passes.log_likelihood)
 
 
 def _squarem(passes: _Passes, p0: Floats, tolerance: float, steps: int) -> tuple[Floats, float]:

@@ -88,10 +88,7 @@ def factorise(
 
 
 def compose(
-    clique: Sequence[int],
-    factorisation: Factorisation,
-    tables: Sequence[tuple[tuple[int, ...], Floats]],
-    cardinalities: Sequence[int],
+    clique: Sequence[int], factorisation: Factorisation, tables: Sequence[tuple[tuple[int, ...], Floats]]
 ) -> Floats:
     """The clique's table, axes in the order of `clique`, from distributions over sets that hold each factor."""
     label = {a: i for i, a in enumerate(clique)}

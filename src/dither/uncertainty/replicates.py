@@ -19,7 +19,7 @@ has the measured coverage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -40,8 +40,6 @@ from dither.types import Floats, JsonMapping, JsonObject, Progress
 
 if TYPE_CHECKING:
     from dither.release import Release
-
-Cells = Callable[[Sequence[str]], Floats]
 
 
 def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator) -> None:

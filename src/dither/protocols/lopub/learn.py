@@ -39,8 +39,6 @@ class LoPubFit:
 
     pruned: Pruning
     tree: Triangulation
-    scores: dict[Pair, float]
-    information: dict[Pair, float]
     model: JunctionTree
     cliques: list[JointEstimate] = field(default_factory=list)
     tree_fit: TreeFit | None = None
@@ -50,16 +48,16 @@ def learn(
     schema: Schema, reports: SplitReports, parameters: LoPubParameters, progress: Progress | None = None
 ) -> LoPubFit:
     """From reports to a junction tree: algorithms 4 (or 5), then the joints of the cliques."""
-    pruned, scores, information, strengths = find_dependences(schema, reports, parameters, progress)
+    pruned, _, _, strengths = find_dependences(schema, reports, parameters, progress)
     chosen = {pair: strengths[pair] for pair in pruned.dependent}
     tree = triangulate_capped(schema.cardinalities, chosen, parameters.max_clique_cells)
     if parameters.fit == "pairs":
         fitted = _fit_pairs(schema, reports, tree, progress)
-        return LoPubFit(pruned, tree, scores, information, fitted.model, tree_fit=fitted)
+        return LoPubFit(pruned, tree, fitted.model, tree_fit=fitted)
     sets = [tuple(schema.names[a] for a in clique) for clique in tree.cliques]
     cliques = _joints(reports, sets, parameters, _named(progress, "cliques estimated"))
     model = JunctionTree.from_cliques(schema, tree, [c.joint for c in cliques])
-    return LoPubFit(pruned, tree, scores, information, model, cliques=cliques)
+    return LoPubFit(pruned, tree, model, cliques=cliques)
 
 
 def find_dependences(

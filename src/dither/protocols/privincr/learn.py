@@ -113,7 +113,7 @@ def fit_cliques(evidence: Evidence, layout: CliqueLayout) -> JunctionTree:
                 factors.append((positions, norm_sub(pool(schema, evidence.answers, names).frequencies)))
             else:  # nobody was asked: take its attributes as independent
                 factors.append((positions, _product([evidence.distributions[a] for a in positions])))
-        tables.append(compose(clique, split, factors, schema.cardinalities))
+        tables.append(compose(clique, split, factors))
     return JunctionTree.from_cliques(schema, layout.tree, tables)
 
 
