@@ -101,9 +101,9 @@ def test_wrong_parameters_are_named():
         generate_network(3, strength=float("inf"), seed=0)
     network = generate_network(3, seed=0)
     for wrong in ("x0", [], ["x0", "x0"]):
-        with pytest.raises(ParameterError, match="distinct"):
+        with pytest.raises(ParameterError, match=r"at least one attribute|an attribute twice"):
             network.marginal(wrong)
     with pytest.raises(SchemaError, match="y0"):
         network.marginal(["y0"])
-    with pytest.raises(ParameterError, match="too large"):
+    with pytest.raises(ParameterError, match="1,000,000,000 cells, more than"):
         generate_network([10] * 9, seed=0).marginal([f"x{i}" for i in range(9)])

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from dither.checks import check_between, check_whole
-from dither.errors import ParameterError
+from dither.models.bayes_net import BayesNet
 from dither.schema import Attribute, Schema
 from dither.schema.cells import cells_of
 from dither.schema.table import decode, plain_layout
 from dither.types import Codes, Floats
 
 _CYCLE = ("categorical", "ordinal", "numeric", "boolean")
-_MOST_CELLS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -50,50 +49,12 @@ class RandomNetwork:
         return decode(self.sample_codes(rows, rng), self.schema, plain_layout(self.schema), rng)
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
-        """The exact distribution of some attributes, one axis each in the order given, by variable elimination.
+        """The exact distribution of some attributes, one axis each in the order given."""
+        return self._model.marginal(attributes)
 
-        Reference: Koller and Friedman (2009), Probabilistic Graphical Models, section 9.3.
-        """
-        if isinstance(attributes, str) or not attributes or len(set(attributes)) != len(attributes):
-            raise ParameterError("a marginal needs a list of distinct attributes", where="attributes", value=attributes)
-        wanted = [self.schema.index(name) for name in attributes]
-        needed = self._ancestors(wanted)
-        factors = [((*self.parents[i], i), self.conditionals[i]) for i in needed]
-        rest = needed - set(wanted)
-        while rest:
-            variable = min(sorted(rest), key=lambda v: self._scope_size(factors, v))
-            rest.remove(variable)
-            touching = [factor for factor in factors if variable in factor[0]]
-            factors = [factor for factor in factors if variable not in factor[0]]
-            scope = sorted({v for axes, _ in touching for v in axes} - {variable})
-            factors.append((tuple(scope), self._contract(touching, scope)))
-        return self._contract(factors, wanted)
-
-    def _ancestors(self, positions: Sequence[int]) -> set[int]:
-        """The attributes that bear on a marginal; all others sum out to one."""
-        found: set[int] = set()
-        waiting = list(positions)
-        while waiting:
-            i = waiting.pop()
-            if i not in found:
-                found.add(i)
-                waiting.extend(self.parents[i])
-        return found
-
-    def _scope_size(self, factors: Sequence[tuple[tuple[int, ...], Floats]], variable: int) -> int:
-        scope = {v for axes, _ in factors if variable in axes for v in axes}
-        return math.prod(self.schema.cardinalities[v] for v in scope)
-
-    def _contract(self, factors: Sequence[tuple[tuple[int, ...], Floats]], kept: Sequence[int]) -> Floats:
-        """The product of factors, summed over all but the kept axes."""
-        scope = sorted({v for axes, _ in factors for v in axes})
-        if math.prod(self.schema.cardinalities[v] for v in scope) > _MOST_CELLS:
-            raise ParameterError("this marginal is too large to be computed exactly; ask fewer attributes")
-        place = {v: i for i, v in enumerate(scope)}  # einsum numbers axes from zero
-        operands: list[Any] = []
-        for axes, table in factors:
-            operands += [table, [place[v] for v in axes]]
-        return np.asarray(np.einsum(*operands, [place[v] for v in kept], optimize="greedy"), dtype=np.float64)
+    @cached_property
+    def _model(self) -> BayesNet:
+        return BayesNet(self.schema, self.parents, self.conditionals)
 
 
 def generate_network(
