@@ -175,12 +175,12 @@ def smart_gain(bins: str, epsilon: float) -> dict[str, Any]:
     consumers = read_consumers(tuple(int(b) for b in bins.split(", ")), 0.0, 1.0)
     partition = union(consumers, 0.0, 1.0)
     begin = time.process_time()
-    plan = choose(partition, consumers, epsilon, "best")
+    choice = choose(partition, consumers, epsilon, "best")
     return {
-        "mechanism": plan.mechanism.name,
-        "variance_ratios": ", ".join(f"{ratio:.2f}" for ratio in plan.ratios),  # one per consumer
+        "mechanism": choice.mechanism.name,
+        "variance_ratios": ", ".join(f"{ratio:.2f}" for ratio in choice.ratios),  # one per consumer
         "cells": partition.cells,
-        "gain": plan.gain,
+        "gain": choice.gain,
         "cpu_s": time.process_time() - begin,
     }
 
@@ -193,7 +193,7 @@ def _many(values: int) -> np.ndarray:
 def cost(method: str, epsilon: float, path: str, values: int) -> dict[str, float]:
     """CPU seconds to bin and randomise many values, by counts or with every person's report made.
 
-    The second of two calls: the first plans and compiles.
+    The second of two calls: the first designs and compiles.
     """
     way, mechanism = METHODS[method]
     given = {"consumers": THREE, "epsilon": epsilon, "low": 0, "high": 250_000, "seed": SEED, "path": path}

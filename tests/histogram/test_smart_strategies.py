@@ -13,10 +13,9 @@ from dither.errors import ParameterError
 from dither.mechanisms import SetStrategy, mechanism
 from dither.protocols import restore
 from dither.protocols.histogram.consumer import read_consumers, union
-from dither.protocols.histogram.design import optimise
 from dither.protocols.histogram.estimates import variance_by_type
 from dither.protocols.histogram.machine import Smart, SmartParameters
-from dither.protocols.histogram.smart import StrategyCells, choose
+from dither.protocols.histogram.smart import StrategyCells, choose, optimise
 from dither.protocols.histogram.values import ValueGroup
 from dither.protocols.machine import Campaign
 from dither.simulate import simulate
@@ -63,17 +62,17 @@ def test_design_reaches_what_a_general_solver_finds_over_all_sets() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0, 15.0])
 @pytest.mark.parametrize("kind", ["best", "sue"])
 def test_no_consumer_is_worse_off_than_with_chp_on_any_data(epsilon: float, kind: str) -> None:
-    plan = choose(PARTITION, CONSUMERS, epsilon, kind)
-    assert plan.mechanism.epsilon <= epsilon
-    if not isinstance(plan.mechanism, SetStrategy):
-        assert plan.mechanism == mechanism(kind, 13, epsilon)
+    choice = choose(PARTITION, CONSUMERS, epsilon, kind)
+    assert choice.mechanism.epsilon <= epsilon
+    if not isinstance(choice.mechanism, SetStrategy):
+        assert choice.mechanism == mechanism(kind, 13, epsilon)
         return
-    assert plan.decoder is not None
-    chances = plan.mechanism.chance_table
-    assert plan.decoder @ chances == pytest.approx(np.eye(13), abs=1e-7)  # unbiased
+    assert choice.decoder is not None
+    chances = choice.mechanism.chance_table
+    assert choice.decoder @ chances == pytest.approx(np.eye(13), abs=1e-7)  # unbiased
     for consumer in CONSUMERS:
         bins = PARTITION.membership(consumer)
-        own = ((bins @ plan.decoder) ** 2 @ chances - bins).sum(axis=0)
+        own = ((bins @ choice.decoder) ** 2 @ chances - bins).sum(axis=0)
         assert np.all(own <= variance_by_type(mechanism(kind, 13, epsilon), PARTITION, consumer))
 
 
@@ -103,10 +102,10 @@ def test_a_fifth_less_error_where_epsilon_is_small() -> None:
 def test_the_worst_bin_can_be_the_objective() -> None:
     mean, worst = (choose(PARTITION, CONSUMERS, 1.0, "best", o) for o in ("mean", "worst"))
 
-    def largest(plan: object) -> float:
-        chances = plan.mechanism.chance_table
+    def largest(choice: object) -> float:
+        chances = choice.mechanism.chance_table
         return max(
-            float(((PARTITION.membership(c) @ plan.decoder) ** 2 @ chances).mean(axis=1).max()) for c in CONSUMERS
+            float(((PARTITION.membership(c) @ choice.decoder) ** 2 @ chances).mean(axis=1).max()) for c in CONSUMERS
         )
 
     assert largest(worst) < largest(mean)
@@ -115,10 +114,12 @@ def test_the_worst_bin_can_be_the_objective() -> None:
 
 
 def test_a_lucky_draw_never_claims_certainty() -> None:
-    plan = choose(PARTITION, CONSUMERS, 1.0, "best")
-    assert isinstance(plan.mechanism, SetStrategy)
-    assert plan.decoder is not None
-    nobody = StrategyCells(PARTITION, plan.mechanism, plan.decoder, np.zeros(plan.mechanism.counters, np.int64), 10)
+    choice = choose(PARTITION, CONSUMERS, 1.0, "best")
+    assert isinstance(choice.mechanism, SetStrategy)
+    assert choice.decoder is not None
+    nobody = StrategyCells(
+        PARTITION, choice.mechanism, choice.decoder, np.zeros(choice.mechanism.counters, np.int64), 10
+    )
     assert np.all(nobody.bin_variances(CONSUMERS[0]) > 0)
 
 

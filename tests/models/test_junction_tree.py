@@ -7,7 +7,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.models import Model
-from dither.models.junction_tree import JunctionTree, Passing, expand, independent_tree, reconcile, sum_out
+from dither.models.junction_tree import JunctionTree, MessagePass, expand, independent_tree, reconcile, sum_out
 from dither.schema import Attribute, Schema
 from dither.structure import triangulate
 
@@ -39,7 +39,7 @@ def _joint(schema, tree, potentials):
 def test_belief_propagation_equals_brute_force(seed):
     schema, tree, potentials = _random_tree(seed)
     joint, normaliser = _joint(schema, tree, potentials)
-    found = Passing(tree, schema.cardinalities).calibrate(potentials)
+    found = MessagePass(tree, schema.cardinalities).calibrate(potentials)
     assert found.log_normaliser == pytest.approx(normaliser)
     for clique, marginal in zip(tree.cliques, found.marginals, strict=True):
         np.testing.assert_allclose(marginal, sum_out(joint, range(len(schema)), clique), atol=1e-12)
@@ -47,7 +47,7 @@ def test_belief_propagation_equals_brute_force(seed):
 
 def test_belief_propagation_survives_huge_potentials():
     schema, tree, potentials = _random_tree(3)
-    found = Passing(tree, schema.cardinalities).calibrate([1e4 * p for p in potentials])
+    found = MessagePass(tree, schema.cardinalities).calibrate([1e4 * p for p in potentials])
     assert all(np.isfinite(m).all() and m.sum() == pytest.approx(1) for m in found.marginals)
 
 
@@ -55,7 +55,7 @@ def test_belief_propagation_survives_huge_potentials():
 def test_every_marginal_within_and_across_cliques_equals_brute_force(seed):
     schema, tree, potentials = _random_tree(seed)
     joint, _ = _joint(schema, tree, potentials)
-    model = JunctionTree(schema, tree, Passing(tree, schema.cardinalities).calibrate(potentials).marginals)
+    model = JunctionTree(schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals)
     rng = np.random.default_rng(seed)
     for size in range(1, len(schema) + 1):
         for chosen in combinations(range(len(schema)), size):
@@ -67,7 +67,7 @@ def test_every_marginal_within_and_across_cliques_equals_brute_force(seed):
 def test_sample_follows_the_joint_and_its_seed():
     schema, tree, potentials = _random_tree(4, d=5)
     joint, _ = _joint(schema, tree, potentials)
-    model = JunctionTree(schema, tree, Passing(tree, schema.cardinalities).calibrate(potentials).marginals)
+    model = JunctionTree(schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals)
     n = 400_000
     rows = model.sample(n, np.random.default_rng(7))
     assert rows.dtype == np.int32
@@ -95,7 +95,7 @@ def test_samples_never_fall_in_empty_cells():
 
 def test_bytes_round_trip():
     schema, tree, potentials = _random_tree(5)
-    model = JunctionTree(schema, tree, Passing(tree, schema.cardinalities).calibrate(potentials).marginals)
+    model = JunctionTree(schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals)
     again = JunctionTree.from_bytes(model.to_bytes())
     assert isinstance(model, Model)
     assert again.to_bytes() == model.to_bytes()
@@ -108,7 +108,7 @@ def test_bytes_round_trip():
 @pytest.mark.parametrize("seed", range(8))
 def test_reconcile_makes_cliques_agree_and_keeps_agreeing_ones(seed):
     schema, tree, potentials = _random_tree(seed, density=0.5)
-    exact = Passing(tree, schema.cardinalities).calibrate(potentials).marginals
+    exact = MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals
     for a, b in zip(reconcile(tree, exact), exact, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.estimate import Marginal
-from dither.models.junction_tree import JunctionTree, Passing, sum_out
+from dither.models.junction_tree import JunctionTree, MessagePass, sum_out
 from dither.models.tree_fit import fit_tree
 from dither.schema import Attribute, Schema
 from dither.structure import triangulate
@@ -20,7 +20,7 @@ def _truth(seed=0, cardinalities=(4, 3, 5, 3, 4)):
     )
     tree = triangulate(cardinalities, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)])
     potentials = [rng.normal(0, 0.8, [cardinalities[a] for a in clique]) for clique in tree.cliques]
-    return schema, JunctionTree(schema, tree, Passing(tree, cardinalities).calibrate(potentials).marginals)
+    return schema, JunctionTree(schema, tree, MessagePass(tree, cardinalities).calibrate(potentials).marginals)
 
 
 def _measured(names, frequencies, variance):
@@ -87,13 +87,13 @@ def test_residual_never_ends_above_a_plain_mirror_descent():
     """The slow, obvious reference: fixed small steps, one at a time."""
     schema, truth = _truth(seed=3)
     measured = _pairs(truth, np.random.default_rng(1), 0.02)
-    passing = Passing(truth.tree, schema.cardinalities)
-    theta = [np.zeros(s) for s in passing.shapes]
+    messages = MessagePass(truth.tree, schema.cardinalities)
+    theta = [np.zeros(s) for s in messages.shapes]
     sets = {m.attributes: tuple(schema.index(name) for name in m.attributes) for m in measured}
     placed = [m for m in measured if any(set(sets[m.attributes]) <= set(c) for c in truth.tree.cliques)]
     for _ in range(400):
-        state = passing.calibrate(theta)
-        gradient = [np.zeros(s) for s in passing.shapes]
+        state = messages.calibrate(theta)
+        gradient = [np.zeros(s) for s in messages.shapes]
         loss = 0.0
         for m in placed:
             members, weights = sets[m.attributes], 1 / m.variances

@@ -49,7 +49,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Passing:
+class MessagePass:
     """How messages go between the cliques of one tree over attributes with these cardinalities."""
 
     tree: Triangulation

@@ -21,7 +21,7 @@ import numpy as np
 
 from dither.errors import ParameterError
 from dither.estimate.marginal import Marginal
-from dither.models.junction_tree import Calibration, JunctionTree, Passing, expand, sum_out
+from dither.models.junction_tree import Calibration, JunctionTree, MessagePass, expand, sum_out
 from dither.schema import Schema
 from dither.structure.triangulate import Triangulation
 from dither.types import AnyArray, Floats
@@ -69,13 +69,13 @@ def fit_tree(
     when fifty iterations gain less than `tolerance` of it, or after `iterations`.
     """
     placed, unused = _place(schema, tree, measurements)
-    passing = Passing(tree, schema.cardinalities)
+    messages = MessagePass(tree, schema.cardinalities)
     theta = _starting_potentials(schema, tree, start)
-    state = passing.calibrate(theta)
+    state = messages.calibrate(theta)
     if not placed:
         return TreeFit(JunctionTree(schema, tree, _tidy(state.marginals)), 0, 0.0, "nothing measured", unused)
     cells = sum(p.target.size for p in placed)
-    descent = _Descent(passing, placed, theta, state)
+    descent = _Descent(messages, placed, theta, state)
     history = [descent.residual]
     done, stopped = 0, "iterations"
     while done < iterations:
@@ -97,13 +97,15 @@ def fit_tree(
 class _Descent:
     """The accelerated mirror descent: the iterate x, the mirror point z with its potentials, the step size."""
 
-    def __init__(self, passing: Passing, placed: list[_Placement], theta: list[Floats], state: Calibration) -> None:
-        self.passing, self.placed = passing, placed
+    def __init__(
+        self, messages: MessagePass, placed: list[_Placement], theta: list[Floats], state: Calibration
+    ) -> None:
+        self.messages, self.placed = messages, placed
         self.theta, self.mirror = theta, state
         self.marginals: tuple[Floats, ...] = state.marginals
         self.smoothness = _curvature(placed) / 16
         self.momentum = 1.0
-        self.fitted = [_read(p, state.marginals, passing) for p in placed]
+        self.fitted = [_read(p, state.marginals, messages) for p in placed]
         self.mirror_fitted = self.fitted
         self.residual = self._loss(self.fitted)
 
@@ -118,8 +120,8 @@ class _Descent:
             between = [(1 - a) * x + a * z for x, z in zip(self.fitted, self.mirror_fitted, strict=True)]
             gradient = self._gradient(between)
             theta = [t - g / (self.smoothness * a) for t, g in zip(self.theta, gradient, strict=True)]
-            mirror = self.passing.calibrate(theta)
-            fitted = [_read(p, mirror.marginals, self.passing) for p in self.placed]
+            mirror = self.messages.calibrate(theta)
+            fitted = [_read(p, mirror.marginals, self.messages) for p in self.placed]
             moved = sum(
                 float((p.weights * (n - o) ** 2).sum())
                 for p, n, o in zip(self.placed, fitted, self.mirror_fitted, strict=True)
@@ -140,14 +142,14 @@ class _Descent:
     def _restart(self) -> None:
         """The momentum carried too far: begin again with the mirror point at the iterate's own distribution."""
         self.momentum = 1.0
-        self.theta = _log_potentials(self.passing.tree, self.marginals)
-        self.mirror = self.passing.calibrate(self.theta)
-        self.mirror_fitted = [_read(p, self.mirror.marginals, self.passing) for p in self.placed]
+        self.theta = _log_potentials(self.messages.tree, self.marginals)
+        self.mirror = self.messages.calibrate(self.theta)
+        self.mirror_fitted = [_read(p, self.mirror.marginals, self.messages) for p in self.placed]
 
     def _gradient(self, fitted: list[Floats]) -> list[Floats]:
-        out = [np.zeros(shape) for shape in self.passing.shapes]
+        out = [np.zeros(shape) for shape in self.messages.shapes]
         for p, m in zip(self.placed, fitted, strict=True):
-            out[p.clique] += expand(p.weights * (m - p.target), p.attributes, self.passing.tree.cliques[p.clique])
+            out[p.clique] += expand(p.weights * (m - p.target), p.attributes, self.messages.tree.cliques[p.clique])
         return out
 
     def _divergence(self, theta: list[Floats], new: Calibration) -> float:
@@ -165,8 +167,8 @@ def _curvature(placed: list[_Placement]) -> float:
     return float(max(p.weights.max() for p in placed))
 
 
-def _read(p: _Placement, marginals: Sequence[Floats], passing: Passing) -> Floats:
-    return sum_out(marginals[p.clique], passing.tree.cliques[p.clique], p.attributes)
+def _read(p: _Placement, marginals: Sequence[Floats], messages: MessagePass) -> Floats:
+    return sum_out(marginals[p.clique], messages.tree.cliques[p.clique], p.attributes)
 
 
 def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]) -> tuple[list[_Placement], int]:

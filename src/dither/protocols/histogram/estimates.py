@@ -83,7 +83,7 @@ class PureCells:
 def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
     """For one report of a person in each cell: the variances of all the consumer's bins, added up.
 
-    A collection's total variance is the average of these over its people, whoever they are, so that a plan whose
+    A collection's total variance is the average of these over its people, whoever they are, so that a choice whose
     figures are no larger in any cell is no worse on any data.
     """
     total = np.zeros(partition.cells)

@@ -1,10 +1,21 @@
 """A mechanism made for the consumers' own bins instead of for single cells, never worse than CHP.
 
 CHP asks for cells and sums them, so a wide bin of a fine partition pays for every cell in it (erratum 9). Here the
-report itself is chosen for the bins that will be read off (`design.py`): a participant still sends one report at full
+report itself is chosen for the bins that will be read off (`optimise`): a participant still sends one report at full
 epsilon. The choice uses the consumers' edges and epsilon only. It is taken if, for every consumer and whatever cell a
 person is in, that person's report adds no more variance than CHP's would; else CHP's own report is used. So the
 expected squared error is at or below CHP's for each consumer on any data.
+
+Which sets of cells the outputs should favour, and how often, is the design with the least variance of given sums of cells.
+With E = e^epsilon an output that favours a set S has likelihood proportional to s = 1 + (E-1)[u in S] over the cells
+u. Let c be how much each of the k cells counts (they add up to k; all 1 unless told), p = s/(s c), and pi the
+outputs' chances when cells are as frequent as they count. Unbiased estimates of workload W then have variance tr(W
+A^-1 W') less a constant, averaged over cells by c, with A = k sum(pi p p') (McKenna, Maity, Mazumdar, Miklau, "A
+workload-adaptive mechanism for linear queries under local differential privacy", VLDB 2020, theorem 3.3, there with c
+= 1). For given sets this is an A-optimal design, convex in pi, under the linear constraint sum(pi p) = 1/k (every
+cell's chances add up to one). It is solved by multiplicative steps, each followed by an exact projection in relative
+entropy onto the constraint; sets are found by local search for the one that breaks the optimality condition k p'Bp <=
+mu p most (column generation). No design reads data.
 """
 
 from __future__ import annotations
@@ -19,9 +30,8 @@ from dither.checks import check_choice
 from dither.errors import PrivacyError
 from dither.mechanisms import Mechanism, SetStrategy
 from dither.protocols.histogram.consumer import Consumer, Partition
-from dither.protocols.histogram.design import Design, optimise
 from dither.protocols.histogram.estimates import build, variance_by_type
-from dither.types import Floats, Integers
+from dither.types import Flags, Floats, Integers
 
 Objective = Literal["mean", "worst"]
 
@@ -29,7 +39,13 @@ SEARCH_CELLS = 96  # up to here sets are searched for; beyond, only cells, bins 
 MOST_CELLS = 400
 MOST_EPSILON = 12.0  # beyond, nothing is left to gain over randomised response, and e^epsilon swamps the arithmetic
 _ATTEMPTS = 12
-_ENOUGH = 0.98  # a plan that gains less than 2 % is not worth a second kind of report
+_ENOUGH = 0.98  # a choice that gains less than 2 % is not worth a second kind of report
+_INTERVAL_CELLS = 48  # up to here all intervals are tried from the start
+_MOST_SETS = 2560
+_RIDGE = 1e-3
+_SEARCHED = 300
+_ROUNDS, _ROUNDS_ON, _STEPS = 12, 4, 15  # of search from nothing, of search from an earlier design, of steps in each
+_STEP = 0.7  # exponent of a multiplicative step: 1/2 is safe for A-optimality, a little more is quicker
 
 
 @dataclass(frozen=True)
@@ -111,11 +127,11 @@ def choose(
         spread = [_by_type(strategy, decoder, b) for b in bins]
         ratios = [s.sum(axis=0) / rivals[i] for s, i in zip(spread, asked, strict=True)]
         worst = {i: float(r.max()) for i, r in zip(asked, ratios, strict=True)}
-        plan = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), decoder)
+        found = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), decoder)
         fits = max(worst.values()) <= 1.0
-        score = plan.gain if objective == "mean" else 1 - max(float(s.mean(axis=1).max()) for s in spread) / rival_bin
+        score = found.gain if objective == "mean" else 1 - max(float(s.mean(axis=1).max()) for s in spread) / rival_bin
         if fits and score > best_score:
-            best, best_score = plan, score
+            best, best_score = found, score
         if objective == "mean" and fits:
             break
         weights, counts_for = _reweigh(weights, counts_for, spread, ratios, objective)
@@ -142,7 +158,7 @@ def _by_type(strategy: SetStrategy, decoder: Floats, bins: Floats) -> Floats:
 def _reweigh(
     weights: list[Floats], counts_for: Floats, spread: list[Floats], ratios: list[Floats], objective: Objective
 ) -> tuple[list[Floats], Floats]:
-    """More weight where the plan is not good enough: what is above CHP or, for `worst`, the bins of most variance."""
+    """More weight where the design is not good enough: what is above CHP or, for `worst`, the bins of most variance."""
     above = np.max(ratios, axis=0)
     cells = counts_for * np.where(above > 1, above**1.5, np.maximum(above, 0.8) ** 0.5)
     if objective == "worst":
@@ -154,3 +170,168 @@ def _reweigh(
         ], cells
     tops = [float(r.max()) for r in ratios]
     return [w * (top**1.5 if top > 1 else max(top, 0.8) ** 0.5) for w, top in zip(weights, tops, strict=True)], cells
+
+
+# The design.
+
+
+@dataclass(frozen=True)
+class Design:
+    """Sets, how often each is used (pi), and each output's chance outside its set."""
+
+    sets: Flags
+    chances: Floats
+    weights: Floats
+
+
+def optimise(
+    workload: Floats,
+    epsilon: float,
+    counts_for: Floats | None = None,
+    start: Design | None = None,
+    *,
+    search: bool = True,
+) -> Design:
+    """A strategy for a workload (rows are sums of cells, scaled by the root of how much they matter).
+
+    `counts_for` is c; `start` is an earlier design of similar queries, to go on from.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # matrices of this size lose time by being shared out
+        return _optimise(workload, epsilon, counts_for, start, search)
+
+
+def _optimise(
+    workload: Floats, epsilon: float, counts_for: Floats | None, start: Design | None, search: bool
+) -> Design:
+    ratio = float(np.exp(epsilon))
+    gram = workload.T @ workload
+    cells = len(gram)
+    # Single cells matter a little too: what no bin asks must stay estimable, for late queries and for the arithmetic.
+    gram += _RIDGE * float(np.trace(gram)) / cells * np.eye(cells)
+    c = np.ones(cells) if counts_for is None else counts_for * (cells / counts_for.sum())
+    rng = np.random.default_rng(cells)  # where the search starts; the same queries give the same design
+    if start is None:
+        sets = _first_sets(workload > 0, gram, ratio, rng, few=not search)
+        chances = np.full(len(sets), 1 / len(sets))
+    else:
+        sets, chances = start.sets, start.chances
+    for number in range((_ROUNDS if start is None else _ROUNDS_ON) if search else 0):
+        chances, posterior, pull = _improve(sets, gram, ratio, c, chances, _STEPS)
+        fresh = _search(sets, chances, posterior, pull, ratio, c, rng)
+        sets, chances = _keep(sets, chances, _MOST_SETS, 1e-7 if number > 2 else 0.0)
+        fresh = fresh[~_contains(sets, fresh)]
+        if len(fresh):
+            sets = np.concatenate([sets, fresh])
+            chances = np.concatenate([0.9 * chances, np.full(len(fresh), 0.1 / len(fresh))])
+    chances, posterior, _ = _improve(sets, gram, ratio, c, chances, 4 * _STEPS)
+    # Outputs that hardly ever occur cost draws and report bits; what they held is spread over the others.
+    kept = chances > 1e-6
+    sets, posterior = sets[kept], posterior[kept]
+    chances = _balance(chances[kept], posterior)
+    return Design(sets, chances, cells * chances * posterior.min(axis=1))
+
+
+def _posterior(sets: Flags, ratio: float, c: Floats) -> Floats:
+    likelihood = np.where(sets, ratio, 1.0)
+    return likelihood / (likelihood @ c)[:, None]
+
+
+def _improve(
+    sets: Flags, gram: Floats, ratio: float, c: Floats, chances: Floats, steps: int
+) -> tuple[Floats, Floats, Floats]:
+    """Multiplicative steps; gives the chances, the posteriors and B, how much each product of cells still matters."""
+    cells = len(gram)
+    posterior = _posterior(sets, ratio, c)
+    chances = _balance(chances, posterior)
+    pull = gram
+    for _ in range(steps):
+        inverse = np.linalg.inv(cells * (posterior * chances[:, None]).T @ posterior)
+        pull = inverse @ gram @ inverse
+        gain = cells * np.einsum("ij,ij->i", posterior @ pull, posterior)
+        chances = _balance(chances * (gain / float(np.trace(gram @ inverse))) ** _STEP, posterior)
+    return chances, posterior, pull
+
+
+def _balance(chances: Floats, posterior: Floats) -> Floats:
+    """The nearest chances in relative entropy under which every cell's add up to one: Newton's method on the dual."""
+    cells = posterior.shape[1]
+    dual = np.zeros(cells)
+    current = chances
+    for _ in range(60):
+        miss = current @ posterior - 1 / cells
+        if np.abs(miss).max() < 1e-13:
+            break
+        curvature = (posterior * current[:, None]).T @ posterior
+        step = np.linalg.lstsq(curvature, miss, rcond=None)[0]
+        # A long step could overflow the exponential; the dual is convex, so shorter ones get there too.
+        reach = float(np.abs(posterior @ step).max())
+        dual -= step / max(1.0, reach / 2.0)
+        current = chances * np.exp(posterior @ dual)
+    return np.asarray(current, dtype=np.float64)
+
+
+def _first_sets(bins: Flags, gram: Floats, ratio: float, rng: np.random.Generator, *, few: bool) -> Flags:
+    """Cells, asked bins, intervals where there are not too many, complements, and random sets along the workload."""
+    cells = len(gram)
+    groups: list[Flags] = [np.eye(cells, dtype=bool), bins]
+    if cells <= _INTERVAL_CELLS:
+        places = np.arange(cells)
+        groups.append(np.array([(places >= i) & (places < j) for i in range(cells) for j in range(i + 1, cells + 1)]))
+    plain = np.concatenate(groups)
+    groups = [plain, ~plain]
+    if not few:
+        values, vectors = np.linalg.eigh(gram)
+        scores = rng.normal(size=(12 * cells, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+        share = np.clip(rng.normal(1 / (1 + ratio**0.5), 0.1, len(scores)), 1 / cells, 0.6)
+        order = scores.argsort(axis=1).argsort(axis=1)
+        groups.append(order >= cells - np.maximum(1, np.round(share * cells))[:, None])
+    sets = np.concatenate(groups)
+    size = sets.sum(axis=1)
+    return np.unique(sets[(size > 0) & (size < cells)], axis=0)
+
+
+def _search(
+    sets: Flags, chances: Floats, posterior: Floats, pull: Floats, ratio: float, c: Floats, rng: np.random.Generator
+) -> Flags:
+    """Sets that break the optimality condition, by steepest ascent over flips of one cell from sets in use."""
+    cells = sets.shape[1]
+    root = np.sqrt(chances)
+    gain = cells * np.einsum("ij,ij->i", posterior @ pull, posterior)
+    price = np.linalg.lstsq(posterior * root[:, None], gain * root, rcond=None)[0]
+    current = sets[rng.choice(len(sets), size=min(_SEARCHED, len(sets)), replace=False)].copy()
+    current[: len(current) // 2] ^= rng.random((len(current) // 2, cells)) < 2 / cells
+    size = current.sum(axis=1)
+    current = current[(size > 0) & (size < cells)]
+    diagonal = np.diag(pull)
+    for _ in range(3 * cells):
+        likelihood = np.where(current, ratio, 1.0)
+        total, pulled = likelihood @ c, likelihood @ pull
+        square, cost = np.einsum("ij,ij->i", pulled, likelihood), likelihood @ price
+        now = cells * square / total**2 - cost / total
+        change = np.where(current, 1 - ratio, ratio - 1)
+        new_total = total[:, None] + change * c
+        new = cells * (square[:, None] + 2 * change * pulled + change**2 * diagonal) / new_total**2
+        new -= (cost[:, None] + change * price) / new_total
+        size = current.sum(axis=1, keepdims=True) + np.where(current, -1, 1)
+        new[(size < 1) | (size >= cells)] = -np.inf
+        flip = new.argmax(axis=1)
+        better = new[np.arange(len(current)), flip] - now > 1e-9 * np.abs(now).max()
+        if not better.any():
+            break
+        current[np.flatnonzero(better), flip[better]] ^= True
+    return np.unique(current[now > 0], axis=0)
+
+
+def _keep(sets: Flags, chances: Floats, most: int, share: float) -> tuple[Flags, Floats]:
+    """Drop sets that are hardly used, and the least used beyond a limit."""
+    kept = chances > share * chances.max()
+    if kept.sum() > most:
+        kept &= chances >= np.sort(chances)[-most]
+    return sets[kept], chances[kept]
+
+
+def _contains(sets: Flags, wanted: Flags) -> Flags:
+    known = {row.tobytes() for row in np.packbits(sets, axis=1)}
+    return np.array([row.tobytes() in known for row in np.packbits(wanted, axis=1)], dtype=bool)
