@@ -34,7 +34,9 @@ def test_measuring_tells_better_from_worse() -> None:
     mean = {m: np.mean([row["mse"] for row in rows if row["method"] == m]) for m in methods}
     assert mean["laplace"] < mean["uniform"]
     again, _ = csm.released(("csm",), GENERATED, 128, 1.0, 0.4, effort)
-    assert [row["mse"] for row in again] == pytest.approx([row["mse"] for row in rows[:2]], rel=1e-9)  # sums in other orders
+    assert [row["mse"] for row in again] == pytest.approx(
+        [row["mse"] for row in rows[:2]], rel=1e-9
+    )  # sums in other orders
 
 
 def test_the_papers_noise_is_not_what_it_claims() -> None:
