@@ -68,12 +68,11 @@ def histogram(
     >>> [c.name for c in release.consumers], release.epsilon_achieved <= 3.0
     (['2 bins', '5 bins'], True)
     """
-    consumers = list(consumers)
+    consumers, seed = list(consumers), check_seed(seed)
     call = recorded(histogram, locals())
     check_epsilon(epsilon)
     check_choice("out_of_range", out_of_range, POLICIES)
     check_choice("path", path, PATHS)
-    check_seed(seed)
     numbers = as_numbers(values, name)
     low, high, warnings = _range(numbers, low, high, name)
     asked = read_consumers(consumers, low, high)

@@ -18,13 +18,15 @@ from dither.protocols import method as find_method
 from dither.protocols.parameters import build_parameters
 from dither.randomness import check_seed, generator, public_seed
 from dither.release import Call, Release, truth_from_codes
-from dither.release.call import OWN_SCHEMA
+from dither.release.call import OWN_SCHEMA, plain
 from dither.schema import Schema
 from dither.schema.native import Layout
 from dither.schema.table import encode
 from dither.simulate import Path as ReportPath
 from dither.simulate import simulate
 from dither.types import Codes, JsonMapping, JsonObject, NativeTable, Progress
+
+MOST_PEOPLE = 10**9  # of a simulation, and rows of a synthetic table; memory ends before
 
 
 def publish(
@@ -60,7 +62,9 @@ def publish(
     1000
     """
     name = method or DEFAULT
-    _check_options(name, epsilon, population, rows, seed, unknown, no_privacy)
+    _check_options(name, epsilon, unknown, no_privacy)
+    population = check_whole_or_none("population", population, 1, MOST_PEOPLE)
+    rows, seed = check_whole_or_none("rows", rows, 1, MOST_PEOPLE), check_seed(seed)
     people, noise, *draw = (generator(seed, i) for i in range(4))
     call = Call(
         method=name,
@@ -70,11 +74,11 @@ def publish(
         population=population,
         rows=rows,
         seed=seed,
-        parameters=dict(parameters or {}),
+        parameters=plain(parameters or {}),
         path=path,
         unknown=unknown,
         no_privacy=no_privacy,
-        holdout=holdout,
+        holdout=float(holdout),
         simulated=True,
     )
     begun = time.perf_counter()
@@ -134,23 +138,17 @@ def _read_openly(
 def _check_options(
     name: str,
     epsilon: float,
-    population: int | None,
-    rows: int | None,
-    seed: int | None,
     unknown: str,
     no_privacy: bool,
 ) -> None:
     if name == jtree_nonprivate.METHOD:
         jtree_nonprivate.require_switch(no_privacy)
     else:
-        check_epsilon(epsilon)
         find_method(name)
         if no_privacy:
             raise ParameterError(
                 f"no_privacy goes with the method {jtree_nonprivate.METHOD} only; {name} keeps epsilon",
                 where="no_privacy",
             )
-    check_whole_or_none("population", population, 1)
-    check_whole_or_none("rows", rows, 1)
-    check_seed(seed)
+        check_epsilon(epsilon)
     check_choice("unknown", unknown, ("error", "other"))

@@ -77,10 +77,9 @@ def several_values(
     The parameter `mechanism` is the randomiser; `summed` takes unary ones (sue, oue).
     With a `seed` whoever knows it can draw the noise again; without one nobody can.
     """
-    consumers = list(consumers)
+    consumers, seed = list(consumers), check_seed(seed)
     call = recorded(several_values, locals())
     check_epsilon(epsilon)
-    check_seed(seed)
     check_choice("method", method, get_args(SeveralMethod))
     built = build_parameters(SeveralParameters, parameters or {}, method)
     check_whole("most", most, 1, 255)

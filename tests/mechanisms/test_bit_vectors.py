@@ -7,6 +7,7 @@ from itertools import combinations
 
 import pytest
 
+from dither.errors import ParameterError
 from dither.mechanisms import BitMechanism, BloomRappor, oue, sue
 from dither.mechanisms.registry import device_work
 
@@ -40,6 +41,9 @@ def test_another_epsilon_leaves_the_bits(mechanism: BitMechanism) -> None:
 @pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: m.name)
 def test_several_reports_cost_their_ratios_product(mechanism: BitMechanism) -> None:
     assert mechanism.epsilon_of(1) == mechanism.epsilon
+    for wrong in (0, -1, 2.5, 10**9):
+        with pytest.raises(ParameterError, match="reports must be"):
+            mechanism.epsilon_of(wrong)
     assert mechanism.epsilon_of(7) == pytest.approx(7 * math.log(mechanism.ratio))
 
 

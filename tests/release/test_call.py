@@ -10,13 +10,23 @@ import shlex
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.main import get_command
 
 import dither
 from dither.cli import build
 from dither.release import Call
-from dither.release.call import call_from_json, campaign_command, command, python_code
+from dither.release.call import (
+    call_from_json,
+    campaign_command,
+    command,
+    command_again,
+    plain,
+    python_again,
+    python_code,
+)
 
 CALL = Call(epsilon=2.0, method="mixture", table="adult", simulated=True)
 OTHER: dict[str, Any] = {
@@ -100,3 +110,29 @@ def test_the_same_seed_and_options_give_the_same_release() -> None:
     exec(code, names)
     assert names["release"].synthetic.equals(first.synthetic)
     assert names["release"].notes == first.notes
+
+
+@pytest.mark.parametrize("columns", [[" lead"], ["a,b"], ["end "]])
+def test_columns_that_the_command_line_cannot_name_are_left_to_python(columns: list[str]) -> None:
+    call = {"function": "central_release", "table": "t.parquet", "epsilon": 1.0, "columns": columns}
+    assert command_again(call) is None
+    assert repr(columns) in python_again(call)
+    assert command_again(call | {"columns": ["a"]}) == "dither central t.parquet --epsilon 1 --columns a -o out"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (pd.Index(["a", "b"]), ["a", "b"]),
+        (pd.Series([0, 2, 4]), [0, 2, 4]),
+        (range(0, 101, 50), [0, 50, 100]),
+        (np.array([0.5, np.int64(1)]), [0.5, 1.0]),
+        (np.float64(0.25), 0.25),
+        ({"share": np.float32(0.5)}, {"share": 0.5}),
+        ("text", "text"),
+    ],
+)
+def test_columns_of_tables_ranges_and_arrays_are_recorded_as_lists(value: object, expected: object) -> None:
+    found = plain(value)
+    assert found == expected
+    assert json.loads(json.dumps(found)) == expected

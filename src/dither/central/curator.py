@@ -82,12 +82,12 @@ def central_release(
     noise. `replicates` is the number of repetitions, on the estimate itself, from which standard errors are computed;
     they cost no privacy.
     """
+    columns, seed = None if columns is None else list(columns), check_seed(seed)
     call = recorded(central_release, locals())
     epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
     notion = check_neighbours(neighbours)
     chosen = central_method(method)
     built: Any = build_parameters(chosen.parameters, parameters or {}, method)
-    check_seed(seed)
     check_whole("replicates", replicates, 0)
     started = clock()
     opened, whole, warnings = open_table(table, schema)

@@ -18,11 +18,13 @@ import pyarrow.parquet as pq
 from dither import __version__
 from dither.central.measurement import Neighbours, check_neighbours
 from dither.central.methods import RECORDS, central_method
-from dither.errors import PrivacyError, StateError
+from dither.checks import check_whole
+from dither.errors import StateError
 from dither.estimate import Marginal
 from dither.estimate.project import norm_sub
+from dither.mechanisms.probability import check_spent
 from dither.notice import REPLAYABLE, Notice, notice_from_json
-from dither.release.call import command_again, plain, python_again
+from dither.release.call import check_record, command_again, plain, python_again
 from dither.release.figures import attribute_figure
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
@@ -73,12 +75,7 @@ class CentralRelease:
     dither_version: str = __version__
 
     def __post_init__(self) -> None:
-        if self.epsilon_achieved > self.epsilon_asked:
-            raise PrivacyError(
-                f"{self.method} spent epsilon {self.epsilon_achieved!r}, more than the {self.epsilon_asked!r} asked for",
-                where="epsilon_achieved",
-                value=self.epsilon_achieved,
-            )
+        check_spent(self.epsilon_asked, self.epsilon_achieved)
         if self.seed is not None and REPLAYABLE not in self.warnings:
             object.__setattr__(self, "warnings", (REPLAYABLE, *self.warnings))
 
@@ -169,6 +166,8 @@ class CentralRelease:
         folder = Path(directory)
         manifest = read_manifest(folder, FORMAT)
         with reading(folder):
+            check_whole("rows", manifest["rows"])
+            check_record(manifest["call"])
             schema = load_schema(folder / SCHEMA)
             figures = _read(folder / HISTOGRAM).columns[len(schema) :] if (folder / HISTOGRAM).is_file() else []
             estimate, errors, *_ = [*(column.to_numpy() for column in figures), None, None]

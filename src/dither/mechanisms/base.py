@@ -16,6 +16,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
 
+from dither.checks import check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS, check_whole_numbers, log_up
 
@@ -34,6 +35,7 @@ ByteSource = Callable[[int], bytes]
 Whole = TypeVar("Whole", int, "Integers")
 
 MOST_REPORTS = 1 << 16  # in a law that is written out
+MOST_TOGETHER = 1 << 10  # reports of one participant whose exact epsilon is worked out
 MOST_CELLS = 2**31  # what device, browser and server can all number; memory ends far below
 
 
@@ -118,7 +120,7 @@ class Randomiser(ABC):
 
     def epsilon_of(self, reports: int) -> float:
         """What several reports of one participant cost together: from the exact ratio, rounded up once."""
-        return log_up(self.ratio**reports)
+        return log_up(self.ratio ** check_whole("reports", reports, 1, MOST_TOGETHER))
 
     @property
     def draw_bytes(self) -> int:

@@ -13,6 +13,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+from dither.checks import is_finite
 from dither.errors import ParameterError, PrivacyError
 
 _DIGITS = 60
@@ -45,6 +46,21 @@ def check_epsilon(epsilon: float) -> float:
     if not math.isfinite(value) or value <= 0:
         raise PrivacyError(f"epsilon must be a number above 0, not {epsilon!r}", where="epsilon", value=epsilon)
     return value
+
+
+def check_spent(asked: float, achieved: float) -> None:
+    """An error unless what was spent is a finite number that is not negative and not above what was asked for."""
+    for name, value in (("epsilon_asked", asked), ("epsilon_achieved", achieved)):
+        if not is_finite(value) or value < 0:
+            raise PrivacyError(
+                f"{name} must be a finite number that is not negative, not {value!r}", where=name, value=value
+            )
+    if achieved > asked:
+        raise PrivacyError(
+            f"epsilon {achieved!r} was spent, more than the {asked!r} asked for",
+            where="epsilon_achieved",
+            value=achieved,
+        )
 
 
 def exp_down(epsilon: float) -> Fraction:

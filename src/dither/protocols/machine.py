@@ -160,7 +160,10 @@ class ProtocolMachine(ABC, Generic[P]):
 def tallies_in(state: bytes) -> list[RoundTally]:
     """The tallies of the rounds that a saved machine had closed."""
     meta, arrays = unpack(state)
-    return [tally_from_bytes(arrays[str(i)].tobytes()) for i in range(meta["rounds"])]
+    try:
+        return [tally_from_bytes(arrays[str(i)].tobytes()) for i in range(meta["rounds"])]
+    except (KeyError, TypeError) as error:
+        raise ReportError(f"not the state of a method: {error!r}") from None
 
 
 def check_close(open_plan: Plan | None, tally: RoundTally) -> None:

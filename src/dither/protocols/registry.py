@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from dither.checks import check_whole
-from dither.errors import ParameterError, PrivacyError
+from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.probability import check_epsilon
 from dither.protocols.holdout import HoldOut
 from dither.protocols.machine import Campaign, ProtocolMachine, tallies_in
@@ -200,5 +200,8 @@ def restore(state: bytes) -> ProtocolMachine:
 def start_again(state: bytes) -> ProtocolMachine:
     """A saved machine as it was before its first round."""
     meta, _ = unpack(state)
-    machine: ProtocolMachine = method(str(meta.get("method"))).load().start_again(state)
-    return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine
+    try:
+        machine: ProtocolMachine = method(str(meta.get("method"))).load().start_again(state)
+        return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine
+    except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
+        raise ReportError(f"not the state of a method: {error!r}") from None

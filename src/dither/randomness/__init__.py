@@ -32,6 +32,6 @@ def public_seed(seed: int | None) -> int:
     return secrets.randbelow(2**32) if seed is None else seed
 
 
-def check_seed(seed: int | None) -> None:
-    """An error unless it is a whole number of at least 0, or none."""
-    check_whole_or_none("seed", seed)
+def check_seed(seed: int | None) -> int | None:
+    """A whole number of at least 0 as Python has it, or none."""
+    return check_whole_or_none("seed", seed)

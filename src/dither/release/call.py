@@ -6,7 +6,7 @@ import inspect
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -127,12 +127,19 @@ def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonO
     }
 
 
+def check_record(call: object) -> None:
+    """A `ValueError` unless a manifest's `call` is such a record, or none was kept."""
+    if call is not None and not (isinstance(call, dict) and isinstance(call.get("function"), str)):
+        raise ValueError(f"call must name its function, not {call!r}")
+
+
 def command_again(call: JsonMapping) -> str | None:
     """The command line of such a record; None if its table has no name, or the command line cannot say all of it."""
     given = {name: value for name, value in call.items() if value is not None and value is not False}
     name, table, consumers = COMMANDS.get(given.pop("function")), given.pop("table", None), given.pop("consumers", [])
     bins, edges = ([entry for entry in consumers if isinstance(entry, kind)] for kind in (int, list))
-    if name is None or table is None or consumers != bins + edges or any("," in c for c in given.get("columns", ())):
+    unsaid = any("," in column or column != column.strip() for column in given.get("columns", ()))
+    if name is None or table is None or consumers != bins + edges or unsaid:
         return None
     words = _options(given | ({"bins": bins} if bins else {}))
     words += [word for own in edges for word in ("--edges", _text(own))]
@@ -155,14 +162,14 @@ def plain(value: Any) -> Any:
         value = asdict(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if hasattr(value, "tolist"):  # an array, or a column of a table
         return plain(value.tolist())
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return [plain(item) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted((plain(item) for item in value), key=str)
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None  # JSON has no infinity
     if value is None or isinstance(value, (str, int, float, bool)):

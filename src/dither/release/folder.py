@@ -107,7 +107,7 @@ def reading(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{folder} is not a whole release: cannot read {error.filename}", where=str(folder)) from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, AttributeError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise InputError(f"{folder / MANIFEST} is not a whole manifest: {error!r}", where=str(folder)) from None
     except ReportError as error:
         raise InputError(f"{folder} is not a whole release: {error}", where=str(folder)) from None
@@ -141,9 +141,9 @@ def read_manifest(folder: Path, form: str = FORMAT) -> JsonObject:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise InputError(f"{folder} is not a release: it has no readable {MANIFEST}", where=str(folder)) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{path} is not JSON", where=str(path)) from None
-    found = manifest.get("format") if isinstance(manifest, dict) else None
+    found = _named_format(manifest)
     if found in READERS and found != form:
         raise InputError(f"{folder} is a release of another kind; read it with {READERS[found]}", where=str(folder))
     if found != form:
@@ -156,13 +156,18 @@ def write_json(data: JsonObject, path: Path) -> None:
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _format(folder: Path) -> object:
+def _format(folder: Path) -> str | None:
     """The format that a folder's manifest names, None if it can't be read."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return manifest.get("format") if isinstance(manifest, dict) else None
+    return _named_format(manifest)
+
+
+def _named_format(manifest: object) -> str | None:
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _write(release: Release, folder: Path, clock: Callable[[], float]) -> None:

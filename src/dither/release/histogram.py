@@ -9,15 +9,17 @@ from typing import Any, Self
 import numpy as np
 
 from dither import __version__
-from dither.errors import ParameterError, PrivacyError
+from dither.checks import check_whole
+from dither.errors import ParameterError, ReportError
 from dither.estimate.project import normal_interval
 from dither.mechanisms import SetStrategy, mechanism_from_json
+from dither.mechanisms.probability import check_spent
 from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
 from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, consistent_counts, late_answer
 from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.histogram.smart import StrategyCells
-from dither.release.call import command_again, plain, python_again
+from dither.release.call import check_record, command_again, plain, python_again
 from dither.release.charts import histogram_chart
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
@@ -134,12 +136,7 @@ class HistogramRelease:
         )
 
     def __post_init__(self) -> None:
-        if self.epsilon_achieved > self.epsilon_asked:
-            raise PrivacyError(
-                f"the collection spent epsilon {self.epsilon_achieved!r}, more than the {self.epsilon_asked!r} asked for",
-                where="epsilon_achieved",
-                value=self.epsilon_achieved,
-            )
+        check_spent(self.epsilon_asked, self.epsilon_achieved)
         if self.seed is not None and REPLAYABLE not in self.warnings:
             object.__setattr__(self, "warnings", (*self.warnings, REPLAYABLE))
 
@@ -199,6 +196,9 @@ class HistogramRelease:
         folder = Path(directory)
         manifest = read_manifest(folder, FORMAT)
         with reading(folder):
+            for name in ("participants", "bits_per_report"):
+                check_whole(name, manifest[name])
+            check_record(manifest["call"])
             plain = {
                 name: manifest[name]
                 for name in (
@@ -219,10 +219,10 @@ class HistogramRelease:
             return cls(
                 **plain,
                 consumers=tuple(_consumer(entry) for entry in manifest["consumers"]),
-                mechanisms=tuple(manifest["mechanisms"]),
-                low=manifest["range"][0],
-                high=manifest["range"][1],
-                partition=tuple(manifest["partition"]),
+                mechanisms=tuple(map(str, manifest["mechanisms"])),
+                low=float(manifest["range"][0]),
+                high=float(manifest["range"][1]),
+                partition=tuple(map(float, manifest["partition"])),
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
                 cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
             )
@@ -272,6 +272,8 @@ def _section(consumer: ConsumerHistogram) -> dict[str, object]:
 def _consumer(data: JsonMapping) -> ConsumerHistogram:
     edges, estimates, errors = (np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors"))
     raw = np.asarray(data["raw"], float) if "raw" in data else estimates
+    if not estimates.shape == errors.shape == raw.shape == (len(edges) - 1,):
+        raise ValueError(f"consumer {data['name']!r} has not as many counts as bins")
     return ConsumerHistogram(str(data["name"]), edges, estimates, errors, raw, data.get("epsilon"))
 
 
@@ -288,9 +290,12 @@ def _pack_cells(cells: CellEstimates) -> bytes:
 
 def _unpack_cells(data: bytes) -> CellEstimates:
     meta, arrays = unpack(data)
-    partition, population = Partition(tuple(meta["edges"])), meta["population"]
+    partition = Partition(tuple(map(float, meta["edges"])))
+    if partition.cells < 1:
+        raise ReportError("the cells of a histogram have no edges")
+    population = check_whole("population", meta["population"], 1)
     if "strategy" in meta:
         strategy = SetStrategy.from_json(meta["strategy"])
         return StrategyCells(partition, strategy, arrays["decoder"], arrays["outputs"], population)
     mechanism = mechanism_from_json(meta["mechanism"])
-    return PureCells(partition, mechanism, arrays["frequencies"], meta["asked"], population)
+    return PureCells(partition, mechanism, arrays["frequencies"], check_whole("asked", meta["asked"], 1), population)

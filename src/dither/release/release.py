@@ -13,6 +13,7 @@ import numpy as np
 
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate import Marginal
+from dither.mechanisms.probability import check_spent
 from dither.models import Model
 from dither.notice import Notice
 from dither.protocols import ProtocolMachine, method
@@ -158,27 +159,13 @@ class Release:
 
     def __post_init__(self) -> None:
         if not self.no_privacy:
-            self._check_epsilons()
+            check_spent(self.epsilon_asked, self.epsilon_achieved)
         elif self.epsilon_achieved != math.inf:
             raise PrivacyError("a release without privacy has no finite epsilon", where="epsilon_achieved")
         if self.model.schema.fingerprint != self.schema.fingerprint:
             raise ParameterError("the model was fitted to another schema than the release's", where="schema")
         if self.truth is not None and not self.simulated:
             raise ParameterError("a release that was not simulated cannot know the truth", where="truth")
-
-    def _check_epsilons(self) -> None:
-        for name in ("epsilon_asked", "epsilon_achieved"):
-            value = getattr(self, name)
-            if not math.isfinite(value) or value < 0:
-                raise PrivacyError(
-                    f"{name} must be a finite number that is not negative, not {value!r}", where=name, value=value
-                )
-        if self.epsilon_achieved > self.epsilon_asked:
-            raise PrivacyError(
-                f"the campaign spent epsilon {self.epsilon_achieved!r}, more than the {self.epsilon_asked!r} asked for",
-                where="epsilon_achieved",
-                value=self.epsilon_achieved,
-            )
 
     @property
     def method(self) -> str:

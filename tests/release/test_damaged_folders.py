@@ -1,0 +1,144 @@
+"""Folders that somebody else wrote or damaged: one clear error when they are read, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dither
+from dither.errors import DitherError
+from dither.protocols import restore
+from dither.tally.archive import pack, unpack
+
+HUGE = 10**400
+Edit = Callable[[dict[str, Any]], object]
+
+
+def published(folder: Path) -> Callable[[Path], Any]:
+    table = {"a": ["x", "y"] * 50, "b": ["u", "v", "v", "u"] * 25}
+    dither.publish(pa.table(table), epsilon=2.0, method="independent", rows=5).save(folder)
+    return dither.load_release
+
+
+def counted(folder: Path) -> Callable[[Path], Any]:
+    dither.histogram([1.0, 2.0, 3.0] * 40, consumers=[2, 4], epsilon=2.0, low=0, high=4).save(folder)
+    return dither.HistogramRelease.load
+
+
+def curated(folder: Path) -> Callable[[Path], Any]:
+    dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex"]).save(folder)
+    return dither.CentralRelease.load
+
+
+EVERY: dict[str, Edit] = {
+    "format is a list": lambda m: m.update(format=[]),
+    "format is an object": lambda m: m.update(format={}),
+    "epsilon is not a number": lambda m: m.update(epsilon_achieved=float("nan")),
+    "epsilon is negative": lambda m: m.update(epsilon_achieved=-5),
+    "epsilon is true": lambda m: m.update(epsilon_achieved=True),
+    "epsilon is huge": lambda m: m.update(epsilon_achieved=HUGE),
+    "epsilon above what was asked": lambda m: m.update(epsilon_achieved=99.0),
+    "no call": lambda m: m.pop("call"),
+    "call is a list": lambda m: m.update(call=[]),
+    "call is empty": lambda m: m.update(call={}),
+    "warnings are text": lambda m: m.update(warnings=["x"]),
+}
+HISTOGRAM: dict[str, Edit] = {
+    "range is empty": lambda m: m.update(range=[]),
+    "participants are text": lambda m: m.update(participants="x"),
+    "bits are a list": lambda m: m.update(bits_per_report=[]),
+    "edges are huge": lambda m: m["consumers"][0].update(edges=HUGE),
+    "fewer counts than bins": lambda m: m["consumers"][0].update(estimates=[1.0]),
+}
+RELEASE: dict[str, Edit] = {
+    "notes are null": lambda m: m.update(notes=None),
+    "sizes are null": lambda m: m["asked"][0].update(questions_by_size=None),
+    "asked epsilon is huge": lambda m: m["asked"][0].update(epsilon=HUGE),
+    "call's epsilon is huge": lambda m: m["call"].update(epsilon=HUGE),
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "edit"),
+    [
+        *[(make, edit) for make in (published, counted, curated) for edit in EVERY.values()],
+        *[(counted, edit) for edit in HISTOGRAM.values()],
+        *[(published, edit) for edit in RELEASE.values()],
+    ],
+)
+def test_a_damaged_manifest_is_one_clear_error(make: Callable[..., Any], edit: Edit, tmp_path: Path) -> None:
+    load = make(tmp_path / "out")
+    path = tmp_path / "out" / "release.json"
+    load(tmp_path / "out")  # whole as it is
+    manifest = json.loads(path.read_text())
+    edit(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(DitherError):
+        load(tmp_path / "out")
+
+
+@pytest.mark.parametrize("make", [published, counted, curated])
+def test_nested_without_end(make: Callable[..., Any], tmp_path: Path) -> None:
+    load = make(tmp_path / "out")
+    (tmp_path / "out" / "release.json").write_text("[" * 200_000)
+    with pytest.raises(DitherError, match="is not JSON"):
+        load(tmp_path / "out")
+
+
+@pytest.mark.parametrize(("key", "value"), [("asked", 0), ("population", "x"), ("edges", []), ("edges", [1.0])])
+def test_damaged_cells(key: str, value: object, tmp_path: Path) -> None:
+    load = counted(tmp_path / "out")
+    path = tmp_path / "out" / "cells.bin"
+    meta, arrays = unpack(path.read_bytes())
+    path.write_bytes(pack({**meta, key: value}, arrays))
+    with pytest.raises(DitherError):
+        load(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("epsilon", None),
+        ("epsilon", "x"),
+        ("parameters", 3),
+        ("rounds", "x"),
+        ("rounds", 9),
+        ("holdout", "x"),
+        ("schema", []),
+    ],
+)
+def test_a_damaged_state(key: str, value: object, tmp_path: Path) -> None:
+    published(tmp_path / "out")
+    state = (tmp_path / "out" / "state.bin").read_bytes()
+    restore(state)
+    meta, arrays = unpack(state)
+    with pytest.raises(DitherError):
+        restore(pack({**meta, key: value}, arrays))
+    del meta["epsilon"]
+    with pytest.raises(DitherError):
+        restore(pack(meta, arrays))
+
+
+def test_numbers_of_numpy_are_recorded_as_plain_ones(tmp_path: Path) -> None:
+    one = np.int64(1)
+    release = dither.publish(
+        pa.table({"a": ["x", "y"] * 20}),
+        epsilon=1.0,
+        method="independent",
+        rows=np.int64(3),
+        seed=one,
+        holdout=np.float64(0.1),
+    )
+    assert (type(release.call.seed), type(release.call.rows), type(release.call.holdout)) == (int, int, float)
+    release.save(tmp_path / "a")
+    dither.histogram([1.0, 2.0] * 50, consumers=[3], epsilon=1, low=0, high=4, seed=one).save(tmp_path / "b")
+    dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex"], seed=one).save(tmp_path / "c")
+    dither.several_values([[1.0], [2.0]] * 20, consumers=[2], epsilon=1, low=0, high=4, most=1, seed=one).save(
+        tmp_path / "d"
+    )
