@@ -170,3 +170,22 @@ def test_arguments_are_named_as_options(capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().err
     assert "--no-privacy" in told
     assert "no_privacy" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rows", "99999999999999999999"], "rows must be a whole number from 1 to 1,000,000,000"),
+        (["--population", "99999999999999"], "population must be a whole number from 1 to 1,000,000,000"),
+        (["--no-privacy"], "goes with the method jtree-nonprivate only"),
+    ],
+)
+def test_what_no_release_can_have(
+    words: list[str], said: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epsilon = [] if "--no-privacy" in words else ["--epsilon", "1"]
+    assert run(["publish", str(table), *epsilon, *words, "-o", str(tmp_path / "out")]) == 2
+    found = capsys.readouterr().err
+    assert said in found
+    assert found.count("\n") == 1
+    assert not (tmp_path / "out").exists()

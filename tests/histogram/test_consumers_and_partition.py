@@ -128,3 +128,10 @@ def test_consumers_with_too_many_brackets_are_one_error() -> None:
 def test_values_must_be_numbers(values: list[object]) -> None:
     with pytest.raises(TableError):
         as_numbers(values)
+
+
+@pytest.mark.parametrize("given", [[0, 10**400], {"width": 10**400}, {"width": 1e-300}])
+def test_numbers_that_no_float_holds_are_one_clear_error(given: object) -> None:
+    with pytest.raises(ParameterError) as found:
+        read_consumers([given], 0.0, 4.0)
+    assert len(str(found.value).replace(str(10**400), "")) < 200

@@ -66,3 +66,14 @@ def test_its_own_class_restores_it() -> None:
     assert np.array_equal(again.model().marginal(["a"]), machine.model().marginal(["a"]))
     with pytest.raises(ReportError, match="held nothing out"):
         HoldOut.restore(machine.machine.state())
+
+
+def test_who_was_held_out_was_asked_too() -> None:
+    schema = Schema((Attribute("pay", "numeric", edges=(0.0, 1.0, 2.0)),))
+    machine = start("sampled", schema, 2.0, 400, {"consumers": "2", "share": 0.5}, holdout=0.25)
+    assert isinstance(machine, HoldOut)
+    plan = machine.plan()
+    assert plan is not None
+    tally = answered(machine, [60, 40][: len(plan.questions)])
+    machine.close(tally)
+    assert machine.notes()["asked"] == tally.participants > machine.machine.closed[0].participants

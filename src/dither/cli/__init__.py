@@ -93,6 +93,8 @@ def run(arguments: list[str]) -> int:
         return _complain(_with_flags(str(error), verb), 2)
     except DitherError as error:
         return _complain(str(error), 1)
+    except MemoryError:
+        return _complain("there is not enough memory for so many people, rows or cells; ask for fewer", 1)
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         return _complain(f"{error.strerror or error}{place}", 1)

@@ -136,6 +136,8 @@ def finalise(
             raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
         release = load_release(scratch)
         folder = release.save(output)
+    if rows is not None and rows != release.rows:
+        print(f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them", file=sys.stderr)
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")

@@ -51,12 +51,20 @@ def _plain(value: object) -> object:
     return value
 
 
+def _line(value: str) -> str:
+    """What a terminal can show in a list."""
+    if not value.isprintable():
+        raise PydanticCustomError("line", "must be one line of printable text")
+    return value
+
+
 def _read_schema(value: object) -> Schema:
     return value if isinstance(value, Schema) else schema_from_json(value)
 
 
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
+Line = Annotated[PlainText, AfterValidator(_line)]
 PlainValue = Annotated[object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})]
 _SCHEMA = {"type": "object", "description": "The public domain of each attribute, in the form of a schema file."}
 
@@ -90,6 +98,8 @@ class CampaignSpec:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NewCampaign(CampaignSpec):
     """What an operator sends to create one; a draft's first round is not open yet."""
+
+    name: Annotated[Line, Field(max_length=200)] = ""
 
     draft: Annotated[bool, Field(strict=True)] = False
 

@@ -78,7 +78,9 @@ class HoldOut(ProtocolMachine):
         return self.machine.measured()
 
     def notes(self) -> JsonObject:
-        return self.machine.notes()
+        notes = self.machine.notes()
+        # Who was held out was asked too.
+        return {**notes, "asked": self._closed[0].participants} if "asked" in notes else notes
 
     @classmethod
     def start_again(cls, state: bytes) -> Self:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.checks import check_between, check_whole
+from dither.checks import check_between, check_finite, check_whole, is_finite
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.types import Floats, Integers, JsonObject
@@ -32,7 +32,7 @@ class Consumer:
     epsilon: float | None = None
 
     def __post_init__(self) -> None:
-        finite = all(isinstance(e, (int, float)) and not isinstance(e, bool) and math.isfinite(e) for e in self.edges)
+        finite = all(map(is_finite, self.edges))
         if len(self.edges) < 2 or not finite or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise ParameterError(
                 f"consumer {self.name!r}: edges must be at least two finite, strictly increasing numbers",
@@ -64,12 +64,14 @@ class Consumer:
         cls, width: float, low: float, high: float, name: str | None = None, epsilon: float | None = None
     ) -> Consumer:
         """Bins of this width from low on; the last one ends at high and may be narrower (paper, eq. 5)."""
-        check_between("width", width, 0, math.inf, ends="()")
+        check_between("width", check_finite("width", width), 0, math.inf, ends="()")
         start, span, step = Fraction(low), Fraction(high) - Fraction(low), Fraction(width)
         count = -(-span // step)
         if count > MOST_BINS:
             raise ParameterError(
-                f"width {width} makes {count:,} bins; at most {MOST_BINS:,} can be asked", where="width", value=width
+                f"width {width} makes more than {MOST_BINS:,} bins, which is as many as can be asked",
+                where="width",
+                value=width,
             )
         edges = (*(float(start + step * i) for i in range(count)), float(high))
         return cls(name or f"width {width:g}", edges, epsilon)
@@ -168,7 +170,8 @@ class Partition:
         for edge, position in zip(consumer.edges, positions, strict=True):
             if abs(edges[position] - edge) > slack:
                 raise ParameterError(
-                    f"consumer {consumer.name!r}: edge {edge:g} is not in the partition; ask for a late answer instead",
+                    f"consumer {consumer.name!r}: edge {edge:g} is not among the edges that are asked; add it to the attribute's "
+                    "bins before anybody is asked, or take a late answer",
                     where=consumer.name,
                     value=edge,
                 )

@@ -48,8 +48,14 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
     """The public range as floats; an error unless both are finite and in order."""
     low, high = (bound.item() if isinstance(bound, np.number) else bound for bound in (low, high))
     low, high = float(check_finite("low", low)), float(check_finite("high", high))
-    if not low < high or not math.isfinite(high - low) or not math.isfinite(2.0**20 / (high - low)):
+    if not low < high:
         raise ParameterError(f"low {low:g} must be below high {high:g}", where="low", value=(low, high))
+    if not math.isfinite(high - low) or not math.isfinite(2.0**20 / (high - low)):
+        raise ParameterError(
+            f"low {low:g} and high {high:g} are too far apart, or too close, to be cut into bins",
+            where="low",
+            value=(low, high),
+        )
     return low, high
 
 
