@@ -136,7 +136,7 @@ class Randomiser(ABC):
     def report_bits(self) -> int:
         """How many bits of a report carry something."""
         if self.report_limit is None:
-            raise NotImplementedError
+            raise NotImplementedError(f"{self.name} states neither the largest report nor its bits")
         return (self.report_limit - 1).bit_length()
 
     @cached_property
@@ -278,7 +278,10 @@ class Mechanism(Randomiser):
 
 
 class PureMechanism(Mechanism):
-    """Reports support a set of cells: the participant's own with p, any other one with q. Both live here and nowhere else.
+    """Reports support a set of cells: the participant's own with p, any other one with q.
+
+    A mechanism computes both from its thresholds, and encoder, estimator and audit read them from there alone. (Those of
+    `unary.BitMechanism` are a bit's; where every cell has a bit of its own they are the same.)
 
     Reference: Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security
     2017 (pure protocols, eq. 1 to 3). Unless a mechanism says otherwise, supports of different cells are uncorrelated given
