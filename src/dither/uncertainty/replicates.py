@@ -31,12 +31,14 @@ from dither.errors import ParameterError, PrivacyError
 from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
 from dither.models import Model
+from dither.models.grouped import grouped_marginal
 from dither.protocols import ProtocolMachine, method, restore, start
 from dither.protocols.holdout import HoldOut
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally
-from dither.types import Floats, JsonMapping, JsonObject, Progress
+from dither.types import Floats, Indices, JsonMapping, JsonObject, Progress
+from dither.uncertainty.linear import LinearAnswer
 
 if TYPE_CHECKING:
     from dither.release import Release
@@ -164,6 +166,22 @@ class Bootstrap:
         low, high = frequencies - reach, frequencies + reach
         labels = tuple(self.model.schema[name].labels for name in names)
         return Interval(names, labels, frequencies, errors, np.clip(low, 0, 1), np.clip(high, 0, 1), level, caution)
+
+    def linear(self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats) -> LinearAnswer:
+        """Sums over the cells of a marginal of grouped values; `questions` has a row of weights, shaped like it, for each sum."""
+        names, weights = tuple(attributes), questions.reshape(len(questions), -1)
+        estimates = weights @ grouped_marginal(self.model, names, groups).ravel()
+        refits = np.stack([weights @ grouped_marginal(r, names, groups).ravel() for r in self.replicates])
+        bias = refits.mean(axis=0) - estimates
+        covariance = np.atleast_2d(np.cov(refits, rowvar=False)) + np.outer(bias, bias)
+        caution = ""
+        if len(names) > 1:
+            covariance = self.misfit * covariance
+            allowance = interaction_allowance(self.model, names, self.asked or frozenset())
+            covariance = covariance + allowance * np.diag(estimates**2)
+            if not self._learnt(names):
+                caution = "some of these attributes were taken as independent; this holds only as far as they are"
+        return LinearAnswer(estimates, covariance, len(self.replicates) - 1, "model", caution)
 
     def _learnt(self, names: Sequence[str]) -> bool:
         pairs = (frozenset(pair) for pair in combinations(names, 2))
