@@ -141,6 +141,7 @@ def finalise(
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
+    print(f"  readers {release.readers}")
 
 
 @app.command(no_args_is_help=True)

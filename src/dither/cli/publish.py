@@ -92,3 +92,5 @@ def publish(
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  noise   {release.noise}")
+    if release.central is not None:
+        print(f"  readers {release.readers}")

@@ -118,6 +118,14 @@ class Randomiser(ABC):
         """The guarantee that the integer thresholds give, rounded up."""
         return log_up(self.ratio)
 
+    @property
+    def total_variation(self) -> Fraction:
+        """The largest total variation distance between a report's laws under two inputs, or a bound of it.
+
+        Unless a mechanism says better: that of randomised response with two answers, which no other of its ratio exceeds.
+        """
+        return (self.ratio - 1) / (self.ratio + 1)
+
     def epsilon_of(self, reports: int) -> float:
         """What several reports of one participant cost together: from the exact ratio, rounded up once."""
         return log_up(self.ratio ** check_whole("reports", reports, 1, MOST_TOGETHER))

@@ -52,6 +52,10 @@ class GRR(PureMechanism):
         return self.p / self.q
 
     @property
+    def total_variation(self) -> Fraction:
+        return self.p - self.q
+
+    @property
     def report_limit(self) -> int:
         return self.cells
 

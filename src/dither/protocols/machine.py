@@ -66,6 +66,11 @@ class ProtocolMachine(ABC, Generic[P]):
         return tuple(self._closed)
 
     @property
+    def tallies(self) -> tuple[RoundTally, ...]:
+        """The same with what was held out: all that `state` holds and a release can tell."""
+        return tuple(self._closed)
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         """What participants were asked in those rounds."""
         return tuple(tally.plan for tally in self._closed)

@@ -47,6 +47,11 @@ class Call:
     participants: int | None = None
     participation: str = "open"
 
+    @property
+    def replayable(self) -> bool:
+        """Whether somebody who knows the seed can draw the same noise again: only in a simulation that was given one."""
+        return self.simulated and not self.no_privacy and self.seed is not None
+
     def to_json(self) -> JsonObject:
         """Plain values; epsilon is null where there is none."""
         return {**asdict(self), "epsilon": None if self.no_privacy else self.epsilon}

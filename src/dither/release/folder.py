@@ -20,7 +20,7 @@ from dither.models import model_from_bytes
 from dither.notice import notice_from_json
 from dither.release.call import asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
-from dither.release.words import find_warnings
+from dither.release.words import central_from_json, find_warnings
 from dither.schema import load_schema
 from dither.schema.files import read_table, write_table
 from dither.tally.archive import pack, unpack
@@ -92,6 +92,7 @@ def load_release(directory: str | Path) -> Release:
             synthetic=read_table(folder / "synthetic.parquet"),
             measured=_unpack_measured((folder / "measured.bin").read_bytes()),
             asked=asked_from_json(manifest["asked"]),
+            central=None if manifest.get("central") is None else central_from_json(manifest["central"]),
             state=_optional(folder / "state.bin"),
             **{name: manifest[name] for name in _PLAIN_FIELDS},
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),

@@ -19,12 +19,23 @@ from dither.notice import Notice
 from dither.protocols import ProtocolMachine, method
 from dither.release.call import AskedRound, Call, asked_in, plain
 from dither.release.standard_errors import measured_errors
-from dither.release.words import NO_GUARANTEE, find_warnings, guarantee_sentence, noise_sentence, shown_epsilon
+from dither.release.words import (
+    NO_GUARANTEE,
+    REPLAYED_TO_READERS,
+    UNBOUNDED_READERS,
+    central_json,
+    find_warnings,
+    guarantee_sentence,
+    noise_sentence,
+    readers_sentence,
+    shown_epsilon,
+)
 from dither.schema import Schema
 from dither.schema.cells import count_cells
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
 from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable
+from dither.uncertainty.amplification import CentralGuarantee, central_guarantee
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
 
@@ -64,7 +75,8 @@ class Release:
     many rows' values were counted as "other" in each attribute where that happened, a true count that is written nowhere at all.
     A release with `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so.
     `call` is the record of what was asked for, `state` the finished protocol (what was asked and the tallies, noise only), from
-    which intervals for any marginal can be computed later.
+    which intervals for any marginal can be computed later. `central` is the guarantee towards those who see the release alone; there
+    is none without privacy, nor where a seed can replay the noise.
     """
 
     call: Call
@@ -80,6 +92,7 @@ class Release:
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: JsonMapping = field(default_factory=dict)
     warnings: Sequence[Notice] = ()
+    central: CentralGuarantee | None = None
     truth: Truth | None = field(default=None, repr=False, compare=False)
     clipped: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     state: bytes | None = field(default=None, repr=False)
@@ -121,6 +134,7 @@ class Release:
             rounds=len(machine.plans),
             asked=asked_in(machine.plans),
             notes={**machine.notes(), **heldout_notes(machine, model), **manipulation_notes(machine)},
+            central=None if call.replayable else central_guarantee(machine.tallies, participants),
             state=machine.state(),
             description=chosen.summary,
             reference=chosen.reference,
@@ -166,6 +180,11 @@ class Release:
             raise ParameterError("the model was fitted to another schema than the release's", where="schema")
         if self.truth is not None and not self.simulated:
             raise ParameterError("a release that was not simulated cannot know the truth", where="truth")
+        if self.central is not None:
+            if not self.private:
+                raise PrivacyError("noise that can be replayed, or none, gives readers no guarantee", where="central")
+            for bound in (self.central.known, self.central.hidden):
+                check_spent(self.epsilon_achieved, bound.epsilon)
 
     @property
     def method(self) -> str:
@@ -210,9 +229,18 @@ class Release:
         return guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
 
     @property
+    def readers(self) -> str:
+        """What is promised against those who see only the release, in one sentence."""
+        if self.no_privacy:
+            return NO_GUARANTEE
+        if self.central is None:
+            return REPLAYED_TO_READERS if self.replayable else UNBOUNDED_READERS
+        return readers_sentence(self.central, simulated=self.simulated)
+
+    @property
     def replayable(self) -> bool:
         """Whether somebody who knows the seed can draw the same noise again: only in a simulation that was given one."""
-        return self.simulated and not self.no_privacy and self.seed is not None
+        return self.call.replayable
 
     @property
     def private(self) -> bool:
@@ -271,6 +299,7 @@ class Release:
             "epsilon_asked": plain(float(self.epsilon_asked)),
             "epsilon_achieved": plain(float(self.epsilon_achieved)),
             "guarantee": self.guarantee,
+            "central": None if self.central is None else central_json(self.central, simulated=self.simulated),
             "participants": int(self.participants),
             "rounds": int(self.rounds),
             "rows": int(self.rows),

@@ -28,7 +28,7 @@ from dither.release.figures import (
 from dither.release.pages import counted, percent, render_page
 from dither.release.release import Release
 from dither.release.standard_errors import pair_errors
-from dither.release.words import find_warnings, shown_epsilon
+from dither.release.words import RESTS_ON, find_warnings, hidden_sentence, shown_epsilon
 
 MOST_CHARTS = 24
 MOST_HEAT_MAPS = 6
@@ -104,6 +104,8 @@ def render_report(release: Release) -> str:
             ("Rounds", release.rounds),
         ),
         release=release,
+        hidden=None if release.central is None else hidden_sentence(release.central),
+        rests_on=RESTS_ON,
         warnings=find_warnings(release),
         quality=found,
         quality_rows=_quality_rows(found),

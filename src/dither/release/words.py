@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, Notice
+from dither.types import JsonMapping, JsonObject
+from dither.uncertainty.amplification import Bound, CentralGuarantee
 
 if TYPE_CHECKING:
     from dither.release.release import Release
@@ -59,6 +62,71 @@ def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
         f"whole campaign changes by at most a factor of {likelihood_factor(epsilon)} "
         f"(epsilon {shown_epsilon(epsilon)}, local differential privacy for the whole record)."
     )
+
+
+RESTS_ON = (
+    "The collector shows nobody single reports, nor who sent them or in which order they came; and the other people whose reports "
+    "are added up draw their noise as they are asked to (who does not is to be taken off their number)."
+)
+REPLAYED_TO_READERS = (
+    "Nothing is promised against whoever sees the release: its seed stands in it, and takes the noise off."
+)
+UNBOUNDED_READERS = (
+    "No bound was computed for those who see only the release; the guarantee of the reports covers them too."
+)
+
+
+def readers_sentence(central: CentralGuarantee, *, simulated: bool) -> str:
+    """One sentence on what those can learn who see the sums, and not the reports that the local guarantee is about."""
+    start = "In a collection run with this plan, whoever" if simulated else "Whoever"
+    known = central.known
+    if known.delta == 0:
+        return (
+            f"{start} sees only the release, not the reports, but knows who was asked what, may learn as much from it as from a "
+            f"report: some question went to few people ({known.people:,} at the fewest), too few to hide among."
+        )
+    return (
+        f"{start} sees only the release, not the reports, learns at most as much about one person's record as "
+        f"{shown_bound(known)}-differential privacy allows, even knowing who was asked what: at worst a person is one of "
+        f"{known.people:,} whose reports were added up."
+    )
+
+
+def hidden_sentence(central: CentralGuarantee) -> str | None:
+    """The same if who was asked what is hidden too, where that makes a difference."""
+    if central.hidden.epsilon >= central.known.epsilon:
+        return None
+    return (
+        f"Who does not even know which question the person was asked learns at most as much as {shown_bound(central.hidden)}-"
+        f"differential privacy allows: at worst a person is then one of {central.hidden.people:,}."
+    )
+
+
+def shown_bound(bound: Bound) -> str:
+    """(epsilon, delta), both rounded up."""
+    return f"({shown_epsilon(bound.epsilon, 3)}, {shown_epsilon(bound.delta, 2)})"
+
+
+def central_json(central: CentralGuarantee, *, simulated: bool) -> JsonObject:
+    """The guarantee towards readers as a manifest has it."""
+    return {
+        **asdict(central.known),
+        "question_hidden": asdict(central.hidden),
+        "sentence": readers_sentence(central, simulated=simulated),
+        "rests_on": RESTS_ON,
+    }
+
+
+def central_from_json(data: JsonMapping) -> CentralGuarantee:
+    """The inverse of `central_json`; the sentences are made anew."""
+    return CentralGuarantee(_bound(data), _bound(data["question_hidden"]))
+
+
+def _bound(data: JsonMapping) -> Bound:
+    epsilon, delta, people = float(data["epsilon"]), float(data["delta"]), int(data["people"])
+    if not (0 <= delta < 1 and epsilon >= 0 and people >= 1):
+        raise ValueError(f"no guarantee is {data!r}"[:200])
+    return Bound(epsilon, delta, people)
 
 
 def noise_sentence(seed: int | None, *, simulated: bool) -> str:
