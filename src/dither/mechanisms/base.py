@@ -119,12 +119,12 @@ class Randomiser(ABC):
         return log_up(self.ratio)
 
     @property
-    def total_variation(self) -> Fraction:
-        """The largest total variation distance between a report's laws under two inputs, or a bound of it.
+    def in_common(self) -> Fraction:
+        """A c for which no input gives any report with less than c times its probabilities under two other inputs, added up.
 
-        Unless a mechanism says better: that of randomised response with two answers, which no other of its ratio exceeds.
+        Each of the two is at most `ratio` times what the input gives it. Mechanisms that know better say so.
         """
-        return (self.ratio - 1) / (self.ratio + 1)
+        return 1 / (2 * self.ratio)
 
     def epsilon_of(self, reports: int) -> float:
         """What several reports of one participant cost together: from the exact ratio, rounded up once."""

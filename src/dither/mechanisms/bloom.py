@@ -147,15 +147,6 @@ class BloomRappor(BitMechanism):
     def ratio(self) -> Fraction:
         return (self.p / self.q) ** self.distance
 
-    @cached_property
-    def total_variation(self) -> Fraction:
-        """That of as many coins as filters differ in bits: shown rightly with p under one cell, with q under another."""
-        d, p, q = self.distance, self.p, self.q
-        return sum(
-            (math.comb(d, i) * (p**i * q ** (d - i) - q**i * p ** (d - i)) for i in range(d // 2 + 1, d + 1)),
-            Fraction(0),
-        )
-
     @property
     def report_bits(self) -> int:
         return self.bits

@@ -52,8 +52,9 @@ class GRR(PureMechanism):
         return self.p / self.q
 
     @property
-    def total_variation(self) -> Fraction:
-        return self.p - self.q
+    def in_common(self) -> Fraction:
+        """No answer is likely under two cells: q is left of p + q."""
+        return self.q / (self.p + self.q)
 
     @property
     def report_limit(self) -> int:

@@ -84,11 +84,6 @@ class Hadamard(PureMechanism):
         return self.p / (1 - self.p)
 
     @property
-    def total_variation(self) -> Fraction:
-        """Two cells differ in half of the coefficients, and there by 2p - 1."""
-        return self.p - self.q
-
-    @property
     def report_limit(self) -> int:
         return 2 << self.bits
 

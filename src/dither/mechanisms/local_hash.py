@@ -82,11 +82,6 @@ class LocalHash(PureMechanism):
         return Fraction(self.keep, self.other)
 
     @property
-    def total_variation(self) -> Fraction:
-        """Where the hash tells two cells apart, that of the randomised response."""
-        return self.p - self.q
-
-    @property
     def report_limit(self) -> int:
         return self.buckets * _WORD**2
 

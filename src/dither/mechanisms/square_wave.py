@@ -70,12 +70,6 @@ class SquareWave(OutputMechanism):
     def ratio(self) -> Fraction:
         return self.window.ratio
 
-    @property
-    def total_variation(self) -> Fraction:
-        """Two windows share no output when the cells are a width apart, or as far as they can be."""
-        apart = min(self.width, self.cells - 1)
-        return Fraction(apart * (self.window.peak - self.base), 2**self.threshold_bits)
-
     def column(self, cell: int) -> list[int]:
         return self.window.column(cell)
 

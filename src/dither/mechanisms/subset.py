@@ -89,11 +89,6 @@ class SubsetSelection(PureMechanism):
         return Fraction(self.covering * (self.cells - self.size), self.left) * _order_bias(self.cells)
 
     @property
-    def total_variation(self) -> Fraction:
-        """Sets that hold one of the two cells tell them apart; either order's bias adds at most its own distance from evenness."""
-        return self.p - self.q + 2 * (_order_bias(self.cells) - 1)
-
-    @property
     def report_bits(self) -> int:
         return self.cells
 

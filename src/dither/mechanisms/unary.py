@@ -98,11 +98,6 @@ class Unary(BitMechanism, PureMechanism):
     def ratio(self) -> Fraction:
         return self.p * (1 - self.q) / (self.q * (1 - self.p))
 
-    @property
-    def total_variation(self) -> Fraction:
-        """Of the two bits that differ, those reports tell that have just one set: p(1-q) - q(1-p)."""
-        return self.p - self.q
-
     def with_epsilon(self, epsilon: float) -> Unary:
         return (sue if self.name == "sue" else oue)(self.cells, epsilon, self.threshold_bits)
 

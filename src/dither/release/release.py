@@ -75,8 +75,8 @@ class Release:
     many rows' values were counted as "other" in each attribute where that happened, a true count that is written nowhere at all.
     A release with `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so.
     `call` is the record of what was asked for, `state` the finished protocol (what was asked and the tallies, noise only), from
-    which intervals for any marginal can be computed later. `central` is the guarantee towards those who see the release alone; there
-    is none without privacy, nor where a seed can replay the noise.
+    which intervals for any marginal can be computed later. `central` is the guarantee towards those who see the release alone;
+    there is none without privacy, nor where a seed can replay the noise.
     """
 
     call: Call

@@ -1,21 +1,22 @@
 """What the readers of a release can learn about one person: less than the collector, since reports are added up first.
 
 Whoever sees only sums sees no more than the reports in a random order, so a bound for shuffled reports holds for the release. Let
-one person's report have the laws R(x) and R(x') under two records, with E >= 1 the largest ratio and b the largest total variation
-distance of any two laws of the mechanism, and a = b/(E - 1). Then, whatever the others' records are,
+one person's report have the laws P and P' under two records, neither more than E times the other, and let every record give every
+report with at least c (P + P'). With Q and Q' such that
 
-    R(x)  = aE Q + a Q' + (1 - a - aE) W,    R(x') = a Q + aE Q' + (1 - a - aE) W,    R(any) = a Q + a Q' + (1 - 2a) V
+    P = (E Q + Q')/(E + 1),    P' = (Q + E Q')/(E + 1),    and therefore P + P' = Q + Q',
 
-with Q and Q' the normalised positive and negative parts of R(x) - R(x'). Of the others, Binomial(n - 1, 2a) people are clones: one
-of Q and Q' was drawn for each of them, either with 1/2. Telling x from x' is no easier than telling from the two counts whether the
-person was added to one of them with aE and to the other with a, or the other way round. That divergence is a sum over the number
-of clones, computed here with every rounding error on the safe side.
+each of the n - 1 others is a clone with 2c: a draw from Q or Q', either with 1/2, whatever the record. Telling P from P' is then no
+easier than telling from two counts, of draws from Q and from Q', to which of them the person was added with E/(E + 1). Given the
+number C of clones, which is Binomial(n - 1, 2c), the first count is Binomial(C, 1/2) and the person; its hockey-stick divergence
+falls with C. It is added up over C with every rounding error on the safe side.
 
-Guarantee: `readers_delta` is never below, and `readers_epsilon` never understates, what this reduction gives.
+Guarantee: `readers_delta` is never below the delta of an epsilon, and `readers_epsilon` never below the epsilon of a delta.
 
-References: Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, and "Stronger privacy amplification by shuffling for
-Renyi and approximate differential privacy", SODA 2023 (b = (E-1)/(E+1), any mechanism); Wang, Peng, Li, Chen, "Privacy
-amplification via shuffling: unified, simplified, and tightened", PVLDB 2024 (the b of a mechanism: variation-ratio reduction).
+References: Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021 (any mechanism: c = 1/(2E)), and "Stronger privacy
+amplification by shuffling for Renyi and approximate differential privacy", SODA 2023 (c = 1/(E + 1) where the law allows it). The
+variation-ratio reduction of Wang, Peng, Li, Chen, PVLDB 2024, counts people who answered neither way as hidden among all others; in
+small crowds that falls below the exact divergence (docs/explanation/amplification.md), so it is not used.
 """
 
 from __future__ import annotations
@@ -36,24 +37,25 @@ from dither.types import Counts, Floats
 
 LARGEST_DELTA = 1e-9
 WORTH_IT = 0.99  # of the local epsilon: above, the guarantee without a delta is the better one
-_MOST_PEOPLE = 10**7  # more are counted as so many, which can only overstate epsilon, and keeps it quick
-_MOST_RATIO = 1e9  # beyond it nothing is gained in any crowd of that size
+_MOST_RATIO = 1e12  # beyond it nobody has clones
 _ALLOWANCE = 1e-9  # of every term: far above what SciPy's binomials and our own sums are wrong by
+_SPECK = 1e-15  # the same for differences of chances that are near 1
 _LOG_TAIL = 40.0  # numbers of clones that are about so unlikely, e^-40, are not looked at, but counted as lost
+_FINENESS = 32  # steps for a standard deviation of the number of clones; a step counts as its least number
 _CLOSE = 5e-4  # of epsilon
-_ALIKE = 1e-4  # of a ratio
 
 
 @dataclass(frozen=True)
 class Crowd:
     """People whose reports are added up before anybody sees them, and the law of one report.
 
-    `ratio` is the largest ratio of a report's probabilities under two records, `variation` the largest total variation distance.
+    `ratio` is the largest ratio of a report's probabilities under two records, `in_common` what every record gives it at least, of
+    the sum of these two.
     """
 
     people: int
     ratio: Fraction
-    variation: Fraction
+    in_common: Fraction
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def worst_bound(found: Sequence[Crowd], delta: float) -> Bound:
     local = max(log_up(crowd.ratio) for crowd in found)
     worst = Bound(0.0, delta, min(crowd.people for crowd in found))
     # From the likely worst on, most crowds need just one look: is what was found so far enough for them?
-    for crowd in _undominated(found):
+    for crowd in sorted(found, key=lambda crowd: crowd.people):
         if readers_delta(worst.epsilon, crowd) > delta:
             worst = Bound(readers_epsilon(delta, crowd), delta, crowd.people)
     if worst.epsilon > WORTH_IT * local:
@@ -113,23 +115,20 @@ def crowds(tally: RoundTally) -> list[Crowd]:
     people = Counter[Question]()
     for question, n in zip(plan.questions, tally.n.tolist(), strict=True):
         people[question] += n
-    return [Crowd(n, q.mechanism.ratio, q.mechanism.total_variation) for q, n in people.items() if n]
+    return [Crowd(n, q.mechanism.ratio, q.mechanism.in_common) for q, n in people.items() if n]
 
 
 def mixed_crowd(tally: RoundTally) -> Crowd:
     """All who answered in a round, a report being the question, drawn with its share, and the answer; or all the answers.
 
-    Draws that do not depend on the record mix the laws of all questions, and their distances (parallel composition in Wang et
-    al.); answers given together multiply their ratios, and what two laws have in common.
+    A draw that does not depend on the record leaves what laws have in common; answers given together multiply their ratios.
     """
-    plan, mechanisms = tally.plan, [question.mechanism for question in tally.plan.questions]
-    if plan.split:
-        same = math.prod((1 - asked.total_variation for asked in mechanisms), start=Fraction(1))
-        return Crowd(tally.participants, math.prod((asked.ratio for asked in mechanisms), start=Fraction(1)), 1 - same)
-    shares = [Fraction(share) for share in plan.shares]
-    drawn = (share * asked.total_variation for share, asked in zip(shares, mechanisms, strict=True))
-    variation = sum(drawn, Fraction(0)) / sum(shares)
-    return Crowd(tally.participants, max(asked.ratio for asked in mechanisms), variation)
+    mechanisms = [question.mechanism for question in tally.plan.questions]
+    if tally.plan.split:
+        ratio = math.prod((asked.ratio for asked in mechanisms), start=Fraction(1))
+        return Crowd(tally.participants, ratio, 1 / (2 * ratio))
+    ratio = max(asked.ratio for asked in mechanisms)
+    return Crowd(tally.participants, ratio, min(asked.in_common for asked in mechanisms))
 
 
 def readers_epsilon(delta: float, crowd: Crowd) -> float:
@@ -146,7 +145,8 @@ def readers_epsilon(delta: float, crowd: Crowd) -> float:
         return local
     # False position with the Illinois halving, from where it would be if the counts were normal. The upper end keeps delta at
     # every step, and is what is given.
-    middle = 2 * float(crowd.variation * (crowd.ratio - 1) / crowd.people * -Fraction(math.log(delta))) ** 0.5
+    normal = (crowd.ratio - 1) / (crowd.ratio + 1) * 2
+    middle = float(normal) * (-math.log(delta) / float(crowd.in_common * crowd.people)) ** 0.5
     while high - low > _CLOSE * max(high, _CLOSE):
         middle = min(max(middle, low + _CLOSE / 2 * (high - low)), high - _CLOSE / 2 * (high - low))
         found = short(middle)
@@ -159,68 +159,46 @@ def readers_epsilon(delta: float, crowd: Crowd) -> float:
 
 
 def readers_delta(epsilon: float, crowd: Crowd) -> float:
-    """At least the delta of this epsilon: the hockey-stick divergence of the two counts, or 1."""
-    ratio, variation = _up(crowd.ratio), _up(crowd.variation)
-    if crowd.people < 2 or ratio > _MOST_RATIO:
-        return 1.0 if epsilon < math.log(ratio) else 0.0
-    clone = min(variation / (ratio - 1), 1 / (ratio + 1))
-    return clones_delta(epsilon, ratio, clone, clone, min(crowd.people, _MOST_PEOPLE))
-
-
-def clones_delta(epsilon: float, ratio: float, share: float, clone: float, people: int) -> float:
-    """At least the hockey-stick divergence at epsilon between the two pairs of counts.
-
-    The person is added to the first count with `share` * `ratio` and to the second with `share`, or the other way round; each of
-    the others is added to either with `clone`. (The reduction has `clone` = `share`; other analyses have other numbers.)
-    """
-    others, e = people - 1, math.exp(epsilon)
-    neither = max(0.0, 1 - share * (1 + ratio))
+    """At least the delta of this epsilon, and at most 1."""
+    ratio, clone, others = _up(crowd.ratio), _down(crowd.in_common), crowd.people - 1
+    if crowd.ratio > _MOST_RATIO or others < 1:
+        return 1.0 if epsilon < log_up(crowd.ratio) else 0.0
     clones = stats.binom(others, 2 * clone)
-    # Both counts together, the person among them or not. Were nobody in them, there would be nothing to tell.
-    mean, far = others * 2 * clone, _LOG_TAIL / 3 + math.sqrt(2 * _LOG_TAIL * others * 2 * clone * (1 - 2 * clone))
-    low, high = max(1, math.floor(mean - far)), min(people, math.ceil(mean + far) + 1)
-    lost = float(clones.cdf(low - 1) if low > 1 else 0.0) + float(clones.sf(high - 1))
-    total = np.arange(low, high + 1)
-    weights = clones.pmf(np.arange(low - 1, high + 1))
-    before, after = weights[:-1], weights[1:]
-    # Given the total, the likelihoods' ratio rises with the first count: it exceeds e from `least` on.
-    spare = neither * (e - 1) * (people - total) * clone / ((1 - 2 * clone) * share)
-    least = np.floor((total * (e * ratio - 1) + spare) / ((ratio - 1) * (1 + e))) + 1
-    beyond = _at_least(least, total - 1)
-    exactly = np.asarray(stats.binom.pmf(least - 1, total - 1, 0.5), dtype=np.float64)
-    terms = (
-        share * (ratio - e) * before * (beyond + exactly),  # the person is in the first count
-        share * (1 - e * ratio) * before * beyond,  # in the second
-        neither * (1 - e) * after * (beyond + exactly / 2),  # in neither
-    )
-    bound = math.fsum(float(np.sum(term)) for term in terms)
-    slack = _ALLOWANCE * math.fsum(float(np.sum(np.abs(term))) for term in terms)
-    return min(1.0, max(0.0, bound + slack) + lost * (1 + _ALLOWANCE))
+    deviation = math.sqrt(others * 2 * clone * (1 - 2 * clone))
+    far, step = _LOG_TAIL / 3 + math.sqrt(2 * _LOG_TAIL) * deviation, max(1, int(deviation / _FINENESS))
+    low, high = max(0, math.floor(clones.mean() - far)), min(others, math.ceil(clones.mean() + far))
+    numbers = np.arange(low, high + 1, step)
+    upto = clones.cdf(np.append(numbers, numbers[-1] + step) - 1)
+    chances = np.diff(upto) + _SPECK  # of a number of clones from this one up to the next
+    lost = float(upto[0]) + float(clones.sf(numbers[-1] + step - 1))
+    return min(1.0, float(chances @ given_clones(epsilon, ratio, numbers)) + lost * (1 + _ALLOWANCE))
+
+
+def given_clones(epsilon: float, ratio: float, clones: Counts) -> Floats:
+    """At least the hockey-stick divergence at epsilon of the first count, given the numbers of clones.
+
+    The count is of so many fair coins and of the person, who is added with E/(E + 1) or with 1/(E + 1). Likelihoods a E + b and a +
+    b E, for counts a and b, are compared: those above the `least` a speak for the first.
+    """
+    e = math.exp(epsilon)
+    least = np.floor((clones + 1) * ((e * ratio - 1) / ((ratio - 1) * (1 + e)))) + 1
+    beyond = _at_least(least, clones)
+    exactly = np.asarray(stats.binom.pmf(least - 1, clones, 0.5), dtype=np.float64)
+    gained = (ratio - e) * (beyond + exactly) * (1 + _ALLOWANCE)
+    return np.maximum(0.0, gained - (e * ratio - 1) * beyond * (1 - _ALLOWANCE)) / (ratio + 1)
 
 
 def _at_least(least: Floats, flips: Counts) -> Floats:
-    """The chance that so many fair coins show at least so many heads."""
+    """The chance that so many fair coins show at least so many heads, of which there is at least one."""
     inside = np.clip(least, 1, np.maximum(flips, 1))
-    chance = special.betainc(inside, flips - inside + 1, 0.5)
-    return np.where(least <= 0, 1.0, np.where(least > flips, 0.0, chance))
-
-
-def _undominated(found: Sequence[Crowd]) -> list[Crowd]:
-    """The crowds of which no other one is smaller and has a ratio and a variation as large: a bound for that one is one for all.
-
-    Ratios differ in the last digits only, where thresholds are whole numbers; the largest stands for all that are within a hair.
-    """
-    largest = max(crowd.ratio for crowd in found)
-    alike = [
-        Crowd(c.people, largest if c.ratio > largest * (1 - Fraction(_ALIKE)) else c.ratio, c.variation) for c in found
-    ]
-    kept: list[Crowd] = []
-    for crowd in sorted(set(alike), key=lambda c: (c.people, -c.ratio, -c.variation)):
-        if not any(other.ratio >= crowd.ratio and other.variation >= crowd.variation for other in kept):
-            kept.append(crowd)
-    return kept
+    return np.where(least > flips, 0.0, special.betainc(inside, np.maximum(flips - inside + 1, 1), 0.5))
 
 
 def _up(value: Fraction) -> float:
     """A float that is not below."""
     return math.nextafter(float(value), math.inf)
+
+
+def _down(value: Fraction) -> float:
+    """A float that is not above."""
+    return math.nextafter(float(value), 0.0)
