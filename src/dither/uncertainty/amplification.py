@@ -43,6 +43,7 @@ _SPECK = 1e-15  # the same for differences of chances that are near 1
 _LOG_TAIL = 40.0  # numbers of clones that are about so unlikely, e^-40, are not looked at, but counted as lost
 _FINENESS = 32  # steps for a standard deviation of the number of clones; a step counts as its least number
 _CLOSE = 5e-4  # of epsilon
+_HAIR = 1 + Fraction(1, 10**6)
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ def worst_bound(found: Sequence[Crowd], delta: float) -> Bound:
     """The bound of the worst of some crowds; that of the local guarantee where little would be gained."""
     local = max(log_up(crowd.ratio) for crowd in found)
     worst = Bound(0.0, delta, min(crowd.people for crowd in found))
-    # From the likely worst on, most crowds need just one look: is what was found so far enough for them?
-    for crowd in sorted(found, key=lambda crowd: crowd.people):
+    for crowd in _worst_kinds(found):
         if readers_delta(worst.epsilon, crowd) > delta:
             worst = Bound(readers_epsilon(delta, crowd), delta, crowd.people)
     if worst.epsilon > WORTH_IT * local:
@@ -186,6 +186,18 @@ def given_clones(epsilon: float, ratio: float, clones: Counts) -> Floats:
     exactly = np.asarray(stats.binom.pmf(least - 1, clones, 0.5), dtype=np.float64)
     gained = (ratio - e) * (beyond + exactly) * (1 + _ALLOWANCE)
     return np.maximum(0.0, gained - (e * ratio - 1) * beyond * (1 - _ALLOWANCE)) / (ratio + 1)
+
+
+def _worst_kinds(found: Sequence[Crowd]) -> list[Crowd]:
+    """Some crowds whose bounds cover all: no other crowd is smaller, of a larger ratio and has less in common.
+
+    Whole thresholds make ratios differ in their last digits, so each crowd kept is taken as a hair worse than it is.
+    """
+    kept: list[Crowd] = []
+    for crowd in sorted(found, key=lambda crowd: (crowd.people, -crowd.ratio)):
+        if not any(worse.ratio >= crowd.ratio and worse.in_common <= crowd.in_common for worse in kept):
+            kept.append(Crowd(crowd.people, crowd.ratio * _HAIR, crowd.in_common / _HAIR))
+    return kept
 
 
 def _at_least(least: Floats, flips: Counts) -> Floats:

@@ -1,0 +1,141 @@
+"""What a release promises against those who see nothing else: in its manifest, on its page and in the commands."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dither
+from dither.cli import run
+from dither.errors import DitherError, PrivacyError
+from dither.release import Release
+from dither.release.words import RESTS_ON, central_json, hidden_sentence, readers_sentence, shown_bound
+from dither.uncertainty.amplification import Bound, CentralGuarantee
+
+RNG = np.random.default_rng(5)
+TABLE = pa.table({name: RNG.choice(["x", "y", "z"], 3000).tolist() for name in "abcd"})
+
+
+@pytest.fixture(scope="module")
+def release() -> Release:
+    return dither.publish(TABLE, epsilon=1.0, method="independent", rows=10, holdout=0.1)
+
+
+def test_every_question_hides_its_people(release: Release) -> None:
+    central = release.central
+    assert central is not None
+    assert central.known.people == 750  # those who were held out are among them
+    assert central.hidden.people == 3000
+    assert central.known.delta == central.hidden.delta == 1e-9
+    assert 0.1 < central.hidden.epsilon < central.known.epsilon < 0.5
+
+
+def test_the_manifest_has_it_and_reads_it_back(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "out")
+    written = json.loads((folder / "release.json").read_text())["central"]
+    assert written["epsilon"] == release.central.known.epsilon  # type: ignore[union-attr]
+    assert written["question_hidden"]["people"] == 3000
+    assert written["sentence"] == release.readers
+    assert written["rests_on"] == RESTS_ON
+    assert Release.load(folder).central == release.central
+
+
+def test_the_page_has_it_after_the_local_guarantee(release: Release) -> None:
+    page = html.unescape(release.report())
+    assert release.guarantee in page
+    assert page.index(release.guarantee) < page.index("To those who see only the release")
+    assert shown_bound(release.central.known) in page  # type: ignore[union-attr]
+    assert shown_bound(release.central.hidden) in page  # type: ignore[union-attr]
+
+
+def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["publish", "adult", "--epsilon", "1", "--method", "independent", "--rows", "5", "-o"]
+    assert run([*given, str(tmp_path / "a")]) == 0
+    assert "-differential privacy allows" in capsys.readouterr().out
+    assert run([*given, str(tmp_path / "b"), "--seed", "1"]) == 0
+    assert "readers" not in capsys.readouterr().out
+
+
+def test_a_seed_leaves_readers_no_guarantee(release: Release, tmp_path: Path) -> None:
+    seeded = dither.publish(TABLE, epsilon=1.0, method="independent", rows=10, seed=1)
+    assert seeded.central is None
+    assert seeded.to_json()["central"] is None
+    assert "Nothing is promised" in seeded.readers
+    assert "To those who see only the release" not in seeded.report()
+    with pytest.raises(PrivacyError, match="replayed"):
+        replace(seeded, central=release.central)
+    # Whoever writes it into the manifest is not believed.
+    folder = seeded.save(tmp_path / "out")
+    manifest = json.loads((folder / "release.json").read_text())
+    manifest["central"] = release.to_json()["central"]
+    (folder / "release.json").write_text(json.dumps(manifest))
+    with pytest.raises(DitherError):
+        Release.load(folder)
+
+
+def test_without_privacy_nobody_is_promised_anything() -> None:
+    open_release = dither.publish(TABLE, epsilon=math.inf, method="jtree-nonprivate", rows=10, no_privacy=True)
+    assert open_release.central is None
+    assert open_release.readers.startswith("None.")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": 3.0},
+        {"epsilon": -0.1},
+        {"epsilon": math.nan},
+        {"epsilon": "x"},
+        {"delta": 2.0},
+        {"people": 0},
+        {"question_hidden": None},
+    ],
+    ids=str,
+)
+def test_a_damaged_guarantee_is_one_clear_error(release: Release, tmp_path: Path, wrong: dict[str, Any]) -> None:
+    folder = release.save(tmp_path / "out")
+    manifest = json.loads((folder / "release.json").read_text())
+    manifest["central"] |= wrong
+    (folder / "release.json").write_text(json.dumps(manifest))
+    with pytest.raises(DitherError):
+        Release.load(folder)
+
+
+def test_an_earlier_release_without_it_is_read(release: Release, tmp_path: Path) -> None:
+    folder = release.save(tmp_path / "out")
+    manifest = json.loads((folder / "release.json").read_text())
+    del manifest["central"]
+    (folder / "release.json").write_text(json.dumps(manifest))
+    again = Release.load(folder)
+    assert again.central is None
+    assert "No bound was computed" in again.readers
+
+
+# Words.
+
+
+def test_no_figure_promises_more_than_was_found() -> None:
+    bound = Bound(0.12341, 4.441e-13, 900)
+    assert shown_bound(bound) == "(0.124, 4.5e-13)"
+    central = CentralGuarantee(bound, Bound(0.0101, 4.441e-13, 9000))
+    assert "(0.124, 4.5e-13)" in readers_sentence(central, simulated=False)
+    assert "one of 900 " in readers_sentence(central, simulated=False)
+    assert readers_sentence(central, simulated=True).startswith("In a collection run with this plan, ")
+    assert hidden_sentence(central) is not None
+    assert hidden_sentence(CentralGuarantee(bound, bound)) is None
+
+
+def test_where_nothing_is_gained_no_delta_is_named() -> None:
+    central = CentralGuarantee(Bound(4.0, 0.0, 12), Bound(1.0, 1e-9, 5000))
+    words = readers_sentence(central, simulated=False)
+    assert "(12 at the fewest)" in words
+    assert "differential" not in words
+    assert central_json(central, simulated=False)["epsilon"] == 4.0
