@@ -26,7 +26,9 @@ holds it against them.
 
 RETURNED = {
     "AskedRound": "dither.release",
+    "Bound": "dither.uncertainty.amplification",
     "Call": "dither.release",
+    "CentralGuarantee": "dither.uncertainty.amplification",
     "ConsumerHistogram": "dither.release.histogram",
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",

@@ -181,6 +181,28 @@ def test_binomials_are_far_more_exact_than_is_allowed_for() -> None:
         assert abs(found * 2**flips / exactly - 1) < amplification._ALLOWANCE / 100
 
 
+def test_chances_of_clones_are_so_too() -> None:
+    """Differences in either tail, of which the bound's weights are made."""
+    people, one_in = 3000, 16
+    terms = [math.comb(people, k) * (one_in - 1) ** (people - k) for k in range(people + 1)]
+    clones = stats.binom(people, 1 / one_in)
+    for first in (100, 130, 180):
+        exact = Fraction(sum(terms[first : first + 3]), one_in**people)
+        found = float(clones.cdf(first + 2) - clones.cdf(first - 1))
+        assert abs(Fraction(found) / exact - 1) < amplification._ALLOWANCE / 10
+    for first in (195, 240, 280):
+        exact = Fraction(sum(terms[first : first + 3]), one_in**people)
+        found = float(clones.sf(first - 1) - clones.sf(first + 2))
+        assert abs(Fraction(found) / exact - 1) < amplification._ALLOWANCE / 10
+
+
+def test_a_ratio_beyond_all_floats_gains_nothing() -> None:
+    crowd = Crowd(10**6, Fraction(10) ** 400, Fraction(1, 2 * 10**400))
+    bound = worst_bound([crowd], 1e-9)
+    assert bound.delta == 0.0
+    assert bound.epsilon == pytest.approx(400 * math.log(10))
+
+
 # Published figures.
 
 

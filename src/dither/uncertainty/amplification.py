@@ -39,7 +39,6 @@ LARGEST_DELTA = 1e-9
 WORTH_IT = 0.99  # of the local epsilon: above, the guarantee without a delta is the better one
 _MOST_RATIO = 1e12  # beyond it nobody has clones
 _ALLOWANCE = 1e-9  # of every term: far above what SciPy's binomials and our own sums are wrong by
-_SPECK = 1e-15  # the same for differences of chances that are near 1
 _LOG_TAIL = 40.0  # numbers of clones that are about so unlikely, e^-40, are not looked at, but counted as lost
 _FINENESS = 32  # steps for a standard deviation of the number of clones; a step counts as its least number
 _CLOSE = 5e-4  # of epsilon
@@ -160,18 +159,20 @@ def readers_epsilon(delta: float, crowd: Crowd) -> float:
 
 def readers_delta(epsilon: float, crowd: Crowd) -> float:
     """At least the delta of this epsilon, and at most 1."""
-    ratio, clone, others = _up(crowd.ratio), _down(crowd.in_common), crowd.people - 1
-    if crowd.ratio > _MOST_RATIO or others < 1:
+    if crowd.ratio > _MOST_RATIO or crowd.people < 2:
         return 1.0 if epsilon < log_up(crowd.ratio) else 0.0
+    ratio, clone, others = _up(crowd.ratio), _down(crowd.in_common), crowd.people - 1
     clones = stats.binom(others, 2 * clone)
     deviation = math.sqrt(others * 2 * clone * (1 - 2 * clone))
     far, step = _LOG_TAIL / 3 + math.sqrt(2 * _LOG_TAIL) * deviation, max(1, int(deviation / _FINENESS))
     low, high = max(0, math.floor(clones.mean() - far)), min(others, math.ceil(clones.mean() + far))
     numbers = np.arange(low, high + 1, step)
-    upto = clones.cdf(np.append(numbers, numbers[-1] + step) - 1)
-    chances = np.diff(upto) + _SPECK  # of a number of clones from this one up to the next
-    lost = float(upto[0]) + float(clones.sf(numbers[-1] + step - 1))
-    return min(1.0, float(chances @ given_clones(epsilon, ratio, numbers)) + lost * (1 + _ALLOWANCE))
+    ends = np.append(numbers, numbers[-1] + step) - 1
+    below, above = clones.cdf(ends), clones.sf(ends)
+    # Of a number of clones from this one up to the next, as a difference of the smaller chances: of the more exact ones.
+    chances = np.where(below[1:] < 0.5, np.diff(below), -np.diff(above))
+    bound = float(chances @ given_clones(epsilon, ratio, numbers)) + float(below[0] + above[-1])
+    return min(1.0, bound * (1 + _ALLOWANCE))
 
 
 def given_clones(epsilon: float, ratio: float, clones: Counts) -> Floats:
