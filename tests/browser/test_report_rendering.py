@@ -17,6 +17,7 @@ from dither.models.mixture import Mixture
 from dither.notice import Notice
 from dither.release import Call, Release, truth_from_codes
 from dither.schema import Attribute, Schema
+from dither.uncertainty.amplification import Bound, CentralGuarantee
 
 AUDIT = (Path(__file__).parent / "page_audit.js").read_text(encoding="utf-8")
 OPEN_ALL = "document.querySelectorAll('details').forEach((part) => { part.open = true })"
@@ -34,7 +35,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     table = pa.table({f"answer {i}": [f"choice {(j * (i + 2)) % 7}" for j in range(120)] for i in range(5)})
     releases = {
         "simulated": adult,
-        "collected": replace(adult, call=Call(epsilon=adult.call.epsilon, method=adult.method), truth=None),
+        "collected": replace(
+            adult,
+            call=Call(epsilon=adult.call.epsilon, method=adult.method),
+            truth=None,
+            central=CentralGuarantee(Bound(1.9, 1e-9, 700), Bound(0.8, 1e-9, 10_000)),
+        ),
         "wide": wide_release(60),
         "tiny": dither.publish(table, epsilon=0.5, method="independent", rows=20, seed=3),
     }

@@ -77,10 +77,16 @@ def test_a_campaign_from_the_shell(
     run(capsys, "campaign", "export", campaign, "-o", "reports.parquet")
     assert pq.read_table(folder / "reports.parquet").num_rows == 300
     assert "collected" in run(capsys, "campaign", "close-round", campaign)
-    assert "300 participants" in run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "40")
+    told = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "40")
+    assert "300 participants" in told
     assert pq.read_table(folder / "out" / "synthetic.parquet").num_rows == 40
     manifest = json.loads((folder / "out" / "release.json").read_text())
     assert (manifest["simulated"], manifest["participants"], manifest["epsilon_asked"]) == (False, 300, 2.0)
+    central = manifest["central"]
+    assert central["people"] < central["question_hidden"]["people"] == 300
+    assert 0 < central["question_hidden"]["epsilon"] <= central["epsilon"] <= manifest["epsilon_achieved"]
+    assert central["sentence"] in told
+    assert central["sentence"].startswith("Whoever sees only the release")
 
 
 def test_all_rounds_of_a_method_in_one_go(capsys: pytest.CaptureFixture[str], url: str) -> None:
