@@ -1,0 +1,153 @@
+"""Strong pairs of attributes: which they are, and where their potentials start.
+
+One stopping rule for the whole fit is ruled by the many weak pairs and stops the few strong ones too early. A pair whose own
+reports the fit contradicts beyond their noise becomes an edge (see `descent`), and its potential starts warm at what its own
+reports say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaincc
+
+from dither.estimate.project import norm_sub
+from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances
+from dither.types import Floats
+
+OWN = 0.97  # of a warm table is the pair's own, the rest the product, so that no cell is ruled out
+LEAST_ONE = 1e-6
+RAKING_STEPS = 200
+LEVEL = 0.1  # how often noise alone may make any pair of a table strong
+NULL_DRAWS = 200
+PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """What a fit starts from: one-way marginals, and the raw tables of the edges."""
+
+    one: Floats
+    pairs: Mapping[tuple[int, int], Floats]
+
+
+def marginals_of(targets: PairTargets, edges: Edges) -> Marginals:
+    """Those of the pooled estimates."""
+    return Marginals(targets.one, {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in edges})
+
+
+def block(columns: Columns, matrix: Floats, i: int, j: int) -> Floats:
+    """The table of one pair."""
+    return matrix[columns.of(i), columns.of(j)]
+
+
+def projected(columns: Columns, one: Floats) -> Floats:
+    """Every attribute's part as a distribution."""
+    return np.concatenate([norm_sub(one[columns.of(i)]) for i in range(len(columns.cardinalities))])
+
+
+def raked(table: Floats, rows: Floats, columns: Floats) -> Floats:
+    """The table scaled along its lines until its marginals are these (Deming and Stephan, 1940)."""
+    for _ in range(RAKING_STEPS):
+        table = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
+        table = table * (columns / np.maximum(table.sum(axis=0), 1e-300))
+        if np.abs(table.sum(axis=1) - rows).max() < 1e-9:
+            break
+    return table
+
+
+def warm_potentials(columns: Columns, edges: Edges, start: Marginals) -> list[Floats]:
+    """log(T / product) with T the pair's own projected table, a little of the product mixed in, raked to the one-way marginals."""
+    out = []
+    for i, j in edges:
+        first, second = (np.maximum(start.one[columns.of(a)], LEAST_ONE) for a in (i, j))
+        first, second = first / first.sum(), second / second.sum()
+        raw, product = start.pairs[i, j], np.outer(first, second)
+        own = norm_sub(raw.ravel()).reshape(raw.shape)
+        out.append(np.log(raked(OWN * own + (1.0 - OWN) * product, first, second) / product))
+    return out
+
+
+def local_chi2(targets: PairTargets, pairs: Floats, one: Floats) -> Floats:
+    """Each pair's chi^2 between its own reports and a model's table, as a matrix of attributes; zero where nothing was asked."""
+    w2, _ = inverse_variances(targets, pairs, one)
+    squares = w2 * (pairs - targets.pairs) ** 2
+    return targets.columns.sums(targets.columns.sums(squares).T)
+
+
+def pair_cells(columns: Columns) -> Floats:
+    """The number of cells of every pair."""
+    k = columns.cardinalities.astype(np.float64)
+    return np.outer(k, k)
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A pair's own projected table against a fit's: by how much it is `closer` to the raw table in chi^2, and the degrees of
+    freedom that it takes, which are its positive cells less one."""
+
+    closer: float
+    free: int
+
+    @property
+    def gain(self) -> float:
+        """How much lower its estimated risk (SURE) is; the fit's degrees of freedom are left out, since a pair takes few."""
+        return self.closer - 2.0 * self.free
+
+
+def own_table(raw: Floats, fitted: Floats, noise: PairNoise) -> OwnTable:
+    """Compare the two tables of a pair."""
+    own = norm_sub(raw)
+    c0, c1, c2 = noise
+    precision = 1.0 / np.maximum(c0 + own * (c1 - c2 * own), 1e-3 * c2)
+    closer = float((precision * ((fitted - raw) ** 2 - (own - raw) ** 2)).sum())
+    return OwnTable(closer, int((own > 0).sum()) - 1)
+
+
+def chance_of(closer: float, fitted: Floats, noise: PairNoise, rng: np.random.Generator) -> float:
+    """How often a table drawn from the fit would be as much closer to its own projection: a gamma law matched to some draws."""
+    c0, c1, c2 = noise
+    deviation = np.sqrt(np.maximum(c0 + fitted * (c1 - c2 * fitted), 1e-3 * c2))
+    draws = fitted + deviation * rng.standard_normal((NULL_DRAWS, *fitted.shape))
+    null = np.array([own_table(drawn, fitted, noise).closer for drawn in draws])
+    mean, variance = max(float(null.mean()), 1e-300), max(float(null.var()), 1e-300)
+    return float(gammaincc(mean**2 / variance, max(closer, 0.0) * mean / variance))
+
+
+def _expected(columns: Columns, pairs: Floats, asked: Sequence[tuple[int, int]]) -> Floats:
+    """How the level of the test is shared out: half of it equally, half by the square of the mutual information that the fit sees,
+    which leaves most to the few pairs that stand out."""
+    information = np.zeros(len(asked))
+    for number, (i, j) in enumerate(asked):
+        table = block(columns, pairs, i, j)
+        product = np.outer(table.sum(axis=1), table.sum(axis=0))
+        seen = table > 0
+        information[number] = max(float((table[seen] * np.log(table[seen] / product[seen])).sum()), 0.0) ** 2
+    equal, total = np.full(len(asked), 1.0 / len(asked)), float(information.sum())
+    return 0.5 * equal + 0.5 * (information / total if total > 1e-9 else equal)
+
+
+def strong_pairs(targets: PairTargets, pairs: Floats, already: Edges, rng: np.random.Generator) -> Edges:
+    """The pairs that know better than a fit, from the largest gain on, as far as none shares an attribute with another.
+
+    A pair's own table must have the lower estimated risk, and be closer to its reports than noise would make it at LEVEL for all
+    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006).
+    """
+    asked = [(int(i), int(j)) for i, j in np.argwhere(np.triu(targets.pair_noise[1] > 0, 1))]
+    out, used = list(already), {a for edge in already for a in edge}
+    found = []
+    for (i, j), share in zip(asked, _expected(targets.columns, pairs, asked), strict=True):
+        if i in used or j in used:
+            continue
+        raw, fitted = (block(targets.columns, matrix, i, j) for matrix in (targets.pairs, pairs))
+        noise = tuple(float(c[i, j]) for c in targets.pair_noise)
+        own = own_table(raw, fitted, noise)
+        if own.gain > 0.0 and chance_of(own.closer, fitted, noise, rng) < LEVEL * share:
+            found.append((own.gain, i, j))
+    for _, i, j in sorted(found, reverse=True):
+        if i not in used and j not in used:
+            out.append((i, j))
+            used |= {i, j}
+    return tuple(out)
