@@ -117,7 +117,7 @@ def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) ->
     """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
     true = pair_matrix(*known_mixture())
     true_one = known_mixture()[0] @ known_mixture()[1]
-    gaps, plain = [], []
+    gaps, plain, spent = [], [], []
     options = FitOptions(total=30, components=10, twins=3, edges=edges)
     for seed in range(40):
         targets = collected(4000, 0.8, np.random.default_rng(100 + seed))
@@ -131,10 +131,14 @@ def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) ->
         risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(group.w1 @ (one - true_one) ** 2)
         gaps.append(chi2 - targets.cells + 2 * df - risk)
         plain.append(chi2 - targets.cells - risk)
+        covariance = 0.5 * np.vdot(group.w2 * pairs, targets.pairs - true)
+        spent.append(df - float(covariance + group.w1 * one @ (targets.singles - true_one)))
     # chi^2 alone has a standard deviation of sqrt(2 cells), 14 here.
     error = np.std(gaps) / np.sqrt(len(gaps))
     assert abs(np.mean(gaps)) < 4 * error
     assert np.mean(plain) < -4 * error, "degrees of freedom make the difference"
+    # Degrees of freedom are the covariance of what is fitted with its data, here over fresh data; the twins need the data once.
+    assert abs(np.mean(spent)) < 4 * np.std(spent) / np.sqrt(len(spent))
 
 
 @pytest.mark.slow

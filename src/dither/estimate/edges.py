@@ -84,36 +84,41 @@ def pair_cells(columns: Columns) -> Floats:
 
 
 @dataclass(frozen=True)
-class OwnTable:
-    """A pair's own projected table against a fit's: by how much it is `closer` to the raw table in chi^2, and the degrees of
+class OwnTables:
+    """Projected tables of a pair against a fit's: by how much each is `closer` to its raw table in chi^2, and the degrees of
     freedom that it takes, which are its positive cells less one."""
 
-    closer: float
-    free: int
+    closer: Floats
+    free: Floats
 
     @property
-    def gain(self) -> float:
-        """How much lower its estimated risk (SURE) is; the fit's degrees of freedom are left out, since a pair takes few."""
+    def gain(self) -> Floats:
+        """How much lower the estimated risk (SURE) is; the fit's degrees of freedom are left out, since a pair takes few."""
         return self.closer - 2.0 * self.free
 
 
-def own_table(raw: Floats, fitted: Floats, noise: PairNoise) -> OwnTable:
-    """Compare the two tables of a pair."""
-    own = norm_sub(raw)
+def own_tables(raw: Floats, fitted: Floats, noise: PairNoise) -> OwnTables:
+    """Compare raw tables of a pair, flat in rows, projected as `norm_sub` does, with the flat table of a fit."""
+    descending = -np.sort(-raw, axis=1)
+    excess = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, raw.shape[1] + 1)
+    positive = (descending > excess).sum(axis=1)
+    own = np.maximum(raw - excess[np.arange(len(raw)), positive - 1][:, None], 0.0)
     c0, c1, c2 = noise
     precision = 1.0 / np.maximum(c0 + own * (c1 - c2 * own), 1e-3 * c2)
-    closer = float((precision * ((fitted - raw) ** 2 - (own - raw) ** 2)).sum())
-    return OwnTable(closer, int((own > 0).sum()) - 1)
+    closer = (precision * ((fitted - raw) ** 2 - (own - raw) ** 2)).sum(axis=1)
+    return OwnTables(closer, positive - 1.0)
 
 
-def chance_of(closer: float, fitted: Floats, noise: PairNoise, rng: np.random.Generator) -> float:
-    """How often a table drawn from the fit would be as much closer to its own projection: a gamma law matched to some draws."""
+def chance_of(raw: Floats, closer: float, fitted: Floats, noise: PairNoise, rng: np.random.Generator) -> float:
+    """How often a table drawn from the fit would contradict it as much, by the clearer of two tests: chi^2, and how much closer
+    its own projection is, which sees a few large cells among many; a gamma law is matched to some draws."""
     c0, c1, c2 = noise
     deviation = np.sqrt(np.maximum(c0 + fitted * (c1 - c2 * fitted), 1e-3 * c2))
-    draws = fitted + deviation * rng.standard_normal((NULL_DRAWS, *fitted.shape))
-    null = np.array([own_table(drawn, fitted, noise).closer for drawn in draws])
+    chi2 = float((((raw - fitted) / deviation) ** 2).sum())
+    null = own_tables(fitted + deviation * rng.standard_normal((NULL_DRAWS, fitted.size)), fitted, noise).closer
     mean, variance = max(float(null.mean()), 1e-300), max(float(null.var()), 1e-300)
-    return float(gammaincc(mean**2 / variance, max(closer, 0.0) * mean / variance))
+    few_large = float(gammaincc(mean**2 / variance, max(closer, 0.0) * mean / variance))
+    return 2.0 * min(few_large, float(gammaincc(raw.size / 2.0, chi2 / 2.0)))
 
 
 def _expected(columns: Columns, pairs: Floats, asked: Sequence[tuple[int, int]]) -> Floats:
@@ -141,11 +146,11 @@ def strong_pairs(targets: PairTargets, pairs: Floats, already: Edges, rng: np.ra
     for (i, j), share in zip(asked, _expected(targets.columns, pairs, asked), strict=True):
         if i in used or j in used:
             continue
-        raw, fitted = (block(targets.columns, matrix, i, j) for matrix in (targets.pairs, pairs))
+        raw, fitted = (block(targets.columns, matrix, i, j).ravel() for matrix in (targets.pairs, pairs))
         noise = tuple(float(c[i, j]) for c in targets.pair_noise)
-        own = own_table(raw, fitted, noise)
-        if own.gain > 0.0 and chance_of(own.closer, fitted, noise, rng) < LEVEL * share:
-            found.append((own.gain, i, j))
+        own = own_tables(raw[None], fitted, noise)
+        if own.gain[0] > 0.0 and chance_of(raw, float(own.closer[0]), fitted, noise, rng) < LEVEL * share:
+            found.append((float(own.gain[0]), i, j))
     for _, i, j in sorted(found, reverse=True):
         if i not in used and j not in used:
             out.append((i, j))
