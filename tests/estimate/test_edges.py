@@ -12,9 +12,11 @@ from dither.estimate import mixture_fit
 from dither.estimate.descent import Descent
 from dither.estimate.edges import (
     Marginals,
+    best_sharpness,
     chance_of,
     local_chi2,
     own_tables,
+    own_warm,
     pair_cells,
     raked,
     strong_pairs,
@@ -79,12 +81,30 @@ def test_a_potential_starts_at_what_the_pair_says_of_itself() -> None:
     one = np.concatenate([rng.dirichlet(np.ones(k) * 3) for k in CARDINALITIES])
     first, second = one[COLUMNS.of(0)], one[COLUMNS.of(2)]
     raw = raked(rng.dirichlet(np.ones(12) * 0.5).reshape(3, 4) + 1e-3, first, second)
-    (potential,) = warm_potentials(COLUMNS, ((0, 2),), Marginals(one, {(0, 2): raw + rng.normal(0, 1e-9, raw.shape)}))
+    start = Marginals(one, {(0, 2): raw + rng.normal(0, 1e-9, raw.shape)}, {(0, 2): 1.0})
+    (potential,) = warm_potentials(COLUMNS, ((0, 2),), start)
     table = np.exp(potential) * np.outer(first, second)
     np.testing.assert_allclose(table.sum(axis=1), first, atol=1e-6)
     np.testing.assert_allclose(table.sum(axis=0), second, atol=1e-6)
-    np.testing.assert_allclose(table, 0.97 * raw + 0.03 * np.outer(first, second), atol=1e-6)
+    np.testing.assert_allclose(table, 0.99 * raw + 0.01 * np.outer(first, second), atol=1e-6)
     assert np.isfinite(potential).all()
+
+
+def test_a_pair_that_determines_each_other_is_sharpened_and_one_that_does_not_is_left() -> None:
+    """The power is chosen by estimated risk: it must lower the true one where it is used, and be 1 on a smooth table."""
+    targets, columns = doubled(3_000, 2.0, 11), Columns(WIDE)
+    assert best_sharpness(targets, 0, 1) > 1.0
+    assert best_sharpness(targets, 3, 6) == 1.0
+    first, second = (targets.one[columns.of(a)] for a in (0, 1))
+    first, second = ((np.maximum(f, 1e-6) / np.maximum(f, 1e-6).sum()) for f in (first, second))
+    raw = targets.pairs[columns.of(0), columns.of(1)]
+    right = np.zeros((12, 12), dtype=bool)
+    right[np.arange(12), np.arange(12) * 5 % 12] = True
+    wrong = [own_warm(raw, first, second, power)[~right].sum() for power in (1.0, best_sharpness(targets, 0, 1))]
+    assert wrong[1] < 0.9 * wrong[0]
+    for power in (1.0, 2.0):
+        table = own_warm(raw, first, second, power)
+        np.testing.assert_allclose(table.sum(axis=0), second, atol=1e-6)
 
 
 def test_tables_are_projected_as_one_by_one() -> None:

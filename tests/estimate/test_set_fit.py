@@ -155,9 +155,8 @@ def test_the_gradient_is_that_of_the_loss(size: int, edges: Edges) -> None:
 def test_the_start_pools_what_every_set_says_of_an_attribute_and_of_an_edge() -> None:
     answers, edges = collected(2000, 2.0, np.random.default_rng(3)), ((0, 2), (1, 4))
     sets, targets = targets_of(answers, edges), pair_targets(SCHEMA, answers)
-    nothing = Marginals(
-        np.zeros(COLUMNS.width), {e: np.zeros_like(marginals_of(targets, edges).pairs[e]) for e in edges}
-    )
+    empty = {e: np.zeros_like(table) for e, table in marginals_of(targets, edges).pairs.items()}
+    nothing = Marginals(np.zeros(COLUMNS.width), empty, dict.fromkeys(edges, 1.0))
     pooled = moved_start(sets, nothing, [block.tables for block in sets.blocks], 1.0)
     np.testing.assert_allclose(pooled.one, targets.one, atol=1e-12)
     for (i, j), table in pooled.pairs.items():

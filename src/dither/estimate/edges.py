@@ -17,9 +17,12 @@ from dither.estimate.project import norm_sub
 from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances
 from dither.types import Floats
 
-OWN = 0.97  # of a warm table is the pair's own, the rest the product, so that no cell is ruled out
+OWN = 0.99  # of a warm table is the pair's own, the rest the product, so that no cell is ruled out
 LEAST_ONE = 1e-6
+LEAST_RATIO = 1e-9  # to the product: a potential stays finite
 RAKING_STEPS = 200
+SHARPNESSES = (1.0, 1.5, 2.0, 3.0)
+PROBES, PROBE = 8, 0.1  # moved tables that measure degrees of freedom, and by how much of their noise
 LEVEL = 0.1  # how often noise alone may make any pair of a table strong
 NULL_DRAWS = 200
 PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
@@ -27,15 +30,17 @@ PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
 
 @dataclass(frozen=True)
 class Marginals:
-    """What a fit starts from: one-way marginals, and the raw tables of the edges."""
+    """What a fit starts from: one-way marginals, the raw tables of the edges, and how much to sharpen each of them."""
 
     one: Floats
     pairs: Mapping[tuple[int, int], Floats]
+    sharpness: Mapping[tuple[int, int], float]
 
 
 def marginals_of(targets: PairTargets, edges: Edges) -> Marginals:
     """Those of the pooled estimates."""
-    return Marginals(targets.one, {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in edges})
+    raw = {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in edges}
+    return Marginals(targets.one, raw, {(i, j): best_sharpness(targets, i, j) for i, j in edges})
 
 
 def block(columns: Columns, matrix: Floats, i: int, j: int) -> Floats:
@@ -49,24 +54,57 @@ def projected(columns: Columns, one: Floats) -> Floats:
 
 
 def raked(table: Floats, rows: Floats, columns: Floats) -> Floats:
-    """The table scaled along its lines until its marginals are these (Deming and Stephan, 1940)."""
+    """Tables (on the last two axes) scaled along their lines until their marginals are these (Deming and Stephan, 1940)."""
     for _ in range(RAKING_STEPS):
-        table = table * (rows / np.maximum(table.sum(axis=1), 1e-300))[:, None]
-        table = table * (columns / np.maximum(table.sum(axis=0), 1e-300))
-        if np.abs(table.sum(axis=1) - rows).max() < 1e-9:
+        table = table * (rows / np.maximum(table.sum(axis=-1), 1e-300))[..., :, None]
+        table = table * (columns / np.maximum(table.sum(axis=-2), 1e-300))[..., None, :]
+        if np.abs(table.sum(axis=-1) - rows).max() < 1e-7:
             break
     return table
 
 
+def own_warm(raw: Floats, rows: Floats, columns: Floats, sharpness: float) -> Floats:
+    """A pair's own projected table, a little of the product mixed in, raked to the one-way marginals.
+
+    Sharpened, its ratio to the product is raised to a power and raked again: of a pair that determines each other, noise leaves
+    small cells everywhere, and this takes from them what the one-way marginals show to belong to the large ones.
+    """
+    product = np.outer(rows, columns)
+    own = projected_rows(raw.reshape(-1, product.size)).reshape(raw.shape)
+    table = raked(OWN * own + (1.0 - OWN) * product, rows, columns)
+    return table if sharpness == 1.0 else raked(product * (table / product) ** sharpness, rows, columns)
+
+
+def _raised(columns: Columns, one: Floats, attribute: int) -> Floats:
+    """An attribute's distribution without zeros."""
+    part = np.maximum(one[columns.of(attribute)], LEAST_ONE)
+    return np.asarray(part / part.sum())
+
+
+def best_sharpness(targets: PairTargets, i: int, j: int) -> float:
+    """The power with the least estimated risk of the warm table: SURE, with degrees of freedom from some moved tables."""
+    rows, columns = (_raised(targets.columns, targets.one, a) for a in (i, j))
+    raw = block(targets.columns, targets.pairs, i, j)
+    c0, c1, c2 = (float(c[i, j]) for c in targets.pair_noise)
+    soft = own_warm(raw, rows, columns, 1.0)
+    deviation = np.sqrt(np.maximum(c0 + soft * (c1 - c2 * soft), 1e-3 * c2))
+    draws = np.random.default_rng(0).standard_normal((PROBES, *raw.shape))  # the same for all powers
+
+    def risk(sharpness: float) -> float:
+        table, *moved = own_warm(np.stack([raw, *(raw + PROBE * deviation * draws)]), rows, columns, sharpness)
+        df = float((draws * (np.stack(moved) - table) / (PROBE * deviation)).sum()) / PROBES
+        return float((((table - raw) / deviation) ** 2).sum()) + 2.0 * df
+
+    return min(SHARPNESSES, key=risk)
+
+
 def warm_potentials(columns: Columns, edges: Edges, start: Marginals) -> list[Floats]:
-    """log(T / product) with T the pair's own projected table, a little of the product mixed in, raked to the one-way marginals."""
+    """log(T / product) with T the pair's own warm table."""
     out = []
     for i, j in edges:
-        first, second = (np.maximum(start.one[columns.of(a)], LEAST_ONE) for a in (i, j))
-        first, second = first / first.sum(), second / second.sum()
-        raw, product = start.pairs[i, j], np.outer(first, second)
-        own = norm_sub(raw.ravel()).reshape(raw.shape)
-        out.append(np.log(raked(OWN * own + (1.0 - OWN) * product, first, second) / product))
+        first, second = (_raised(columns, start.one, a) for a in (i, j))
+        table = own_warm(start.pairs[i, j], first, second, start.sharpness[i, j])
+        out.append(np.log(np.maximum(table / np.outer(first, second), LEAST_RATIO)))
     return out
 
 
@@ -97,16 +135,21 @@ class OwnTables:
         return self.closer - 2.0 * self.free
 
 
-def own_tables(raw: Floats, fitted: Floats, noise: PairNoise) -> OwnTables:
-    """Compare raw tables of a pair, flat in rows, projected as `norm_sub` does, with the flat table of a fit."""
+def projected_rows(raw: Floats) -> Floats:
+    """`norm_sub` of every row."""
     descending = -np.sort(-raw, axis=1)
     excess = (np.cumsum(descending, axis=1) - 1.0) / np.arange(1, raw.shape[1] + 1)
     positive = (descending > excess).sum(axis=1)
-    own = np.maximum(raw - excess[np.arange(len(raw)), positive - 1][:, None], 0.0)
+    return np.asarray(np.maximum(raw - excess[np.arange(len(raw)), positive - 1][:, None], 0.0))
+
+
+def own_tables(raw: Floats, fitted: Floats, noise: PairNoise) -> OwnTables:
+    """Compare raw tables of a pair, flat in rows and projected, with the flat table of a fit."""
+    own = projected_rows(raw)
     c0, c1, c2 = noise
     precision = 1.0 / np.maximum(c0 + own * (c1 - c2 * own), 1e-3 * c2)
     closer = (precision * ((fitted - raw) ** 2 - (own - raw) ** 2)).sum(axis=1)
-    return OwnTables(closer, positive - 1.0)
+    return OwnTables(closer, (own > 0).sum(axis=1) - 1.0)
 
 
 def chance_of(raw: Floats, closer: float, fitted: Floats, noise: PairNoise, rng: np.random.Generator) -> float:

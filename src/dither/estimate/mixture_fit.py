@@ -164,16 +164,17 @@ class _Beginning:
     def lockstep(self, edges: Edges) -> PairLockstep:
         """All starts and twins of a fit to pairs before their first step."""
         t = self.targets
+        start = marginals_of(t, edges)
 
-        def begun(start: Marginals, offset: Floats) -> Descent:
-            potentials = warm_potentials(t.columns, edges, start)
-            return Descent(t.columns, _base_logits(t, start.one) + offset, edges, potentials)
+        def begun(here: Marginals, offset: Floats) -> Descent:
+            potentials = warm_potentials(t.columns, edges, here)
+            return Descent(t.columns, _base_logits(t, here.one) + offset, edges, potentials)
 
         pairs = [
-            (begun(probe.marginals(t, edges), offset), probe)
+            (begun(probe.marginals(t, start), offset), probe)
             for probe, offset in zip(self.probes, self.offsets, strict=False)
         ]
-        starts = [begun(marginals_of(t, edges), offset) for offset in self.offsets]
+        starts = [begun(start, offset) for offset in self.offsets]
         return PairLockstep(t, self.w2, self.w1, starts, pairs, self.options.probe, self.options.momentum)
 
     def set_lockstep(self, sets: SetTargets) -> SetLockstep:

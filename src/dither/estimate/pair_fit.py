@@ -6,7 +6,7 @@ import numpy as np
 
 from dither.estimate.descent import Descent, Gradient, State, StepSize
 from dither.estimate.edges import Marginals, block, projected
-from dither.estimate.targets import Edges, PairTargets
+from dither.estimate.targets import PairTargets
 from dither.types import Floats
 
 
@@ -26,9 +26,10 @@ class Probe:
         shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
         self.one = projected(columns, shifted)
 
-    def marginals(self, targets: PairTargets, edges: Edges) -> Marginals:
-        """What a twin starts from."""
-        return Marginals(self.one, {(i, j): block(targets.columns, self.pairs, i, j) for i, j in edges})
+    def marginals(self, targets: PairTargets, start: Marginals) -> Marginals:
+        """What the twin of a descent from `start` starts from."""
+        raw = {(i, j): block(targets.columns, self.pairs, i, j) for i, j in start.pairs}
+        return Marginals(self.one, raw, start.sharpness)
 
     def followed(self, pair_change: Floats, single_change: Floats) -> float:
         return 0.5 * float(np.vdot(pair_change, self.pair_score)) + float(single_change @ self.single_score)

@@ -32,7 +32,7 @@ def moved_start(sets: SetTargets, start: Marginals, directions: list[Reals], sca
                 shifted[columns.of(attributes[0])] += scale * values
             else:
                 pairs[attributes[0], attributes[1]] += scale * values
-    return Marginals(projected(columns, shifted), pairs)
+    return Marginals(projected(columns, shifted), pairs, start.sharpness)
 
 
 def laid_out(states: Sequence[State]) -> Reals:
