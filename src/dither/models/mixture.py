@@ -117,10 +117,15 @@ class Mixture:
     def _through(self, edge: Edge, values: Floats, *, back: bool = False) -> Floats:
         """Sums over v of psi(u, v) times values[c, v], or with `back` over u: one matrix product per group."""
         out = np.empty((len(values), edge.psi.shape[2 if back else 1]))
-        for group, psi in enumerate(edge.psi):
-            inside = self._groups == group
+        for psi, inside in zip(edge.psi, self._members, strict=False):
             out[inside] = values[inside] @ (psi if back else psi.T)
         return out
+
+    @cached_property
+    def _members(self) -> tuple[slice | Indices, ...]:
+        """The components of every group; where they stand in one run, as a slice, which copies nothing."""
+        found = [np.flatnonzero(self._groups == group) for group in range(int(self._groups.max()) + 1)]
+        return tuple(slice(int(m[0]), int(m[-1]) + 1) if len(m) and m[-1] - m[0] == len(m) - 1 else m for m in found)
 
     def _total(self, edge: Edge) -> Floats:
         """Each component's sum over an edge before it is normalised."""
@@ -186,11 +191,12 @@ class Mixture:
         sizes = [int(group.max()) + 1 for group in groups]
         positions = check_marginal(self.schema, attributes, cells=int(np.prod(sizes, dtype=np.float64)))
         units = self._units(positions)
-        joint = self.weights[:, None]
-        for unit in units:
+        halves = [self.weights[:, None], np.ones((len(self.weights), 1))]  # one matrix product joins two thin ones
+        for number, unit in enumerate(units):
             table = self._grouped_unit([positions[p] for p in unit], [groups[p] for p in unit])
-            joint = (joint[:, :, None] * table[:, None, :]).reshape(len(joint), -1)
-        out = joint.sum(axis=0)
+            half = halves[2 * number >= len(units)]
+            halves[2 * number >= len(units)] = (half[:, :, None] * table[:, None, :]).reshape(len(half), -1)
+        out = halves[0].T @ halves[1]
         return _in_order(out / out.sum(), units, sizes)
 
     def _grouped_unit(self, positions: Sequence[int], groups: Sequence[Indices]) -> Floats:
