@@ -22,7 +22,7 @@ from dither.estimate import Marginal, answers_of, check_asked, pool
 from dither.estimate.edges import local_chi2, pair_cells
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture, product_fit
 from dither.estimate.set_tables import set_targets
-from dither.estimate.targets import Edges, pair_targets, tables_pay
+from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay
 from dither.models.mixture import Edge, Mixture
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.mixture.plan import Sets, one_way_precision, pair_plan
@@ -171,9 +171,12 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             check_asked(self.campaign.schema, answers_of([*self.counted, tally]))
 
     @cached_property
+    def _targets(self) -> PairTargets:
+        return pair_targets(self.campaign.schema, answers_of(self.counted))
+
+    @cached_property
     def _fitted(self) -> MixtureFit:
-        answers = answers_of(self.counted)
-        targets = pair_targets(self.campaign.schema, answers)
+        answers, targets = answers_of(self.counted), self._targets
         if not self._members:
             return product_fit(targets)
         options = FitOptions(components=self.parameters.components, total=self.parameters.total, edges=self._edges)
@@ -191,10 +194,13 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         schema, answers = self.campaign.schema, answers_of(self.counted)
         return [pool(schema, answers, [name]) for name in schema.names]
 
+    @cached_property
     def _local(self) -> JsonObject:
         """The edges by name, and chi^2 of their pairs and of those that fit worst, between the model and the pairs' own reports."""
         fitted, names = self._fitted, self.campaign.schema.names
-        targets = pair_targets(self.campaign.schema, answers_of(self.counted))
+        targets = self._targets
+        if not targets.has_pairs:
+            return {"edges": [], "local": []}
         chi2, cells = local_chi2(targets, fitted.pairs, fitted.one), pair_cells(targets.columns)
         excess = np.triu((chi2 - cells) / np.sqrt(2.0 * cells), 1)
         asked = np.argwhere(np.triu(targets.pair_noise[1] > 0, 1)).tolist()
@@ -211,7 +217,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if self.plan() is not None:
             return {}
         notes: JsonObject = {
-            "fit": {**self._fitted.diagnostics, **self._local()},
+            "fit": {**self._fitted.diagnostics, **self._local},
             "asked_in_pairs": len(self._members),
         }
         screen = self._design.screen
