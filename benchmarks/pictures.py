@@ -67,8 +67,8 @@ def stopping() -> str:
         check = iteration % 5 == 0
         models, chi2, df = group.advance(check)
         if check:
-            pairs = np.mean([(a.T * w) @ a for w, a in models], axis=0)
-            one = np.mean([w @ a for w, a in models], axis=0)
+            pairs = np.mean([group.starts[0].pairs(state) for state in models], axis=0)
+            one = np.mean([state.one for state in models], axis=0)
             risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(group.w1 @ (one - true_one) ** 2)
             rows["true risk"].append((float(iteration), risk))
             rows["SURE"].append((float(iteration), chi2 - targets.cells + 2 * df))

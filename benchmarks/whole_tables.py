@@ -19,9 +19,10 @@ from benchmarks.mixture import PEOPLE, population, truth
 from dither.datasets.generated import generate_network
 from dither.estimate import answers_of
 from dither.estimate.mixture_fit import fit_mixture
-from dither.estimate.targets import pair_targets, set_targets
-from dither.models.mixture import Mixture
+from dither.estimate.set_tables import set_targets
+from dither.estimate.targets import pair_targets
 from dither.protocols import ProtocolMachine, start
+from dither.protocols.mixture.machine import as_model
 from dither.simulate import simulate
 from dither.uncertainty.replicates import redraw
 
@@ -38,12 +39,11 @@ def both_fits(machine: ProtocolMachine, truths: dict[int, Truth], seed: int) -> 
         raise ValueError("this plan asks no sets")
     targets = pair_targets(schema, answers)
     found: dict[str, float] = {}
-    for name, sets in (("tables", set_targets(schema, answers, targets.columns)), ("pairs", None)):
+    for name, sets in (("tables", partial(set_targets, schema, answers, targets.columns)), ("pairs", None)):
         begin = time.process_time()
         fitted = fit_mixture(targets, np.random.default_rng([seed, 7]), sets=sets)
         found[f"{name}_cpu_s"] = time.process_time() - begin
-        parts = np.split(fitted.components, targets.columns.stops[:-1], axis=1)
-        model = Mixture(schema, fitted.weights, tuple(t / t.sum(axis=1, keepdims=True) for t in parts))
+        model = as_model(schema, fitted)
         for ways, true in truths.items():
             gaps = [np.abs(model.marginal(names) - t).sum() / 2 for names, t in true]
             found[f"{name}_tvd_{ways}"] = float(np.mean(gaps))

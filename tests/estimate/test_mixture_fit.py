@@ -10,6 +10,7 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import mixture_fit
+from dither.estimate.descent import Descent
 from dither.estimate.mixture_fit import (
     FitOptions,
     _prepared,
@@ -18,9 +19,9 @@ from dither.estimate.mixture_fit import (
     product_fit,
     start_count,
 )
+from dither.estimate.pair_fit import PairLockstep
 from dither.estimate.pool import AnswerCounts
-from dither.estimate.set_fit import Descent
-from dither.estimate.targets import PairTargets, inverse_variances, pair_targets
+from dither.estimate.targets import Edges, PairTargets, inverse_variances, pair_targets
 from dither.reports import question
 
 
@@ -52,7 +53,7 @@ def collected(n: int, epsilon: float, rng: np.random.Generator) -> PairTargets:
 
 def fitted_pairs(targets: PairTargets) -> np.ndarray:
     fitted = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=48, iterations=200))
-    return pair_matrix(fitted.weights, fitted.components)
+    return fitted.pairs
 
 
 def mean_error(pairs: np.ndarray) -> float:
@@ -67,69 +68,77 @@ def mean_error(pairs: np.ndarray) -> float:
     )
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
+@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 2), (1, 4))])
+def test_the_gradient_is_that_of_the_loss(edges: Edges) -> None:
     rng = np.random.default_rng(0)
     targets = collected(500, 1.0, rng)
     w2, w1 = inverse_variances(targets, np.outer(targets.one, targets.one), targets.one)
-    start = Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)))
+    potentials = [rng.standard_normal((CARDINALITIES[i], CARDINALITIES[j])) for i, j in edges]
+    start = Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)), edges, potentials)
     start.weight_logits = rng.standard_normal(4)
 
     def loss() -> float:
-        weights, a = start.model()
-        r2, r1 = pair_matrix(weights, a) - targets.pairs, weights @ a - targets.singles
+        state = start.model()
+        r2, r1 = start.pairs(state) - targets.pairs, state.one - targets.singles
         return 0.25 * float((w2 * r2**2).sum()) + 0.5 * float((w1 * r1**2).sum())  # each pair stands twice in r2
 
-    weights, a = start.model()
-    pull2, pull1 = w2 * (pair_matrix(weights, a) - targets.pairs), w1 * (weights @ a - targets.singles)
-    by_logit, by_weight = start.pair_gradient(weights, a, pull2, pull1)
+    state = start.model()
+    pull2, pull1 = w2 * (start.pairs(state) - targets.pairs), w1 * (state.one - targets.singles)
+    found = start.pair_gradient(state, pull2, pull1)
+    moved = [
+        (start.logits, found.logits * state.weights[:, None]),
+        (start.weight_logits, found.weights * state.weights),
+    ]
+    moved += list(zip(start.potentials, found.potentials, strict=True))
     step = 1e-5
-    for c, column in ((0, 0), (1, 3), (2, 7), (3, 13)):
-        start.logits[c, column] += step
-        up = loss()
-        start.logits[c, column] -= 2 * step
-        down = loss()
-        start.logits[c, column] += step
-        assert (up - down) / (2 * step) == pytest.approx(weights[c] * by_logit[c, column], rel=1e-4, abs=1e-6)
-    for c in range(4):
-        start.weight_logits[c] += step
-        up = loss()
-        start.weight_logits[c] -= 2 * step
-        down = loss()
-        start.weight_logits[c] += step
-        assert (up - down) / (2 * step) == pytest.approx(weights[c] * by_weight[c], rel=1e-4, abs=1e-6)
+    for values, gradient in moved:
+        for place in list(np.ndindex(values.shape))[:: max(1, values.size // 9)]:
+            values[place] += step
+            up = loss()
+            values[place] -= 2 * step
+            down = loss()
+            values[place] += step
+            assert (up - down) / (2 * step) == pytest.approx(gradient[place], rel=1e-4, abs=1e-6)
 
 
 def test_the_fit_recovers_a_known_mixture_from_many_reports() -> None:
     targets = collected(2_000_000, 3.0, np.random.default_rng(1))
-    fitted = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=48))
+    fitted = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=48, edges=()))
     assert fitted.weights.sum() == pytest.approx(1)
     np.testing.assert_allclose(COLUMNS.sums(fitted.components), 1, atol=1e-9)
-    assert mean_error(pair_matrix(fitted.weights, fitted.components)) < 0.003
+    np.testing.assert_allclose(pair_matrix(fitted.weights, fitted.components), fitted.pairs, atol=1e-12)
+    assert mean_error(fitted.pairs) < 0.003
     assert mean_error(np.outer(targets.one, targets.one)) > 0.05, "the product is no way near"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [0, 10, 30])
-def test_estimated_risk_is_the_true_risk_on_average(steps: int) -> None:
+@pytest.mark.parametrize(("steps", "edges"), [(0, ()), (10, ()), (30, ()), (0, ((0, 2),)), (20, ((0, 2), (1, 4)))])
+def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) -> None:
     """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
     true = pair_matrix(*known_mixture())
     true_one = known_mixture()[0] @ known_mixture()[1]
-    gaps, plain = [], []
+    gaps, plain, spent = [], [], []
+    options = FitOptions(total=30, components=10, twins=3, edges=edges)
     for seed in range(40):
         targets = collected(4000, 0.8, np.random.default_rng(100 + seed))
-        group = _prepared(targets, np.random.default_rng(seed), FitOptions(total=30, components=10, twins=3))
+        group = _prepared(targets, np.random.default_rng(seed), options)
+        assert isinstance(group, PairLockstep)
         for _ in range(steps):
             group.advance(check=False)
         models, chi2, df = group.advance(check=True)
-        pairs = np.mean([pair_matrix(w, a) for w, a in models], axis=0)
-        one = np.mean([w @ a for w, a in models], axis=0)
+        pairs = np.mean([group.starts[0].pairs(state) for state in models], axis=0)
+        one = np.mean([state.one for state in models], axis=0)
         risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(group.w1 @ (one - true_one) ** 2)
         gaps.append(chi2 - targets.cells + 2 * df - risk)
         plain.append(chi2 - targets.cells - risk)
+        covariance = 0.5 * np.vdot(group.w2 * pairs, targets.pairs - true)
+        spent.append(df - float(covariance + group.w1 * one @ (targets.singles - true_one)))
     # chi^2 alone has a standard deviation of sqrt(2 cells), 14 here.
     error = np.std(gaps) / np.sqrt(len(gaps))
     assert abs(np.mean(gaps)) < 4 * error
     assert np.mean(plain) < -4 * error, "degrees of freedom make the difference"
+    # Degrees of freedom are the covariance of what is fitted with its data, here over fresh data; the twins need the data once.
+    assert abs(np.mean(spent)) < 4 * np.std(spent) / np.sqrt(len(spent))
 
 
 @pytest.mark.slow

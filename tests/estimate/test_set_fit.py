@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -9,11 +10,15 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import set_fit
+from dither.estimate.descent import Descent, State, Tied
+from dither.estimate.edges import Marginals, marginals_of
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, _prepared, fit_mixture, set_component_count
 from dither.estimate.pool import AnswerCounts
-from dither.estimate.set_fit import Descent, SetLockstep, moved_start
-from dither.estimate.targets import SetTargets, pair_targets, predicted, pull_back, set_targets, tables_pay
-from dither.models.mixture import Mixture
+from dither.estimate.set_fit import SetLockstep, gradient_of, laid_out, moved_start
+from dither.estimate.set_tables import SetTargets, predicted, pull_back, set_targets
+from dither.estimate.targets import Edges, pair_targets, tables_pay
+from dither.models.mixture import Edge, Mixture
+from dither.protocols.mixture.machine import as_model as fitted_model
 from dither.reports import question
 from dither.schema import Attribute, Schema
 
@@ -35,20 +40,42 @@ def collected(n: int, epsilon: float, rng: np.random.Generator, size: int = 3) -
     return [answer(names, n, epsilon, rng, truth) for names in [*sets, ["x0"], ["x3"]]]
 
 
-def targets_of(answers: list[AnswerCounts]) -> SetTargets:
-    return set_targets(SCHEMA, answers, COLUMNS)
+def targets_of(answers: list[AnswerCounts], edges: Edges = ()) -> SetTargets:
+    return set_targets(SCHEMA, answers, COLUMNS, edges)
 
 
+def state_of(weights: np.ndarray, a: np.ndarray) -> State:
+    return State(weights, a, a)
+
+
+def untied(edges: Edges, weights: np.ndarray, a: np.ndarray) -> State:
+    """A mixture of products as one with edges that tie nothing."""
+    ties = tuple(
+        Tied(a[:, COLUMNS.of(i)], np.ones((CARDINALITIES[i], CARDINALITIES[j])), a[:, COLUMNS.of(j)]) for i, j in edges
+    )
+    return State(weights, a, a, ties)
+
+
+def tied_start(edges: Edges, rng: np.random.Generator, components: int = 4) -> Descent:
+    potentials = [rng.standard_normal((CARDINALITIES[i], CARDINALITIES[j])) for i, j in edges]
+    start = Descent(COLUMNS, rng.standard_normal((components, COLUMNS.width)), edges, potentials)
+    start.weight_logits = rng.standard_normal(components)
+    return start
+
+
+@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 3), (1, 4))])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-def test_a_mixtures_tables_are_its_marginals(size: int) -> None:
+def test_a_mixtures_tables_are_its_marginals(size: int, edges: Edges) -> None:
     rng = np.random.default_rng(size)
-    weights, a = rng.dirichlet(np.ones(7)), COLUMNS.softmax(rng.standard_normal((7, COLUMNS.width)))
-    truth = as_model(weights, a)
+    state = tied_start(edges, rng, 7).model()
+    ties = tuple(Edge(i, j, tied.psi[None]) for (i, j), tied in zip(edges, state.ties, strict=True))
+    factors = tuple(np.split(state.factors, COLUMNS.stops[:-1], axis=1))
+    truth = Mixture(SCHEMA, state.weights, factors, ties, np.zeros(7, dtype=np.intp))
     names = [list(rng.permutation(chosen)) for chosen in combinations(SCHEMA.names, size)]
-    sets = targets_of([answer(n, 500, 1.0, rng, truth) for n in names])
+    sets = targets_of([answer(n, 500, 1.0, rng, truth) for n in names], edges)
     seen = set()
     for block in sets.blocks:
-        tables = predicted(weights[None], block.halves(np.ascontiguousarray(a.T[:, None])))
+        tables = predicted(state.weights[None], block.halves(np.ascontiguousarray(laid_out([state]))))
         for members, table in zip(block.members, tables, strict=True):
             expected = truth.marginal([SCHEMA.names[i] for i in members])
             np.testing.assert_allclose(table.reshape(block.shape), expected, atol=1e-12)
@@ -86,70 +113,72 @@ def test_variances_are_those_of_the_tables() -> None:
     assert np.abs(ratio / 1.2 - 1).max() > 4 * 0.026, "a fifth off would be seen"
 
 
+@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 3), (1, 4))])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-def test_the_gradient_is_that_of_the_loss(size: int) -> None:
+def test_the_gradient_is_that_of_the_loss(size: int, edges: Edges) -> None:
     rng = np.random.default_rng(10 + size)
-    sets = targets_of(collected(300, 1.0, rng, size))
+    sets = targets_of(collected(300, 1.0, rng, size), edges)
     precisions = [rng.uniform(0.5, 2.0, block.tables.shape) for block in sets.blocks]
-    start = Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)))
-    start.weight_logits = rng.standard_normal(4)
+    start = tied_start(edges, rng)
 
     def loss() -> float:
-        weights, a = start.model()
-        by_column = np.ascontiguousarray(a.T[:, None])
-        tables = [predicted(weights[None], block.halves(by_column)) for block in sets.blocks]
+        state = start.model()
+        by_column = np.ascontiguousarray(laid_out([state]))
+        tables = [predicted(state.weights[None], block.halves(by_column)) for block in sets.blocks]
         gaps = zip(sets.blocks, tables, precisions, strict=True)
         return 0.5 * sum(float((w * (t - block.tables) ** 2).sum()) for block, t, w in gaps)
 
-    weights, a = start.model()
-    by_column = np.ascontiguousarray(a.T[:, None])
+    state = start.model()
+    by_column = np.ascontiguousarray(laid_out([state]))
     toward, by_weight = np.zeros_like(by_column), np.zeros((1, 4))
     for block, w in zip(sets.blocks, precisions, strict=True):
         halves = block.halves(by_column)
-        pull = w * (predicted(weights[None], halves) - block.tables)
-        by_weight += pull_back(block, COLUMNS, by_column, halves, pull, toward)
-    by_logit, by_weight_logit = start.in_logits(weights, a, toward[:, 0].T.copy(), by_weight[0])
+        pull = w * (predicted(state.weights[None], halves) - block.tables)
+        by_weight += pull_back(block, by_column, halves, pull, toward)
+    found = gradient_of(start, state, toward[:, 0].T.copy(), by_weight[0])
+    moved = [
+        (start.logits, found.logits * state.weights[:, None]),
+        (start.weight_logits, found.weights * state.weights),
+    ]
+    moved += list(zip(start.potentials, found.potentials, strict=True))
     step = 1e-5
-    for logits, gradient in (
-        (start.logits, by_logit * weights[:, None]),
-        (start.weight_logits, by_weight_logit * weights),
-    ):
-        for place in list(np.ndindex(logits.shape))[:: max(1, logits.size // 9)]:
-            logits[place] += step
+    for values, gradient in moved:
+        for place in list(np.ndindex(values.shape))[:: max(1, values.size // 9)]:
+            values[place] += step
             up = loss()
-            logits[place] -= 2 * step
+            values[place] -= 2 * step
             down = loss()
-            logits[place] += step
+            values[place] += step
             assert (up - down) / (2 * step) == pytest.approx(gradient[place], rel=1e-4, abs=1e-7)
 
 
-def test_the_start_pools_what_every_set_says_of_an_attribute() -> None:
-    answers = collected(2000, 2.0, np.random.default_rng(3))
-    sets = targets_of(answers)
-    share = np.zeros(len(CARDINALITIES))
-    for block in sets.blocks:
-        for members, shares in zip(block.members, block.shares, strict=True):
-            share[members] += shares
-    np.testing.assert_allclose(share, 1)
-    pooled = moved_start(sets, np.zeros(COLUMNS.width), [block.tables for block in sets.blocks], 1.0)
-    np.testing.assert_allclose(pooled, pair_targets(SCHEMA, answers).one, atol=1e-12)
+def test_the_start_pools_what_every_set_says_of_an_attribute_and_of_an_edge() -> None:
+    answers, edges = collected(2000, 2.0, np.random.default_rng(3)), ((0, 2), (1, 4))
+    sets, targets = targets_of(answers, edges), pair_targets(SCHEMA, answers)
+    empty = {e: np.zeros_like(table) for e, table in marginals_of(targets, edges).pairs.items()}
+    nothing = Marginals(np.zeros(COLUMNS.width), empty, dict.fromkeys(edges, 1.0))
+    pooled = moved_start(sets, nothing, [block.tables for block in sets.blocks], 1.0)
+    np.testing.assert_allclose(pooled.one, targets.one, atol=1e-12)
+    for (i, j), table in pooled.pairs.items():
+        np.testing.assert_allclose(table, targets.pairs[COLUMNS.of(i), COLUMNS.of(j)], atol=1e-12)
 
 
-def prepared(answers: list[AnswerCounts], seed: int, **options: float) -> SetLockstep:
+def prepared(answers: list[AnswerCounts], seed: int, edges: Edges = (), **options: float) -> SetLockstep:
     settings = FitOptions(total=30, components=10, **options)  # type: ignore[arg-type]
-    group = _prepared(pair_targets(SCHEMA, answers), np.random.default_rng(seed), settings, targets_of(answers))
+    sets = targets_of(answers, edges)
+    group = _prepared(pair_targets(SCHEMA, answers), np.random.default_rng(seed), settings, sets)
     assert isinstance(group, SetLockstep)
     return group
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [0, 10, 30])
-def test_estimated_risk_is_the_true_risk_on_average(steps: int) -> None:
+@pytest.mark.parametrize(("steps", "edges"), [(0, ()), (10, ()), (30, ()), (20, ((0, 2), (1, 4)))])
+def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) -> None:
     """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
-    truth = known_mixture()
+    truth = untied(edges, *known_mixture())
     gaps, plain = [], []
     for seed in range(40):
-        group = prepared(collected(4000, 0.8, np.random.default_rng(100 + seed)), seed)
+        group = prepared(collected(4000, 0.8, np.random.default_rng(100 + seed)), seed, edges)
         for _ in range(steps):
             group.advance(check=False)
         models, chi2, df = group.advance(check=True)
@@ -181,8 +210,8 @@ def test_single_precision_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch) 
 def test_weights_follow_the_fit_only_while_that_matters() -> None:
     group = prepared(collected(200_000, 6.0, np.random.default_rng(5)), 0)
     truth, flat = (
-        known_mixture(),
-        (np.ones(1), np.full((1, COLUMNS.width), 1.0) / COLUMNS.spread(COLUMNS.cardinalities)),
+        state_of(*known_mixture()),
+        state_of(np.ones(1), np.full((1, COLUMNS.width), 1.0) / COLUMNS.spread(COLUMNS.cardinalities)),
     )
     assert group.reweigh([flat])
     assert group.reweigh([truth]), "far from uniform: other variances"
@@ -198,9 +227,10 @@ def test_weights_follow_the_fit_only_while_that_matters() -> None:
 def test_chi_square_as_a_function_of_the_dependence_kept() -> None:
     group = prepared(collected(3000, 2.0, np.random.default_rng(6)), 0)
     weights, a = known_mixture(9)
-    cross, square = group.dependence(weights, a)
+    mixture, product = state_of(weights, a), state_of(np.ones(1), (weights @ a)[None])
+    cross, square = group.dependence([mixture], product)
     precisions = [w.precision for w in group.weighed]
-    mixed, flat = group.tables([(weights, a)]), group.tables([(np.ones(1), (weights @ a)[None])])
+    mixed, flat = group.tables([mixture]), group.tables([product])
     for s in (0.0, 0.3, 1.0):
         blend = [s * m + (1 - s) * f for m, f in zip(mixed, flat, strict=True)]
         base = group.chi2(flat, precisions)
@@ -223,11 +253,10 @@ def test_three_attributes_that_only_together_depend_are_found_by_sets_and_not_by
     targets = pair_targets(schema, answers)
     assert tables_pay(4, answers)
     assert not tables_pay(41, answers), "of very many attributes pairs alone are fitted"
-    sets = set_targets(schema, answers, targets.columns)
+    sets = partial(set_targets, schema, answers, targets.columns)
 
     def error(fitted: MixtureFit) -> float:
-        tables = np.split(fitted.components, targets.columns.stops[:-1], axis=1)
-        got = Mixture(schema, fitted.weights, tuple(tables)).marginal(["b0", "b1", "b2"])
+        got = fitted_model(schema, fitted).marginal(["b0", "b1", "b2"])
         return float(np.abs(got - joint.sum(axis=3)).sum() / 2)
 
     whole = error(fit_mixture(targets, np.random.default_rng(1), FitOptions(), sets))
@@ -239,7 +268,9 @@ def test_three_attributes_that_only_together_depend_are_found_by_sets_and_not_by
 @pytest.mark.parametrize("n", [1, 3, 30])
 def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
     answers = collected(n, 0.2, np.random.default_rng(n))
-    fitted = fit_mixture(pair_targets(SCHEMA, answers), np.random.default_rng(0), FitOptions(), targets_of(answers))
+    fitted = fit_mixture(
+        pair_targets(SCHEMA, answers), np.random.default_rng(0), FitOptions(), partial(targets_of, answers)
+    )
     assert np.isfinite(fitted.components).all()
     np.testing.assert_allclose(COLUMNS.sums(fitted.components), 1, atol=1e-9)
     assert all(np.isfinite(v) for v in fitted.diagnostics.values())

@@ -12,18 +12,28 @@ Where sets of three attributes or more were asked, the descent is on their whole
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.estimate.project import norm_sub
-from dither.estimate.set_fit import Descent, SetLockstep, StepSize
-from dither.estimate.targets import PairTargets, SetTargets, inverse_variances
-from dither.types import Floats
+from dither.estimate.descent import Descent, State, StepSize, Tied
+from dither.estimate.edges import (
+    Marginals,
+    marginals_of,
+    strong_pairs,
+    warm_potentials,
+)
+from dither.estimate.pair_fit import PairLockstep, Probe
+from dither.estimate.set_fit import SetLockstep
+from dither.estimate.set_tables import SetTargets
+from dither.estimate.targets import Edges, PairTargets, inverse_variances
+from dither.types import Floats, Indices
 
 MOST_COLUMNS_FOR_ONE_THREAD = 600
+MOST_TRIES = 3  # of fits with edges while they are chosen
 MANY_CELLS = 20_000  # of sets: a start needs more components, and one twin measures its degrees of freedom well enough
 
 
@@ -45,15 +55,25 @@ class FitOptions:
     probe: float = 0.1
     penalty: float = 1.2  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
     shrink: bool = True  # keep only the share of the fitted dependence that pays by the same estimate
+    edges: Edges | None = None  # None: chosen from the data, see `edges`
 
 
 @dataclass(frozen=True)
 class MixtureFit:
-    """Weights (C,) and components (C, D) side by side, with what the fit says of itself."""
+    """Weights (C,) and components (C, D) side by side, with what the fit says of itself.
+
+    Component c belongs to the group (start) `groups[c]`; `potentials` are the tables psi of every edge, (group, u, v). The
+    components of an edge's two attributes are the factors that psi ties together.
+    """
 
     weights: Floats
     components: Floats
     diagnostics: dict[str, float]
+    pairs: Floats
+    one: Floats
+    edges: Edges = ()
+    potentials: tuple[Floats, ...] = ()
+    groups: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
 
 def _base_logits(targets: PairTargets, one: Floats) -> Floats:
@@ -68,8 +88,8 @@ def _pilot(targets: PairTargets, start: Descent, options: FitOptions) -> tuple[F
     pair, one = np.outer(targets.one, targets.one), targets.one
     w2, w1 = inverse_variances(targets, pair, one)
     for iteration in range(options.pilot_iterations):
-        weights, a = start.model()
-        pair, one = (a.T * weights) @ a, weights @ a
+        state = start.model()
+        pair, one = start.pairs(state), state.one
         if iteration % 20 == 0:
             w2, w1 = inverse_variances(targets, pair, one)
             control.last = math.inf
@@ -78,8 +98,8 @@ def _pilot(targets: PairTargets, start: Descent, options: FitOptions) -> tuple[F
         loss = 0.5 * float(np.vdot(pull, residual)) + float(pull1 @ residual1)
         if loss < targets.cells:
             break
-        gradient = start.pair_gradient(weights, a, pull, pull1)
-        restart = control.update(loss, float(np.abs(gradient[0]).max()))
+        gradient = start.pair_gradient(state, pull, pull1)
+        restart = control.update(loss, float(np.abs(gradient.logits).max()))
         start.step(gradient, control.size, options.momentum, restart)
     return pair, one
 
@@ -108,163 +128,134 @@ def _dependence_kept(cross: float, square: float, extra: float) -> float:
     return float(grid[np.argmin(grid * cross + grid**2 * square + 2.0 * grid * extra)])
 
 
-class _Probe:
-    """Data moved by a little noise: how far a twin descent follows it measures the degrees of freedom."""
-
-    def __init__(self, targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng: np.random.Generator) -> None:
-        columns, width = targets.columns, targets.columns.width
-        half = np.triu(rng.standard_normal((width, width)), 1)
-        direction, direction1 = half + half.T, rng.standard_normal(width)
-        moved, moved1 = direction * _deviation(w2), direction1 * _deviation(w1)
-        self.pairs, self.singles = targets.pairs + scale * moved, targets.singles + scale * moved1
-        self.pair_score, self.single_score = direction * np.sqrt(w2), direction1 * np.sqrt(w1)
-        # The start rests on the same data: its one-way marginals move along, pooled from pairs and singles.
-        by_pair, alone = _pooling_weights(targets)
-        lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(by_pair, columns.cardinalities, axis=0)
-        shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
-        self.one = np.concatenate([norm_sub(shifted[columns.of(i)]) for i in range(len(columns.cardinalities))])
-
-    def followed(self, pair_change: Floats, single_change: Floats) -> float:
-        return 0.5 * float(np.vdot(pair_change, self.pair_score)) + float(single_change @ self.single_score)
-
-
-def _pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
-    """What share of an attribute's pooled marginal comes from each pair and from single questions."""
-    k = targets.columns.cardinalities.astype(np.float64)
-    c0, c1, _ = targets.pair_noise
-    s0, s1, _ = targets.single_noise
-    pairs = np.where(c1 > 0, 1.0 / np.where(c1 > 0, c0 * k[None, :] + c1 / k[:, None], 1.0), 0.0)
-    alone = np.where(s1 > 0, 1.0 / np.where(s1 > 0, s0 + s1 / k, 1.0), 0.0)
-    total = np.asarray(pairs.sum(axis=1)) + alone
-    return np.asarray(pairs / total[:, None]), np.asarray(alone / total)
-
-
-def _deviation(weights: Floats) -> Floats:
-    return np.where(weights > 0, 1.0 / np.sqrt(np.where(weights > 0, weights, 1.0)), 0.0)
-
-
-class _Lockstep:
-    """All starts and the twins of the first few, advanced together."""
-
-    def __init__(
-        self,
-        targets: PairTargets,
-        w2: Floats,
-        w1: Floats,
-        starts: list[Descent],
-        twins: list[tuple[Descent, _Probe]],
-        options: FitOptions,
-    ) -> None:
-        self.targets, self.w2, self.w1, self.starts, self.twins, self.options = targets, w2, w1, starts, twins, options
-        self.control, self.cells = StepSize(), targets.cells
-
-    def reweigh(self, models: list[tuple[Floats, Floats]]) -> bool:
-        """The pilot's weights serve for pairs: weights that follow the fit made no measurable difference."""
-        return False
-
-    def dependence(self, weights: Floats, a: Floats) -> tuple[float, float]:
-        """chi^2 as a function of the share s of dependence that is kept is constant + s cross + s^2 square."""
-        one = weights @ a
-        flat = np.outer(one, one) - self.targets.pairs
-        gap = (a.T * weights) @ a - self.targets.pairs - flat
-        return float(np.vdot(self.w2 * gap, flat)), 0.5 * float(np.vdot(self.w2 * gap, gap))
-
-    def advance(self, check: bool) -> tuple[list[tuple[Floats, Floats]], float, float]:
-        """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""
-        t, count = self.targets, len(self.starts)
-        mean2, mean1 = np.zeros_like(t.pairs) if check else t.pairs, np.zeros(t.columns.width)
-        df, loss, steepest = 0.0, 0.0, 0.0
-        moves: list[tuple[Descent, tuple[Floats, Floats]]] = []
-        models: list[tuple[Floats, Floats]] = []
-        for s, start in enumerate(self.starts):
-            weights, a = start.model()
-            pair, one = (a.T * weights) @ a, weights @ a
-            models.append((weights, a))
-            if check:
-                mean2 += pair / count
-                mean1 += one / count
-            if s < len(self.twins):
-                twin, probe = self.twins[s]
-                twin_weights, twin_a = twin.model()
-                twin_pair, twin_one = (twin_a.T * twin_weights) @ twin_a, twin_weights @ twin_a
-                if check:
-                    df += probe.followed(twin_pair - pair, twin_one - one)
-                twin_pair -= probe.pairs
-                twin_pair *= self.w2
-                pull1 = self.w1 * (twin_one - probe.singles)
-                moves.append((twin, twin.pair_gradient(twin_weights, twin_a, twin_pair, pull1)))
-            pair -= t.pairs
-            pull, pull1 = self.w2 * pair, self.w1 * (one - t.singles)
-            loss += 0.5 * float(np.vdot(pull, pair)) + float(pull1 @ (one - t.singles))
-            moves.append((start, start.pair_gradient(weights, a, pull, pull1)))
-            steepest = max(steepest, float(np.abs(moves[-1][1][0]).max()))
-        chi2 = 0.0
-        if check:
-            df /= max(len(self.twins), 1) * self.options.probe
-            mean2 -= t.pairs
-            chi2 = 0.5 * float(np.vdot(self.w2 * mean2, mean2)) + float(self.w1 @ (mean1 - t.singles) ** 2)
-        restart = self.control.update(loss, steepest)
-        for start, gradient in moves:
-            start.step(gradient, self.control.size, self.options.momentum, restart)
-        return models, chi2, df
-
-
 def product_fit(targets: PairTargets) -> MixtureFit:
     """The product of the pooled one-way marginals: one component, no dependence."""
-    return MixtureFit(np.ones(1), targets.one[None, :].copy(), {"iterations": 0.0, "components": 1.0})
+    diagnostics = {"iterations": 0.0, "components": 1.0}
+    pairs = np.outer(targets.one, targets.one)
+    return MixtureFit(np.ones(1), targets.one[None, :].copy(), diagnostics, pairs, targets.one)
+
+
+class _Beginning:
+    """What all fits to the same data share: weights from a pilot fit to the pairs, the starts' offsets, the twins' probes."""
+
+    def __init__(self, targets: PairTargets, rng: np.random.Generator, options: FitOptions, whole: SetTargets | None):
+        self.targets, self.options, self.rng = targets, options, rng
+        columns = targets.columns
+        asked = np.asarray((targets.pair_noise[1] > 0).any(axis=0), dtype=np.float64)
+        reach = options.perturbation * columns.spread(asked)
+
+        def apart(size: int) -> Floats:
+            return np.asarray(reach * rng.standard_normal((size, columns.width)))
+
+        pilot = Descent(columns, _base_logits(targets, targets.one) + apart(options.components or 60))
+        self.w2, self.w1 = inverse_variances(targets, *_pilot(targets, pilot, options))
+        self.pilot = pilot.model()
+        size = options.components or (
+            component_count(targets, self.w2, self.w1)
+            if whole is None
+            else set_component_count(whole.cells, options.total)
+        )
+        self.offsets = [apart(size) for _ in range(start_count(options.total, size, columns.width))]
+        few = whole is not None and whole.cells >= MANY_CELLS
+        self.twins = min(1 if few else options.twins, len(self.offsets))
+        probes = self.twins if whole is None else 0
+        self.probes = [Probe(targets, self.w2, self.w1, options.probe, rng) for _ in range(probes)]
+
+    def lockstep(self, edges: Edges) -> PairLockstep:
+        """All starts and twins of a fit to pairs before their first step."""
+        t = self.targets
+        start = marginals_of(t, edges)
+
+        def begun(here: Marginals, offset: Floats) -> Descent:
+            potentials = warm_potentials(t.columns, edges, here)
+            return Descent(t.columns, _base_logits(t, here.one) + offset, edges, potentials)
+
+        pairs = [
+            (begun(probe.marginals(t, start), offset), probe)
+            for probe, offset in zip(self.probes, self.offsets, strict=False)
+        ]
+        starts = [begun(start, offset) for offset in self.offsets]
+        return PairLockstep(t, self.w2, self.w1, starts, pairs, self.options.probe, self.options.momentum)
+
+    def set_lockstep(self, sets: SetTargets) -> SetLockstep:
+        """The same for a fit to whole tables."""
+        logits, options = partial(_base_logits, self.targets), self.options
+        start = marginals_of(self.targets, sets.edges)
+        return SetLockstep(
+            sets, self.pilot, start, logits, self.offsets, self.twins, options.probe, options.momentum, self.rng
+        )
 
 
 def _prepared(
-    targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets | None = None
-) -> _Lockstep | SetLockstep:
-    """All starts and twins before their first step, with weights from a pilot fit to the pairs."""
-    columns = targets.columns
-    asked = np.asarray((targets.pair_noise[1] > 0).any(axis=0), dtype=np.float64)
-    reach = options.perturbation * columns.spread(asked)
+    targets: PairTargets, rng: np.random.Generator, options: FitOptions, whole: SetTargets | None = None
+) -> PairLockstep | SetLockstep:
+    """All starts and twins of a fit with given edges (none unless said) before their first step."""
+    beginning = _Beginning(targets, rng, options, whole)
+    return beginning.lockstep(options.edges or ()) if whole is None else beginning.set_lockstep(whole)
 
-    def apart(size: int) -> Floats:
-        return np.asarray(reach * rng.standard_normal((size, columns.width)))
 
-    base = _base_logits(targets, targets.one)
-    pilot = Descent(columns, base + apart(options.components or 60))
-    w2, w1 = inverse_variances(targets, *_pilot(targets, pilot, options))
-    fitting = component_count(targets, w2, w1) if sets is None else set_component_count(sets.cells, options.total)
-    size = options.components or fitting
-    offsets = [apart(size) for _ in range(start_count(options.total, size, columns.width))]
-    twins = min(options.twins if sets is None or sets.cells < MANY_CELLS else 1, len(offsets))
-    if sets is not None:
-        logits = partial(_base_logits, targets)
-        return SetLockstep(
-            sets, pilot.model(), targets.one, logits, offsets, twins, options.probe, options.momentum, rng
-        )
-    probes = [_Probe(targets, w2, w1, options.probe, rng) for _ in range(twins)]
-    pairs = [
-        (Descent(columns, _base_logits(targets, probe.one) + offset), probe)
-        for probe, offset in zip(probes, offsets, strict=False)
-    ]
-    return _Lockstep(targets, w2, w1, [Descent(columns, base + offset) for offset in offsets], pairs, options)
+SetsOf = Callable[[Edges], SetTargets]
 
 
 def fit_mixture(
     targets: PairTargets,
     rng: np.random.Generator,
     options: FitOptions | None = None,
-    sets: SetTargets | None = None,
+    sets: SetsOf | None = None,
 ) -> MixtureFit:
-    """Fit to all pairs, or to all sets if given; without any pair the fit is the product of the one-way marginals."""
+    """Fit to all pairs, or to all sets if given; without any pair the fit is the product of the one-way marginals.
+
+    `sets` gives the whole tables for a choice of edges. The edges are chosen by fits to pairs in either case.
+    """
     # Matrices of a few hundred columns are too small to share: on a busy machine two threads take three times as long as one.
     few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
-    with threadpool_limits(limits=few, user_api="blas"):
-        return _fit(targets, rng, options or FitOptions(), sets)
-
-
-def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets | None) -> MixtureFit:
+    options = options or FitOptions()
     if not targets.has_pairs:
         return product_fit(targets)
-    group = _prepared(targets, rng, options, sets)
-    count, size = len(group.starts), len(group.starts[0].logits)
+    if options.edges is not None:  # a pair that nobody was asked has nothing to say of its own
+        asked = targets.pair_noise[1] > 0
+        options = replace(options, edges=tuple(edge for edge in options.edges if asked[edge]))
+    with threadpool_limits(limits=few, user_api="blas"):
+        edges = options.edges
+        if edges is None:
+            chosen = _chosen(_Beginning(targets, rng if sets is None else rng.spawn(1)[0], options, None))
+            if sets is None:
+                return chosen
+            edges = chosen.edges
+        group = _prepared(targets, rng, replace(options, edges=edges), None if sets is None else sets(edges))
+        return _descend(group, targets, options)
+
+
+def _chosen(beginning: _Beginning) -> MixtureFit:
+    """The fit to pairs with the strong pairs as edges that it contradicts, as long as the penalised risk falls.
+
+    Where it does not fall, the weaker half of them is left out, then half of the rest.
+    """
+    targets, options = beginning.targets, beginning.options
+    best = _descend(beginning.lockstep(()), targets, options)
+    edges = strong_pairs(targets, best.pairs, (), beginning.rng)
+    for _ in range(MOST_TRIES):
+        if len(edges) <= len(best.edges):
+            break
+        fit = _descend(beginning.lockstep(edges), targets, options)
+        if _penalised(fit, options) < _penalised(best, options):
+            best = fit
+            edges = strong_pairs(targets, best.pairs, best.edges, beginning.rng)
+        else:
+            edges = edges[: len(best.edges) + (len(edges) - len(best.edges)) // 2]
+    return best
+
+
+def _penalised(fit: MixtureFit, options: FitOptions) -> float:
+    return fit.diagnostics["sure"] + 2.0 * (options.penalty - 1.0) * fit.diagnostics["degrees_of_freedom"]
+
+
+def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: FitOptions) -> MixtureFit:
+    """Descend until the estimated risk turns; the average of the starts where it is least."""
+    start = group.starts[0]
+    count, size, edges = len(group.starts), len(start.logits), start.edges
     best = (math.inf, 0.0, 0.0, 0)
-    kept: list[tuple[Floats, Floats]] = []
+    kept: list[State] = []
     trace: list[float] = []
     for iteration in range(options.iterations):
         check = iteration % options.check_every == 0
@@ -281,15 +272,22 @@ def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions, se
             break
         if iteration and iteration % options.reweigh_every == 0 and group.reweigh(models):
             trace.clear()
-    weights = np.concatenate([w for w, _ in kept]) / count
-    stacked = np.concatenate([a for _, a in kept])
-    keep = 1.0
+    weights = np.concatenate([state.weights for state in kept]) / count
+    stacked = np.concatenate([state.factors for state in kept])
+    groups = np.repeat(np.arange(count, dtype=np.intp), [len(state.weights) for state in kept])
+    potentials = [np.stack([state.ties[e].psi for state in kept]) for e in range(len(edges))]
+    pairs, one = np.mean([start.pairs(s) for s in kept], axis=0), np.mean([s.one for s in kept], axis=0)
+    keep, product = 1.0, _product(targets, edges, kept)
     if options.shrink:
-        extra = max(best[2] - float((targets.columns.cardinalities - 1).sum()), 0.0)
-        keep = _dependence_kept(*group.dependence(weights, stacked), options.penalty * extra)
-    if keep < 1.0:  # the rest of the mixture is the product of its own one-way marginals
-        stacked = np.vstack([stacked, weights @ stacked])
+        keep = _dependence_kept(
+            *group.dependence(kept, product), options.penalty * _spent_on_dependence(targets, edges, best[2])
+        )
+    if keep < 1.0:  # the rest of the mixture is the product of its own marginals, of one attribute or of one edge
+        stacked = np.vstack([stacked, product.factors])
         weights = np.append(keep * weights, 1.0 - keep)
+        groups = np.append(groups, count)
+        potentials = [np.concatenate([psi, tied.psi[None]]) for psi, tied in zip(potentials, product.ties, strict=True)]
+        pairs = keep * pairs + (1.0 - keep) * start.pairs(product)
     diagnostics = {
         "sure": best[0],
         "chi2": best[1],
@@ -300,4 +298,22 @@ def _fit(targets: PairTargets, rng: np.random.Generator, options: FitOptions, se
         "starts": float(count),
         "dependence_kept": keep,
     }
-    return MixtureFit(weights / weights.sum(), stacked, diagnostics)
+    return MixtureFit(weights / weights.sum(), stacked, diagnostics, pairs, one, edges, tuple(potentials), groups)
+
+
+def _spent_on_dependence(targets: PairTargets, edges: Edges, df: float) -> float:
+    """Degrees of freedom beyond those of the one-way marginals and of the edges' tables."""
+    free = targets.columns.cardinalities - 1
+    return max(df - float(free.sum()) - float(sum(free[i] * free[j] for i, j in edges)), 0.0)
+
+
+def _product(targets: PairTargets, edges: Edges, states: list[State]) -> State:
+    """One component with the one-way marginals and the edges' tables of the average of some models."""
+    columns, one = targets.columns, np.mean([state.one for state in states], axis=0)
+    ties = []
+    for number, (i, j) in enumerate(edges):
+        table = np.mean([state.ties[number].mean(state.weights) for state in states], axis=0)
+        first, second = one[None, columns.of(i)], one[None, columns.of(j)]
+        lines = np.outer(first, second)
+        ties.append(Tied(first, np.where(lines > 0, table / np.where(lines > 0, lines, 1.0), 0.0), second))
+    return State(np.ones(1), one[None], one[None], tuple(ties))

@@ -13,81 +13,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dither.estimate.project import norm_sub
-from dither.estimate.targets import Columns, SetTargets, predicted, pull_back
+from dither.estimate.descent import Descent, Gradient, State, StepSize, TableGradient, Tied
+from dither.estimate.edges import Marginals, projected, warm_potentials
+from dither.estimate.set_tables import SetTargets, predicted, pull_back
 from dither.types import Floats, Reals
-
-
-class Descent:
-    """One start: logits of components and weights, with their velocities."""
-
-    def __init__(self, columns: Columns, logits: Floats) -> None:
-        self.columns = columns
-        self.logits, self.weight_logits = logits, np.zeros(len(logits))
-        self.velocity, self.weight_velocity = np.zeros_like(logits), np.zeros(len(logits))
-
-    def model(self) -> tuple[Floats, Floats]:
-        raised = np.exp(self.weight_logits - self.weight_logits.max())
-        return raised / raised.sum(), self.columns.softmax(self.logits)
-
-    def pair_gradient(
-        self, weights: Floats, a: Floats, pair_pull: Floats, single_pull: Floats
-    ) -> tuple[Floats, Floats]:
-        """The gradient in the logits of a loss on the matrix of all pairs and on single marginals."""
-        g = a @ pair_pull
-        by_weight = 0.5 * np.einsum("cd,cd->c", g, a) + a @ single_pull
-        g += single_pull
-        return self.in_logits(weights, a, g, by_weight)
-
-    def in_logits(self, weights: Floats, a: Floats, g: Floats, by_weight: Floats) -> tuple[Floats, Floats]:
-        """From a gradient in probabilities, that of the components divided by their weight, which keeps steps alike."""
-        g *= a
-        g -= a * self.columns.spread(self.columns.sums(g))
-        return g, by_weight - float(weights @ by_weight)
-
-    def step(self, gradient: tuple[Floats, Floats], size: float, momentum: float, restart: bool) -> None:
-        if restart:
-            self.velocity[:] = 0.0
-            self.weight_velocity[:] = 0.0
-        self.velocity *= momentum
-        # Neighbouring values of an ordered attribute learn alike.
-        self.velocity -= size * self.columns.smooth(gradient[0])
-        self.weight_velocity = momentum * self.weight_velocity - (size / len(self.weight_logits)) * gradient[1]
-        self.logits += self.velocity
-        self.weight_logits += self.weight_velocity
-
-
-class StepSize:
-    """One step size for all starts: grows by 2 % per step, shrinks when the loss rises."""
-
-    def __init__(self) -> None:
-        self.size, self.last = 0.0, math.inf
-
-    def update(self, loss: float, steepest: float) -> bool:
-        """Adapt; true if momentum should start afresh."""
-        if self.size == 0.0:
-            self.size = 0.3 / max(steepest, 1e-300)
-        worse = loss > self.last * 1.0002
-        self.size *= 0.6 if worse else 1.02
-        self.last = loss
-        return worse
-
-
-Model = tuple[Floats, Floats]
 
 LEAST_CHANCE = 1e-6
 TOWARDS_NATURAL = 0.25  # 0: the gradient in the logits, in which rare values hardly move; 1: the natural gradient
 WORKING = np.float32  # of a step; half the time of doubles, and the noise in the data is a thousand times coarser
 
 
-def moved_start(sets: SetTargets, one: Floats, directions: list[Reals], scale: float) -> Floats:
-    """The pooled one-way marginals after every table has moved: the start of a twin rests on the same data."""
-    columns, shifted = sets.columns, one.copy()
+def moved_start(sets: SetTargets, start: Marginals, directions: list[Reals], scale: float) -> Marginals:
+    """The pooled marginals after every table has moved: the start of a twin rests on the same data."""
+    columns, shifted, pairs = sets.columns, start.one.copy(), {edge: start.pairs[edge].copy() for edge in sets.edges}
     for block, direction in zip(sets.blocks, directions, strict=True):
-        for number, place, values in block.one_way(direction):
-            attribute = int(block.members[number, place])
-            shifted[columns.of(attribute)] += scale * block.shares[number, place] * values
-    return np.concatenate([norm_sub(shifted[columns.of(i)]) for i in range(len(columns.cardinalities))])
+        for attributes, values in block.pooled(direction):
+            if len(attributes) == 1:
+                shifted[columns.of(attributes[0])] += scale * values
+            else:
+                pairs[attributes[0], attributes[1]] += scale * values
+    return Marginals(projected(columns, shifted), pairs, start.sharpness)
+
+
+def laid_out(states: Sequence[State]) -> Reals:
+    """All starts' components and then the tables of their edges, column by column: (column, start, component)."""
+    rows = [
+        np.concatenate([state.components, *(t.tables.reshape(len(t.first), -1) for t in state.ties)], axis=1)
+        for state in states
+    ]
+    return np.stack(rows).transpose(2, 0, 1)
 
 
 @dataclass
@@ -112,8 +66,8 @@ class SetLockstep:
     def __init__(
         self,
         sets: SetTargets,
-        pilot: Model,
-        one: Floats,
+        pilot: State,
+        start: Marginals,
         logits: Callable[[Floats], Floats],
         offsets: Sequence[Floats],
         twins: int,
@@ -121,36 +75,41 @@ class SetLockstep:
         momentum: float,
         rng: np.random.Generator,
     ) -> None:
-        """Starts lie at the logits of the one-way marginals `one` plus an offset each; variances are taken at the pilot."""
+        """Starts lie at the logits of the one-way marginals plus an offset each; variances are taken at the pilot, a fit
+        without edges."""
         self.sets, self.cells, self.probe, self.momentum = sets, float(sets.cells), probe, momentum
         self.control = StepSize()
+        flat = State(pilot.weights, pilot.factors, pilot.components, _untied(sets, pilot))
         self.weighed = [
             _Weights(
                 1.0 / block.variances(table),
                 rng.standard_normal((len(block.members), twins, *block.tables.shape[2:])),
             )
-            for block, table in zip(sets.blocks, self.tables([pilot]), strict=True)
-        ]
-        self.starts = [Descent(sets.columns, logits(one) + offset) for offset in offsets]
-        self.twins = [
-            Descent(sets.columns, logits(self._twin_start(one, twin)) + offsets[twin]) for twin in range(twins)
+            for block, table in zip(sets.blocks, self.tables([flat]), strict=True)
         ]
 
-    def _twin_start(self, one: Floats, twin: int) -> Floats:
-        """The one-way marginals that a twin starts from."""
-        return moved_start(self.sets, one, [w.moved[:, twin : twin + 1] for w in self.weighed], self.probe)
+        def begun(marginals: Marginals, offset: Floats) -> Descent:
+            potentials = warm_potentials(sets.columns, sets.edges, marginals)
+            return Descent(sets.columns, logits(marginals.one) + offset, sets.edges, potentials)
 
-    def tables(self, models: list[Model]) -> list[Reals]:
+        self.starts = [begun(start, offset) for offset in offsets]
+        self.twins = [begun(self._twin_start(start, twin), offsets[twin]) for twin in range(twins)]
+
+    def _twin_start(self, start: Marginals, twin: int) -> Marginals:
+        """The marginals that a twin starts from."""
+        return moved_start(self.sets, start, [w.moved[:, twin : twin + 1] for w in self.weighed], self.probe)
+
+    def tables(self, states: list[State]) -> list[Reals]:
         """What the average of some models says of every block: (set, 1, row, column)."""
-        weights = np.concatenate([w for w, _ in models])[None] / len(models)
-        by_column = np.concatenate([a for _, a in models]).T[:, None]
+        weights = np.concatenate([state.weights for state in states])[None] / len(states)
+        by_column = np.concatenate([laid_out([state]) for state in states], axis=2)
         return [predicted(weights, block.halves(by_column)) for block in self.sets.blocks]
 
     def chi2(self, tables: list[Reals], precisions: list[Reals]) -> float:
         gaps = zip(tables, self.sets.blocks, precisions, strict=True)
         return math.fsum(float((w * (t - block.tables) ** 2).sum()) for t, block, w in gaps)
 
-    def reweigh(self, models: list[Model]) -> bool:
+    def reweigh(self, models: list[State]) -> bool:
         """Take the variances at the average of the models, if that matters; what was judged before is then void."""
         tables = self.tables(models)
         renewed = [1.0 / block.variances(t) for block, t in zip(self.sets.blocks, tables, strict=True)]
@@ -162,22 +121,22 @@ class SetLockstep:
         self.control.last = math.inf
         return True
 
-    def dependence(self, weights: Floats, a: Floats) -> tuple[float, float]:
+    def dependence(self, models: list[State], product: State) -> tuple[float, float]:
         """chi^2 as a function of the share s of dependence that is kept is constant + s cross + s^2 square."""
-        mixed, flat = self.tables([(weights, a)]), self.tables([(np.ones(1), (weights @ a)[None])])
+        mixed, flat = self.tables(models), self.tables([product])
         cross = square = 0.0
-        for t, product, block, w in zip(mixed, flat, self.sets.blocks, self.weighed, strict=True):
-            gap = t - product
-            cross += 2.0 * float((w.precision * gap * (product - block.tables)).sum())
+        for t, alone, block, w in zip(mixed, flat, self.sets.blocks, self.weighed, strict=True):
+            gap = t - alone
+            cross += 2.0 * float((w.precision * gap * (alone - block.tables)).sum())
             square += float((w.precision * gap * gap).sum())
         return cross, square
 
-    def advance(self, check: bool) -> tuple[list[Model], float, float]:
+    def advance(self, check: bool) -> tuple[list[State], float, float]:
         """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""
         everyone, count, twins = [*self.starts, *self.twins], len(self.starts), len(self.twins)
         models = [start.model() for start in everyone]
-        weights = np.stack([w for w, _ in models]).astype(WORKING)
-        by_column = np.ascontiguousarray(np.stack([a for _, a in models]).transpose(2, 0, 1), dtype=WORKING)
+        weights = np.stack([state.weights for state in models]).astype(WORKING)
+        by_column = np.ascontiguousarray(laid_out(models), dtype=WORKING)
         toward, by_weight = np.zeros_like(by_column), np.zeros_like(weights)
         loss = chi2 = followed = 0.0
         for block, weighed in zip(self.sets.blocks, self.weighed, strict=True):
@@ -191,12 +150,33 @@ class SetLockstep:
             table[:, count:] -= self.probe * weighed.moved
             pull = weighed.precision.astype(WORKING) * table
             loss += float((pull[:, :count] * table[:, :count]).sum())
-            by_weight += pull_back(block, self.sets.columns, by_column, halves, pull, toward)
+            by_weight += pull_back(block, by_column, halves, pull, toward)
         gradients = []
-        for number, (start, (w, a)) in enumerate(zip(everyone, models, strict=True)):
-            g, gw = start.in_logits(w, a, toward[:, number].T.astype(np.float64), by_weight[number].astype(np.float64))
-            gradients.append((g / np.maximum(a, LEAST_CHANCE) ** TOWARDS_NATURAL, gw))
-        restart = self.control.update(loss, max(float(np.abs(g).max()) for g, _ in gradients[:count]))
+        for number, (start, state) in enumerate(zip(everyone, models, strict=True)):
+            found = gradient_of(start, state, toward[:, number].T.astype(np.float64), by_weight[number])
+            eased = found.logits / np.maximum(state.components, LEAST_CHANCE) ** TOWARDS_NATURAL
+            gradients.append(Gradient(eased, found.weights, found.potentials))
+        restart = self.control.update(loss, max(float(np.abs(g.logits).max()) for g in gradients[:count]))
         for start, gradient in zip(everyone, gradients, strict=True):
             start.step(gradient, self.control.size, self.momentum, restart)
         return models[:count], chi2, followed / (max(twins, 1) * self.probe)
+
+
+def gradient_of(start: Descent, state: State, toward: Floats, by_weight: Reals) -> Gradient:
+    """One start's gradient from that in its columns, laid out (component, column), and in its weights."""
+    width, by_table = start.columns.width, []
+    begin = width
+    for tied in state.ties:
+        tables = tied.tables
+        times = toward[:, begin : begin + tables[0].size].reshape(tables.shape) * tables
+        by_table.append(TableGradient(times.sum(axis=2), times.sum(axis=1), np.tensordot(state.weights, times, axes=1)))
+        begin += tables[0].size
+    return start.in_logits(state, toward[:, :width], np.asarray(by_weight, dtype=np.float64), by_table)
+
+
+def _untied(sets: SetTargets, state: State) -> tuple[Tied, ...]:
+    """The edges' tables of a model that has none: products."""
+    of, a = sets.columns.of, state.components
+    return tuple(
+        Tied(a[:, of(i)], np.ones((a[:, of(i)].shape[1], a[:, of(j)].shape[1])), a[:, of(j)]) for i, j in sets.edges
+    )

@@ -1,7 +1,9 @@
 """A mixture of product distributions: P(x) = sum over components c of w_c times the product over attributes of A_c,i(x_i).
 
-Any k-way marginal is a sum of outer products, exact and without touching the other attributes; sampling draws a component
-for each row and then each attribute on its own.
+A strong pair of attributes may be tied by an edge: in every component the product A_c,i(u) A_c,j(v) is multiplied by a table
+psi(u, v) that many components share, and normalised. No two edges share an attribute, so a component is still a product, of
+attributes and of edges. Any k-way marginal is a sum of outer products, exact and without touching the other attributes; sampling
+draws a component for each row and then each attribute on its own or given the other end of its edge.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numba import njit
@@ -17,7 +19,7 @@ from numba import njit
 from dither.models.model import check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
-from dither.types import Codes, Floats
+from dither.types import Codes, Floats, Indices, JsonObject
 
 
 @njit(cache=True)
@@ -35,16 +37,50 @@ def invert(cumulative: Any, start: int, width: int, components: Any, draws: Any,
         out[i] = low - start
 
 
+@njit(cache=True)
+def invert_given(psi: Any, groups: Any, second: Any, components: Any, given: Any, draws: Any, out: Any) -> None:
+    """For each row a code of an edge's second attribute given that of its first, with chances psi times the component's."""
+    for i in range(len(draws)):
+        table, chances = psi[groups[components[i]], given[i]], second[components[i]]
+        total = 0.0
+        for v in range(len(chances)):
+            total += table[v] * chances[v]
+        left, last = draws[i] * total, 0
+        for v in range(len(chances)):
+            chance = table[v] * chances[v]
+            if chance > 0.0:
+                last = v  # rounding must not draw a code without a chance
+                left -= chance
+                if left < 0.0:
+                    break
+        out[i] = last
+
+
 _BLOCK_CELLS = 1 << 24  # marginals are summed over components in blocks of at most 128 MB
 
 
 @dataclass(frozen=True)
+class Edge:
+    """Two attributes by position, `first` before `second`, and a table psi for every group of components: (group, u, v)."""
+
+    first: int
+    second: int
+    psi: Floats
+
+
+@dataclass(frozen=True)
 class Mixture:
-    """`weights` of the components, and for each attribute a table with one distribution per component."""
+    """`weights` of the components, and for each attribute a table with one distribution per component.
+
+    With edges, `groups` says which of an edge's tables psi each component uses, and the components of an edge's two attributes
+    are the factors that psi ties together, not marginals.
+    """
 
     schema: Schema
     weights: Floats
     components: tuple[Floats, ...]
+    edges: tuple[Edge, ...] = ()
+    groups: Indices | None = None
     kind = "mixture"
 
     def __post_init__(self) -> None:
@@ -55,48 +91,165 @@ class Mixture:
                 raise ValueError(f"the components of {attribute.name} have the wrong shape")
             if (table < 0).any() or not np.allclose(table.sum(axis=1), 1):
                 raise ValueError(f"a component of {attribute.name} is not a distribution")
+        if self.edges:
+            self._check_edges()
+
+    def _check_edges(self) -> None:
+        k, ends = self.schema.cardinalities, [end for edge in self.edges for end in (edge.first, edge.second)]
+        if len(set(ends)) != len(ends) or not all(0 <= e.first < e.second < len(k) for e in self.edges):
+            raise ValueError("the edges of a mixture are not disjoint pairs of its attributes")
+        groups = self._groups
+        if groups.shape != self.weights.shape or not np.issubdtype(groups.dtype, np.integer) or (groups < 0).any():
+            raise ValueError("a mixture with edges needs a group for each of its components")
+        for edge in self.edges:
+            name = f"{self.schema.names[edge.first]} and {self.schema.names[edge.second]}"
+            if edge.psi.shape[1:] != (k[edge.first], k[edge.second]) or len(edge.psi) <= groups.max():
+                raise ValueError(f"the tables of the edge between {name} have the wrong shape")
+            if not np.isfinite(edge.psi).all() or (edge.psi < 0).any():
+                raise ValueError(f"a table of the edge between {name} is not positive")
+            if not (self._total(edge) > 0).all():
+                raise ValueError(f"a component has no chance left at the edge between {name}")
+
+    @property
+    def _groups(self) -> Indices:
+        return np.zeros(0, dtype=np.intp) if self.groups is None else self.groups
+
+    def _through(self, edge: Edge, values: Floats, *, back: bool = False) -> Floats:
+        """Sums over v of psi(u, v) times values[c, v], or with `back` over u: one matrix product per group."""
+        out = np.empty((len(values), edge.psi.shape[2 if back else 1]))
+        for psi, inside in zip(edge.psi, self._members, strict=False):
+            out[inside] = values[inside] @ (psi if back else psi.T)
+        return out
+
+    @cached_property
+    def _members(self) -> tuple[slice | Indices, ...]:
+        """The components of every group; where they stand in one run, as a slice, which copies nothing."""
+        found = [np.flatnonzero(self._groups == group) for group in range(int(self._groups.max()) + 1)]
+        return tuple(slice(int(m[0]), int(m[-1]) + 1) if len(m) and m[-1] - m[0] == len(m) - 1 else m for m in found)
+
+    def _total(self, edge: Edge) -> Floats:
+        """Each component's sum over an edge before it is normalised."""
+        reach = self._through(edge, self.components[edge.second])
+        return np.asarray(np.einsum("cu,cu->c", self.components[edge.first], reach))
+
+    @cached_property
+    def _scaled(self) -> tuple[Floats, ...]:
+        """The factors of every edge's first attribute, divided by what normalises the edge."""
+        return tuple(self.components[edge.first] / self._total(edge)[:, None] for edge in self.edges)
+
+    @cached_property
+    def _one_way(self) -> tuple[Floats, ...]:
+        """The distribution of every attribute in every component."""
+        out = list(self.components)
+        for edge, scaled in zip(self.edges, self._scaled, strict=True):
+            out[edge.first] = scaled * self._through(edge, self.components[edge.second])
+            out[edge.second] = self.components[edge.second] * self._through(edge, scaled, back=True)
+        return tuple(out)
+
+    def _tied(self, number: int, part: slice) -> Floats:
+        """An edge's tables in some components, flat: (component, u and v)."""
+        edge = self.edges[number]
+        psi, second = edge.psi[self._groups[part]], self.components[edge.second][part]
+        tables = self._scaled[number][part, :, None] * psi * second[:, None, :]
+        return tables.reshape(len(tables), -1)
+
+    def _units(self, positions: Sequence[int]) -> list[tuple[int, ...]]:
+        """Where in `positions` the attributes and the whole edges stand that they consist of."""
+        place = {attribute: p for p, attribute in enumerate(positions)}
+        tied = [(place[e.first], place[e.second]) for e in self.edges if e.first in place and e.second in place]
+        ends = {p for unit in tied for p in unit}
+        return [*((p,) for p in range(len(positions)) if p not in ends), *tied]
+
+    def _number(self, attribute: int) -> int:
+        """The number of the edge that begins at an attribute."""
+        return next(n for n, edge in enumerate(self.edges) if edge.first == attribute)
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
         positions = check_marginal(self.schema, attributes)
         shape = [self.schema.cardinalities[i] for i in positions]
-        *first, last = (self.components[i] for i in positions)
-        width = int(np.prod(shape[:-1], dtype=np.int64))
-        out = np.zeros((width, shape[-1]))
-        step = max(1, _BLOCK_CELLS // width)
+        units = self._units(positions)
+        widths = [int(np.prod([shape[p] for p in unit])) for unit in units]
+        width = int(np.prod(widths[:-1], dtype=np.int64))
+        out = np.zeros((width, widths[-1]))
+        step = max(1, _BLOCK_CELLS // max(width, *widths))
         for begin in range(0, len(self.weights), step):
             part = slice(begin, begin + step)
+            *first, last = (
+                self._one_way[positions[unit[0]]][part]
+                if len(unit) == 1
+                else self._tied(self._number(positions[unit[0]]), part)
+                for unit in units
+            )
             joint = self.weights[part, None]
             for table in first:
-                joint = (joint[:, :, None] * table[part, None, :]).reshape(len(joint), -1)
-            out += joint.T @ last[part]
-        return np.asarray(out.reshape(shape) / out.sum())
+                joint = (joint[:, :, None] * table[:, None, :]).reshape(len(joint), -1)
+            out += joint.T @ last
+        return _in_order(out / out.sum(), units, shape)
+
+    def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
+        """The distribution over groups of values (see `grouped_marginal`); values are added up before attributes multiply."""
+        sizes = [int(group.max()) + 1 for group in groups]
+        positions = check_marginal(self.schema, attributes, cells=int(np.prod(sizes, dtype=np.float64)))
+        units = self._units(positions)
+        halves = [self.weights[:, None], np.ones((len(self.weights), 1))]  # one matrix product joins two thin ones
+        for number, unit in enumerate(units):
+            table = self._grouped_unit([positions[p] for p in unit], [groups[p] for p in unit])
+            half = halves[2 * number >= len(units)]
+            halves[2 * number >= len(units)] = (half[:, :, None] * table[:, None, :]).reshape(len(half), -1)
+        out = halves[0].T @ halves[1]
+        return _in_order(out / out.sum(), units, sizes)
+
+    def _grouped_unit(self, positions: Sequence[int], groups: Sequence[Indices]) -> Floats:
+        """One attribute's or edge's distribution over groups of values in every component, flat."""
+        indicators = [np.equal.outer(group, np.arange(group.max() + 1)).astype(np.float64) for group in groups]
+        if len(positions) == 1:
+            return np.asarray(self._one_way[positions[0]] @ indicators[0])
+        number = self._number(positions[0])
+        scaled, second = self._scaled[number], self.components[positions[1]]
+        lines = [scaled * self._through(self.edges[number], second * inside) for inside in indicators[1].T]
+        return np.stack([line @ indicators[0] for line in lines], axis=2).reshape(len(scaled), -1)
 
     @cached_property
     def _cumulative(self) -> Floats:
         """The cumulative distributions of all attributes side by side, one row per component."""
-        return np.concatenate([np.cumsum(t, axis=1) / t.sum(axis=1, keepdims=True) for t in self.components], axis=1)
+        return np.concatenate([np.cumsum(t, axis=1) / t.sum(axis=1, keepdims=True) for t in self._one_way], axis=1)
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         components = sample_rows(self.weights, rows, rng)
         codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")
+        to = {edge.second: edge for edge in self.edges}
         start = 0
         for i, cardinality in enumerate(self.schema.cardinalities):
-            _invert(self._cumulative, start, cardinality, components, rng.random(rows), codes[:, i])
+            draws = rng.random(rows)
+            if i in to:
+                psi, given = to[i].psi, codes[:, to[i].first]
+                invert_given(psi, self._groups, self.components[i], components, given, draws, codes[:, i])
+            else:
+                invert(self._cumulative, start, cardinality, components, draws, codes[:, i])
             start += cardinality
         return codes
 
     def to_bytes(self) -> bytes:
+        meta: JsonObject = {"kind": self.kind, "schema": self.schema.to_json()}
         arrays = {"weights": self.weights, **{str(i): table for i, table in enumerate(self.components)}}
-        return pack({"kind": self.kind, "schema": self.schema.to_json()}, arrays)
+        if self.edges:
+            meta["edges"] = [[edge.first, edge.second] for edge in self.edges]
+            arrays["groups"] = self._groups.astype(np.int64)
+            arrays |= {f"edge {number}": edge.psi for number, edge in enumerate(self.edges)}
+        return pack(meta, arrays)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Mixture:
+    def from_bytes(cls, data: bytes) -> Self:
         meta, arrays = unpack(data)
         schema = schema_from_json(meta["schema"])
-        return cls(schema, arrays["weights"], tuple(arrays[str(i)] for i in range(len(schema))))
+        tables = tuple(arrays[str(i)] for i in range(len(schema)))
+        if not meta.get("edges"):
+            return cls(schema, arrays["weights"], tables)
+        edges = tuple(Edge(int(i), int(j), arrays[f"edge {number}"]) for number, (i, j) in enumerate(meta["edges"]))
+        return cls(schema, arrays["weights"], tables, edges, arrays["groups"])
 
 
-def _invert(cumulative: Floats, start: int, width: int, components: Any, draws: Floats, out: Any) -> None:
-    """Codes by binary search in each row's component; compiled on first use."""
-
-    invert(cumulative, start, width, components, draws, out)
+def _in_order(flat: Floats, units: Sequence[tuple[int, ...]], shape: Sequence[int]) -> Floats:
+    """A table whose axes stand unit by unit, with its axes in order."""
+    order = [p for unit in units for p in unit]
+    return np.asarray(flat.reshape([shape[p] for p in order]).transpose(np.argsort(order)))

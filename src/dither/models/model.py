@@ -43,14 +43,15 @@ class Model(Protocol):
         """The model of such an archive."""
 
 
-def check_marginal(schema: Schema, attributes: Sequence[str]) -> tuple[int, ...]:
-    """The positions of distinct known attributes whose product domain fits in memory, or an error that says what does not."""
+def check_marginal(schema: Schema, attributes: Sequence[str], cells: int | None = None) -> tuple[int, ...]:
+    """The positions of distinct known attributes whose product domain (or so many cells) fits in memory, or an error that says
+    what does not."""
     if isinstance(attributes, str) or not attributes:
         raise ParameterError("a marginal needs a list of at least one attribute", where="attributes", value=attributes)
     positions = tuple(schema.index(name) for name in attributes)
     if len(set(positions)) != len(positions):
         raise ParameterError(f"a marginal names an attribute twice: {', '.join(attributes)}", where="attributes")
-    cells = schema.cells(attributes)
+    cells = schema.cells(attributes) if cells is None else cells
     if cells > MOST_CELLS:
         raise ParameterError(
             f"the marginal of {', '.join(attributes)} has {cells:,} cells, more than {MOST_CELLS:,}; ask fewer attributes",

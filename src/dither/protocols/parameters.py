@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 from dataclasses import MISSING, fields
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -10,6 +11,7 @@ from dither.errors import ParameterError
 from dither.types import JsonMapping, JsonObject
 
 T = TypeVar("T")
+Pairs = tuple[tuple[str, str], ...]  # of names
 _TRUE, _FALSE = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 
@@ -39,6 +41,8 @@ def describe_parameters(cls: type[Any]) -> JsonObject:
 
 def _read(key: str, value: Any, hint: Any) -> Any:
     origin = get_origin(hint)
+    if hint == Pairs | str:
+        return value if isinstance(value, str) and "[" not in value else _read_pairs(key, value)
     if origin in (Union, types.UnionType):
         options = [h for h in get_args(hint) if h is not type(None)]
         if value is None or (isinstance(value, str) and value.lower() in ("none", "auto", "")):
@@ -66,3 +70,17 @@ def _read(key: str, value: Any, hint: Any) -> Any:
         kind = "a whole number" if hint is int else "a number"
         raise ParameterError(f"{key}={value}: must be {kind}", where=key, value=value) from None
     return str(value)
+
+
+def _read_pairs(key: str, value: Any) -> Pairs:
+    """Pairs of names from lists of two, or from such lists as JSON text."""
+    try:
+        listed = json.loads(value) if isinstance(value, str) else list(value)
+        pairs = tuple((a, b) for a, b in listed)
+    except (ValueError, TypeError):
+        pairs = None
+    if pairs is None or not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise ParameterError(
+            f'{key}={value}: must be a list of pairs of names, as [["a", "b"]]', where=key, value=value
+        )
+    return pairs

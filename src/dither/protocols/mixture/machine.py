@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
 
-from dither.checks import check_between, check_whole, check_whole_or_none
+from dither.checks import check_between, check_choice, check_whole, check_whole_or_none
+from dither.errors import ParameterError
 from dither.estimate import Marginal, answers_of, check_asked, pool
+from dither.estimate.edges import local_chi2, pair_cells
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture, product_fit
-from dither.estimate.targets import pair_targets, set_targets, tables_pay
-from dither.models.mixture import Mixture
-from dither.protocols.machine import ProtocolMachine
+from dither.estimate.set_tables import set_targets
+from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay
+from dither.models.mixture import Edge, Mixture
+from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.mixture.plan import Sets, one_way_precision, pair_plan
 from dither.protocols.mixture.screen import (
     ScreenDesign,
@@ -32,10 +35,13 @@ from dither.protocols.mixture.screen import (
     rest_shares,
     second_round,
 )
+from dither.protocols.parameters import Pairs
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
 from dither.types import JsonObject
+
+WORST_PAIRS = 10  # whose local fit a release states, beside those of edges
 
 
 @dataclass(frozen=True)
@@ -44,19 +50,41 @@ class MixtureParameters:
 
     `components` per start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
     looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
-    what may).
+    what may). `edges`: the strong pairs that the fit ties together: `auto` chooses them from the reports, `none` leaves
+    them out, a list of pairs of names ties these and no others.
     """
 
     components: int | None = None
     total: int = 600
     singles: float | None = None
     screen: Literal["auto", "always", "never"] = "auto"
+    edges: Pairs | str = "auto"
 
     def __post_init__(self) -> None:
         check_whole_or_none("components", self.components, 1, 2000)
         check_whole("total", self.total, 2, 20_000)
         if self.singles is not None:
             check_between("singles", self.singles, 0, 1, ends="[)")
+        if isinstance(self.edges, str):
+            check_choice("edges", self.edges, ("auto", "none"))
+        names = [name for pair in self.edges for name in pair] if not isinstance(self.edges, str) else []
+        for name in names:
+            if names.count(name) > 1:
+                raise ParameterError(
+                    f"edges names {name!r} twice; no two edges may share an attribute", where="edges", value=name
+                )
+
+
+def as_model(schema: Schema, fitted: MixtureFit) -> Mixture:
+    """The model of a fit."""
+    tables = np.split(fitted.components, np.cumsum(schema.cardinalities)[:-1], axis=1)
+    return Mixture(
+        schema,
+        fitted.weights,
+        tuple(t / t.sum(axis=1, keepdims=True) for t in tables),
+        tuple(Edge(i, j, psi) for (i, j), psi in zip(fitted.edges, fitted.potentials, strict=True)),
+        fitted.groups if fitted.edges else None,
+    )
 
 
 class MixtureProtocol(ProtocolMachine[MixtureParameters]):
@@ -64,6 +92,14 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
 
     method = "mixture"
     parameters_class = MixtureParameters
+
+    def __init__(self, campaign: Campaign, parameters: MixtureParameters) -> None:
+        super().__init__(campaign, parameters)
+        self._edges: Edges | None = None  # the fit chooses
+        if parameters.edges != "auto":
+            pairs = () if isinstance(parameters.edges, str) else parameters.edges
+            ends = [sorted(campaign.schema.index(name) for name in pair) for pair in pairs]
+            self._edges = tuple(sorted((i, j) for i, j in ends))
 
     @cached_property
     def _design(self) -> ScreenDesign:
@@ -135,21 +171,22 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             check_asked(self.campaign.schema, answers_of([*self.counted, tally]))
 
     @cached_property
+    def _targets(self) -> PairTargets:
+        return pair_targets(self.campaign.schema, answers_of(self.counted))
+
+    @cached_property
     def _fitted(self) -> MixtureFit:
-        answers = answers_of(self.counted)
-        targets = pair_targets(self.campaign.schema, answers)
+        answers, targets = answers_of(self.counted), self._targets
         if not self._members:
             return product_fit(targets)
-        options = FitOptions(components=self.parameters.components, total=self.parameters.total)
+        options = FitOptions(components=self.parameters.components, total=self.parameters.total, edges=self._edges)
         whole = tables_pay(len(self.campaign.schema), answers)
-        sets = set_targets(self.campaign.schema, answers, targets.columns) if whole else None
+        sets = partial(set_targets, self.campaign.schema, answers, targets.columns) if whole else None
         return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
 
     def model(self) -> Mixture:
         self._finished()
-        fitted, stops = self._fitted, np.cumsum(self.campaign.schema.cardinalities)
-        tables = np.split(fitted.components, stops[:-1], axis=1)
-        return Mixture(self.campaign.schema, fitted.weights, tuple(t / t.sum(axis=1, keepdims=True) for t in tables))
+        return as_model(self.campaign.schema, self._fitted)
 
     def measured(self) -> list[Marginal]:
         if not self._closed:
@@ -157,10 +194,32 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         schema, answers = self.campaign.schema, answers_of(self.counted)
         return [pool(schema, answers, [name]) for name in schema.names]
 
+    @cached_property
+    def _local(self) -> JsonObject:
+        """The edges by name, and chi^2 of their pairs and of those that fit worst, between the model and the pairs' own reports."""
+        fitted, names = self._fitted, self.campaign.schema.names
+        targets = self._targets
+        if not targets.has_pairs:
+            return {"edges": [], "local": []}
+        chi2, cells = local_chi2(targets, fitted.pairs, fitted.one), pair_cells(targets.columns)
+        excess = np.triu((chi2 - cells) / np.sqrt(2.0 * cells), 1)
+        asked = np.argwhere(np.triu(targets.pair_noise[1] > 0, 1)).tolist()
+        worst = sorted(((int(i), int(j)) for i, j in asked), key=lambda pair: -float(excess[pair]))[:WORST_PAIRS]
+        shown = [*fitted.edges, *(pair for pair in worst if pair not in fitted.edges)]
+        return {
+            "edges": [[names[i], names[j]] for i, j in fitted.edges],
+            "local": [
+                {"pair": [names[i], names[j]], "chi2": float(chi2[i, j]), "cells": int(cells[i, j])} for i, j in shown
+            ],
+        }
+
     def notes(self) -> JsonObject:
         if self.plan() is not None:
             return {}
-        notes: JsonObject = {"fit": self._fitted.diagnostics, "asked_in_pairs": len(self._members)}
+        notes: JsonObject = {
+            "fit": {**self._fitted.diagnostics, **self._local},
+            "asked_in_pairs": len(self._members),
+        }
         screen = self._design.screen
         if screen is not None:
             notes["screen"] = {"share": screen.share, "attributes": len(screen.members)}

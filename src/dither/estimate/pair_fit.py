@@ -1,0 +1,119 @@
+"""Several descents in lockstep on the matrix of all pair marginals, with twins that measure their degrees of freedom."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dither.estimate.descent import Descent, Gradient, State, StepSize
+from dither.estimate.edges import Marginals, block, projected
+from dither.estimate.targets import PairTargets
+from dither.types import Floats
+
+
+class Probe:
+    """Data moved by a little noise: how far a twin descent follows it measures the degrees of freedom."""
+
+    def __init__(self, targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng: np.random.Generator) -> None:
+        columns, width = targets.columns, targets.columns.width
+        half = np.triu(rng.standard_normal((width, width)), 1)
+        direction, direction1 = half + half.T, rng.standard_normal(width)
+        moved, moved1 = direction * _deviation(w2), direction1 * _deviation(w1)
+        self.pairs, self.singles = targets.pairs + scale * moved, targets.singles + scale * moved1
+        self.pair_score, self.single_score = direction * np.sqrt(w2), direction1 * np.sqrt(w1)
+        # The start rests on the same data: its one-way marginals move along, pooled from pairs and singles.
+        by_pair, alone = _pooling_weights(targets)
+        lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(by_pair, columns.cardinalities, axis=0)
+        shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
+        self.one = projected(columns, shifted)
+
+    def marginals(self, targets: PairTargets, start: Marginals) -> Marginals:
+        """What the twin of a descent from `start` starts from."""
+        raw = {(i, j): block(targets.columns, self.pairs, i, j) for i, j in start.pairs}
+        return Marginals(self.one, raw, start.sharpness)
+
+    def followed(self, pair_change: Floats, single_change: Floats) -> float:
+        return 0.5 * float(np.vdot(pair_change, self.pair_score)) + float(single_change @ self.single_score)
+
+
+def _pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
+    """What share of an attribute's pooled marginal comes from each pair and from single questions."""
+    k = targets.columns.cardinalities.astype(np.float64)
+    c0, c1, _ = targets.pair_noise
+    s0, s1, _ = targets.single_noise
+    pairs = np.where(c1 > 0, 1.0 / np.where(c1 > 0, c0 * k[None, :] + c1 / k[:, None], 1.0), 0.0)
+    alone = np.where(s1 > 0, 1.0 / np.where(s1 > 0, s0 + s1 / k, 1.0), 0.0)
+    total = np.asarray(pairs.sum(axis=1)) + alone
+    return np.asarray(pairs / total[:, None]), np.asarray(alone / total)
+
+
+def _deviation(weights: Floats) -> Floats:
+    return np.where(weights > 0, 1.0 / np.sqrt(np.where(weights > 0, weights, 1.0)), 0.0)
+
+
+class PairLockstep:
+    """All starts and the twins of the first few, advanced together."""
+
+    def __init__(
+        self,
+        targets: PairTargets,
+        w2: Floats,
+        w1: Floats,
+        starts: list[Descent],
+        twins: list[tuple[Descent, Probe]],
+        probe: float,
+        momentum: float,
+    ) -> None:
+        self.targets, self.w2, self.w1, self.starts, self.twins = targets, w2, w1, starts, twins
+        self.probe, self.momentum = probe, momentum
+        self.control, self.cells = StepSize(), targets.cells
+
+    def reweigh(self, models: list[State]) -> bool:
+        """The pilot's weights serve for pairs: weights that follow the fit made no measurable difference."""
+        return False
+
+    def dependence(self, models: list[State], product: State) -> tuple[float, float]:
+        """chi^2 as a function of the share s of dependence that is kept is constant + s cross + s^2 square."""
+        start = self.starts[0]
+        flat = start.pairs(product)
+        gap = np.mean([start.pairs(state) for state in models], axis=0) - flat
+        flat -= self.targets.pairs
+        return float(np.vdot(self.w2 * gap, flat)), 0.5 * float(np.vdot(self.w2 * gap, gap))
+
+    def advance(self, check: bool) -> tuple[list[State], float, float]:
+        """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""
+        t, count = self.targets, len(self.starts)
+        mean2, mean1 = np.zeros_like(t.pairs) if check else t.pairs, np.zeros(t.columns.width)
+        df, loss, steepest = 0.0, 0.0, 0.0
+        moves: list[tuple[Descent, Gradient]] = []
+        models: list[State] = []
+        for s, start in enumerate(self.starts):
+            state = start.model()
+            pair, one = start.pairs(state), state.one
+            models.append(state)
+            if check:
+                mean2 += pair / count
+                mean1 += one / count
+            if s < len(self.twins):
+                twin, probe = self.twins[s]
+                twin_state = twin.model()
+                twin_pair, twin_one = twin.pairs(twin_state), twin_state.one
+                if check:
+                    df += probe.followed(twin_pair - pair, twin_one - one)
+                twin_pair -= probe.pairs
+                twin_pair *= self.w2
+                pull1 = self.w1 * (twin_one - probe.singles)
+                moves.append((twin, twin.pair_gradient(twin_state, twin_pair, pull1)))
+            pair -= t.pairs
+            pull, pull1 = self.w2 * pair, self.w1 * (one - t.singles)
+            loss += 0.5 * float(np.vdot(pull, pair)) + float(pull1 @ (one - t.singles))
+            moves.append((start, start.pair_gradient(state, pull, pull1)))
+            steepest = max(steepest, float(np.abs(moves[-1][1].logits).max()))
+        chi2 = 0.0
+        if check:
+            df /= max(len(self.twins), 1) * self.probe
+            mean2 -= t.pairs
+            chi2 = 0.5 * float(np.vdot(self.w2 * mean2, mean2)) + float(self.w1 @ (mean1 - t.singles) ** 2)
+        restart = self.control.update(loss, steepest)
+        for start, gradient in moves:
+            start.step(gradient, self.control.size, self.momentum, restart)
+        return models, chi2, df
