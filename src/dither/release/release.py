@@ -24,9 +24,10 @@ from dither.schema import Schema
 from dither.schema.cells import count_cells
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
-from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable
+from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable, Progress
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
+from dither.uncertainty.replicates import Bootstrap, prepare_bootstrap
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Release:
     many rows' values were counted as "other" in each attribute where that happened, a true count that is written nowhere at all.
     A release with `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so.
     `call` is the record of what was asked for, `state` the finished protocol (what was asked and the tallies, noise only), from
-    which intervals for any marginal can be computed later.
+    which intervals for any marginal can be computed later. `replicates` are models fitted again to redrawn answers, made on
+    request: all intervals of the release are read off them.
     """
 
     call: Call
@@ -83,6 +85,7 @@ class Release:
     truth: Truth | None = field(default=None, repr=False, compare=False)
     clipped: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     state: bytes | None = field(default=None, repr=False)
+    replicates: Bootstrap | None = field(default=None, repr=False, compare=False)
     description: str = ""
     reference: str = ""
     dither_version: str = field(default_factory=_version)
@@ -232,6 +235,16 @@ class Release:
         frequencies = self.model.marginal(names)
         labels = tuple(self.schema[name].labels for name in names)
         return Marginal(names, frequencies, measured_errors(self.measured, names, self.participants), labels=labels)
+
+    def with_replicates(
+        self, count: int = 20, seed: int = 0, effort: str = "quick", progress: Progress | None = None
+    ) -> Release:
+        """The same release with the replicates that intervals are read off; see `dither.bootstrap`.
+
+        They are saved with it, so that every later question is answered from the same ones and in milliseconds.
+        """
+        made = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
+        return replace(self, replicates=made)
 
     def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
         """Write the release's folder in one step and give its path.
