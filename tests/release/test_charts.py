@@ -23,8 +23,9 @@ from dither.release.charts import (
     heat_charts,
     histogram_chart,
 )
-from dither.release.figures import AttributeFigure, Bar, HeatMap, Pair
-from dither.release.svg import (
+from dither.release.figures import AttributeFigure, HeatMap, Pair
+from dither.display.bars import Bar
+from dither.display.svg import (
     AMBER,
     VIRIDIS,
     fit,

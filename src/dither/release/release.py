@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from dither.models import Model
 from dither.notice import Notice
 from dither.protocols import ProtocolMachine, method
 from dither.release.call import AskedRound, Call, asked_in, plain
+from dither.release.query.answer import Answer, AnswerTable
+from dither.release.query.ask import Inquiry
+from dither.release.query.expression import Where
 from dither.release.standard_errors import measured_errors
 from dither.release.words import NO_GUARANTEE, find_warnings, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.schema import Schema
@@ -235,6 +239,54 @@ class Release:
         frequencies = self.model.marginal(names)
         labels = tuple(self.schema[name].labels for name in names)
         return Marginal(names, frequencies, measured_errors(self.measured, names, self.participants), labels=labels)
+
+    def query(self, where: Where, given: Where | None = None, level: float = 0.95) -> Answer:
+        """The share of people for whom `where` holds, among those for whom `given` holds, with its interval.
+
+        Both are text such as `"sex == 'Female' and 30 <= age < 50 and education in ['Bachelors', 'Masters']"`, or a mapping such
+        as `{"sex": "Female", "education": ["Bachelors", "Masters"], "age": (30, 50)}` (the upper end not included). A release
+        without replicates makes them at the first question and keeps them.
+        """
+        return self._inquiry.query(where, given, level)
+
+    def table(
+        self,
+        by: Sequence[str] | str,
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> AnswerTable:
+        """The share of people with each combination of values for whom `where` holds, among those for whom `given` holds.
+
+        With `simultaneous` all intervals hold together: each has the level `level ** (1 / rows)`, which suffices however the
+        rows' errors hang together (Sidak 1967).
+        """
+        return self._inquiry.table(by, where, given, level, simultaneous)
+
+    def mean(
+        self, attribute: str, where: Where | None = None, given: Where | None = None, level: float = 0.95
+    ) -> Answer:
+        """The mean of an attribute's numbers over the people for whom `where` and `given` hold; missing answers are left out.
+
+        People are taken as evenly spread inside each bin; a warning says by how much that can matter.
+        """
+        return self._inquiry.mean(attribute, where, given, level)
+
+    def quantile(
+        self,
+        attribute: str,
+        levels: Sequence[float],
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
+    ) -> AnswerTable:
+        """The numbers below which these shares of the people lie for whom `where` and `given` hold, each with its interval."""
+        return self._inquiry.quantiles(attribute, levels, where, given, level)
+
+    @cached_property
+    def _inquiry(self) -> Inquiry:
+        return Inquiry(self)
 
     def with_replicates(
         self, count: int = 20, seed: int = 0, effort: str = "quick", progress: Progress | None = None
