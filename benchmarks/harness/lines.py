@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from dither.release.charts import FOOT, HEAD, HEIGHT, Axis, beside_labels, frame
 from dither.display.bars import WIDTH, dot
 from dither.display.svg import drawing, number, path, ticks
+from dither.release.charts import FOOT, HEAD, HEIGHT, Axis, beside_labels, frame
 
 HUES = 12  # the style sheet has a colour for each
 

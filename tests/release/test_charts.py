@@ -11,19 +11,6 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.harness.lines import Line, line_chart
-from dither.estimate import Marginal
-from dither.models import Independent
-from dither.models.bayes_net import BayesNet
-from dither.models.mixture import Mixture
-from dither.release import Release, figures, truth_from_codes
-from dither.release.charts import (
-    attribute_chart,
-    cell_text,
-    dependency_chart,
-    heat_charts,
-    histogram_chart,
-)
-from dither.release.figures import AttributeFigure, HeatMap, Pair
 from dither.display.bars import Bar
 from dither.display.svg import (
     AMBER,
@@ -37,6 +24,19 @@ from dither.display.svg import (
     text_width,
     ticks,
 )
+from dither.estimate import Marginal
+from dither.models import Independent
+from dither.models.bayes_net import BayesNet
+from dither.models.mixture import Mixture
+from dither.release import Release, figures, truth_from_codes
+from dither.release.charts import (
+    attribute_chart,
+    cell_text,
+    dependency_chart,
+    heat_charts,
+    histogram_chart,
+)
+from dither.release.figures import AttributeFigure, HeatMap, Pair
 from dither.schema import Attribute, Schema
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +17,18 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dither.cli.options import AsJson, print_warnings, progress_bar
-from dither.errors import DitherError, ParameterError
+from dither.errors import ParameterError
 from dither.release import Release, load_release
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import interval_heading, shown
+from dither.release.query.ask import Inquiry
 from dither.schema import Attribute
 
 _BAR = 24  # signs of a bar
+_Row = tuple[tuple[str, ...], float, float | None, float | None]  # what it is about, the figure and its interval
 ADVICE = (
-    "note: this release has no replicates, so they are made now; 'dither publish --replicates 20' saves them with it, and "
-    "questions take milliseconds"
+    "note: this release has no replicates, so they were made for this question; 'dither publish --replicates 20' saves them with "
+    "a release, and questions then take milliseconds"
 )
 
 
@@ -54,24 +57,28 @@ class _Asked:
         """Whether nothing is asked at all."""
         return self.where is self.by is self.mean is self.quantiles is None
 
-    def answer(self, release: Release) -> Answer | AnswerTable:
+    def answer(self, inquiry: Inquiry) -> Answer | AnswerTable:
         """The release's answer."""
         if self.by is not None:
-            names = _names(self.by, release)
-            return release.table(names, self.where, self.given, self.level, self.simultaneous)
+            names = _names(self.by, inquiry.release)
+            return inquiry.table(names, self.where, self.given, self.level, self.simultaneous)
         if self.mean is not None:
-            return release.mean(self.mean, self.where, self.given, self.level)
+            return inquiry.mean(self.mean, self.where, self.given, self.level)
         if self.quantiles is not None:
             attribute, levels = _levels(self.quantiles)
-            return release.quantile(attribute, levels, self.where, self.given, self.level)
-        return release.query(self.where or "True", self.given, self.level)
+            return inquiry.quantiles(attribute, levels, self.where, self.given, self.level)
+        return inquiry.query(self.where, self.given, self.level)
 
 
 def query(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="folder of a release")],
-    where: Annotated[str | None, typer.Argument(metavar="[WHERE]", help="whom to count, such as \"age >= 50\"")] = None,
-    given: Annotated[str | None, typer.Option(metavar="EXPR", help="among whom: shares are shares of these people")] = None,
-    by: Annotated[str | None, typer.Option(metavar="A,B", help="a row for each combination of these attributes")] = None,
+    where: Annotated[str | None, typer.Argument(metavar="[WHERE]", help='whom to count, such as "age >= 50"')] = None,
+    given: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="among whom: shares are shares of these people")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="A,B", help="a row for each combination of these attributes")
+    ] = None,
     mean: Annotated[str | None, typer.Option(metavar="ATTR", help="the mean of a number over these people")] = None,
     quantiles: Annotated[
         str | None, typer.Option(metavar="ATTR:LEVELS", help="quantiles of a number, such as age:0.25,0.5,0.75")
@@ -112,7 +119,10 @@ def query(
     if asked.nothing:
         _overview(release, directory)
         return
-    answer = asked.answer(_with_replicates(release, asked))
+    with progress_bar() as progress:
+        answer = asked.answer(Inquiry(release, progress))
+    if release.replicates is None:
+        print(f"dither: {ADVICE}", file=sys.stderr)
     if as_json:
         print(json.dumps(answer.to_json(), allow_nan=False))
     elif as_csv:
@@ -121,20 +131,6 @@ def query(
     else:
         _show(answer)
         print_warnings(answer.warnings)
-
-
-def _with_replicates(release: Release, asked: _Asked) -> Release:
-    """The release with replicates; they are made with a progress bar if it has none, once the question is known to be one."""
-    if release.replicates is not None:
-        return release
-    for text in (asked.where, asked.given):
-        release.check_question(text)
-    print(f"dither: {ADVICE}", file=sys.stderr)
-    try:
-        with progress_bar() as progress:
-            return release.with_replicates(progress=progress)
-    except DitherError:
-        return release  # one whose answers cannot be drawn anew: the answer itself says why it has no interval
 
 
 def _names(given: str, release: Release) -> list[str]:
@@ -150,15 +146,17 @@ def _levels(given: str) -> tuple[str, list[float]]:
     except ValueError:
         pass
     raise ParameterError(
-        f"--quantiles {given}: write an attribute and levels, such as age:0.25,0.5,0.75", where="--quantiles", value=given
+        f"--quantiles {given}: write an attribute and levels, such as age:0.25,0.5,0.75",
+        where="--quantiles",
+        value=given,
     )
 
 
 def _show(answer: Answer | AnswerTable) -> None:
     console = Console(highlight=False)
     if isinstance(answer, Answer):
-        rows = [((answer.asked,), answer.estimate, answer.low, answer.high)]
         names: tuple[str, ...] = ("",)
+        rows: list[_Row] = [((answer.asked,), answer.estimate, answer.low, answer.high)]
     else:
         rows = [(tuple(map(str, row.values)), row.estimate, row.low, row.high) for row in answer.rows]
         names = answer.by
@@ -168,7 +166,7 @@ def _show(answer: Answer | AnswerTable) -> None:
         grid.add_column(escape(name), overflow="fold")
     grid.add_column("estimate", justify="right", no_wrap=True)
     grid.add_column(interval_heading(answer.level), justify="right", no_wrap=True)
-    top = max((row[2] if row[2] is not None else 0.0 for row in [(0, 0, r[3] or r[1]) for r in rows]), default=0.0)
+    top = max(estimate if high is None else high for _, estimate, _, high in rows)
     if answer.unit == "share":
         grid.add_column("")
     for values, estimate, low, high in rows:
@@ -176,13 +174,13 @@ def _show(answer: Answer | AnswerTable) -> None:
         bar = [_bar(estimate, top)] if answer.unit == "share" else []
         grid.add_row(*(escape(value) for value in values), shown(estimate, answer.unit), ends, *bar)
     console.print(grid)
-    if isinstance(answer, Answer) and answer.people is not None and answer.people == answer.people:
+    if isinstance(answer, Answer) and answer.people is not None:
         console.print(f"about {answer.people:,.0f} people; rests on the {answer.basis}")
 
 
 def _bar(share: float, top: float) -> str:
     """A share as a bar, the largest upper end as long as there is room."""
-    return "█" * round(_BAR * share / top) if top > 0 and share == share else ""
+    return "█" * round(_BAR * share / top) if top > 0 and not math.isnan(share) else ""
 
 
 def _overview(release: Release, directory: Path) -> None:
@@ -190,7 +188,9 @@ def _overview(release: Release, directory: Path) -> None:
     console.print(f"{escape(repr(release))}\nAttributes and their values:", soft_wrap=True)
     for attribute in release.schema:
         console.print(f"  {escape(_line(attribute))}", soft_wrap=True)
-    console.print(f"Ask such as: dither query {escape(str(directory))} --by {escape(release.schema.names[0])}", soft_wrap=True)
+    console.print(
+        f"Ask such as: dither query {escape(str(directory))} --by {escape(release.schema.names[0])}", soft_wrap=True
+    )
     console.print("'dither query --help' shows how questions are written.")
 
 

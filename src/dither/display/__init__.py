@@ -1,1 +1,1 @@
-"""How figures are shown outside pages: in notebooks, and as tables of other libraries. What is released shows itself through this."""
+"""How figures show themselves: pieces of SVG for pages and notebooks, HTML tables, and tables of other libraries."""

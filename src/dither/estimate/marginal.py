@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dither.display.bars import Bar, bar_chart
+from dither.display.show import Picture, as_pandas, as_polars, html_table
 from dither.errors import StateError
-from dither.types import Floats
+from dither.estimate.project import normal_interval
+from dither.types import Floats, NativeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS_SHOWN = 12
+_CELLS_DRAWN = 40
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,6 +59,51 @@ class Marginal:
             errors = pa.array(self.standard_errors.ravel())
         names = [*self.attributes, *_figure_names(self.attributes)]
         return pa.table([*arrays, pa.array(self.frequencies.ravel()), errors], names=names)
+
+    def to_pandas(self) -> NativeTable:
+        """A pandas DataFrame; see `to_arrow`."""
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> NativeTable:
+        """A polars DataFrame; see `to_arrow`."""
+        return as_polars(self.to_arrow())
+
+    def plot(self) -> Picture:
+        """The frequencies with their 95 % intervals, a picture for a notebook; of many cells the largest."""
+        shown = self._largest(_CELLS_DRAWN)
+        bars = [Bar(" | ".join(names), frequency, *self._reach(at)) for at, names, frequency in shown]
+        words = f"Frequencies of {' x '.join(self.attributes)}: {len(bars)} of {self.frequencies.size:,} cells."
+        return Picture.of(bar_chart(bars, words))
+
+    def _repr_html_(self) -> str:
+        shown = self._largest(_CELLS_DRAWN)
+        rows = []
+        for at, names, frequency in shown:
+            low, high = self._reach(at)
+            ends = "none" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+            rows.append((*names, f"{frequency:.4f}", ends))
+        left = self.frequencies.size - len(rows)
+        caption = f"{self.frequencies.size:,} cells" + (f", the {left:,} smaller ones not shown" if left else "")
+        return html_table((*self.attributes, "frequency", "95 % interval"), rows, caption, 2)
+
+    def _largest(self, most: int) -> list[tuple[tuple[int, ...], tuple[str, ...], float]]:
+        """The cells in order, or the largest of them: where each is, its labels and its frequency."""
+        order = np.arange(self.frequencies.size)
+        if len(order) > most:
+            order = np.argsort(-self.frequencies, axis=None, kind="stable")[:most]
+        places = [tuple(int(i) for i in np.unravel_index(int(flat), self.frequencies.shape)) for flat in order]
+        named = self._labels()
+        return [
+            (at, tuple(labels[i] for labels, i in zip(named, at, strict=True)), float(self.frequencies[at]))
+            for at in places
+        ]
+
+    def _reach(self, at: tuple[int, ...]) -> tuple[float | None, float | None]:
+        """The ends of a cell's 95 % interval, where its standard error is known."""
+        if self.standard_errors is None or np.isnan(self.standard_errors[at]):
+            return None, None
+        low, high = normal_interval(self.frequencies[at], self.standard_errors[at])
+        return max(float(low), 0.0), min(float(high), 1.0)
 
     def __repr__(self) -> str:
         order = np.argsort(-self.frequencies, axis=None, kind="stable")[:_ROWS_SHOWN]

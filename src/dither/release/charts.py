@@ -9,7 +9,6 @@ from math import cos, radians, sin, sqrt
 
 from markupsafe import Markup
 
-from dither.release.figures import NUMBERED_COLUMNS, AttributeFigure, HeatMap, Pair
 from dither.display.bars import WIDTH, bar_chart, dot
 from dither.display.svg import (
     AMBER,
@@ -28,6 +27,7 @@ from dither.display.svg import (
     text_width,
     ticks,
 )
+from dither.release.figures import NUMBERED_COLUMNS, AttributeFigure, HeatMap, Pair
 from dither.types import Floats
 
 _GRAPH_RADIUS = 68
@@ -235,4 +235,3 @@ def frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title:
     if x_title:
         words += label((across.start + across.end) / 2, up.start + 34, x_title, "m")
     return path("rule", grid) + f"<g>{words}</g>"
-

@@ -10,8 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
+from dither.display.show import Picture, as_pandas, as_polars
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate import Marginal
 from dither.mechanisms.probability import check_spent
@@ -297,6 +299,29 @@ class Release:
         """
         made = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
         return replace(self, replicates=made)
+
+    def to_arrow(self) -> NativeTable:
+        """The synthetic table as a PyArrow table."""
+        return nw.from_native(self.synthetic, eager_only=True).to_arrow()
+
+    def to_pandas(self) -> NativeTable:
+        """The synthetic table as a pandas DataFrame."""
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> NativeTable:
+        """The synthetic table as a polars DataFrame."""
+        return as_polars(self.to_arrow())
+
+    def plot(self, attributes: Sequence[str] | str | None = None) -> Picture:
+        """The distribution of some attributes, or which attributes depend on each other: a picture for a notebook."""
+        from dither.release.shown import plot_release
+
+        return plot_release(self, attributes)
+
+    def _repr_html_(self) -> str:
+        from dither.release.shown import release_html
+
+        return release_html(self)
 
     def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
         """Write the release's folder in one step and give its path.

@@ -98,7 +98,7 @@ class Answer:
         return _picture([Bar(self.asked, self.estimate, self.low, self.high)], str(self), self.unit)
 
     def __str__(self) -> str:
-        people = "" if self.people is None or math.isnan(self.people) else f", about {self.people:,.0f} people"
+        people = "" if self.people is None else f", about {self.people:,.0f} people"
         return f"{shown(self.estimate, self.unit)}{_interval(self.low, self.high, self.level, self.unit)}{people}"
 
     def __repr__(self) -> str:
@@ -156,7 +156,9 @@ class AnswerTable:
 
     def to_arrow(self) -> pa.Table:
         """A PyArrow table: a column for each attribute, `estimate`, `low`, `high` and `standard_error`."""
-        columns: dict[str, list[object]] = {name: [row.values[i] for row in self.rows] for i, name in enumerate(self.by)}
+        columns: dict[str, list[object]] = {
+            name: [row.values[i] for row in self.rows] for i, name in enumerate(self.by)
+        }
         for name in ("estimate", "low", "high", "standard_error"):
             free = name
             while free in self.by:
@@ -200,7 +202,7 @@ class AnswerTable:
     def _shown(self, most: int = _SHOWN) -> Sequence[AnswerRow]:
         if len(self) <= most:
             return self.rows
-        return sorted(self.rows, key=lambda row: -row.estimate if row.estimate == row.estimate else math.inf)[:most]
+        return sorted(self.rows, key=lambda row: -row.estimate if not math.isnan(row.estimate) else math.inf)[:most]
 
 
 def shown(value: float, unit: Unit) -> str:
@@ -240,5 +242,7 @@ def _arrow(columns: Mapping[str, list[object]]) -> pa.Table:
     import pyarrow as pa
 
     text = pa.string()
-    kinds = {name: text if any(isinstance(v, str) for v in values) else pa.float64() for name, values in columns.items()}
+    kinds = {
+        name: text if any(isinstance(v, str) for v in values) else pa.float64() for name, values in columns.items()
+    }
     return pa.table({name: pa.array(values, kinds[name], from_pandas=True) for name, values in columns.items()})

@@ -20,6 +20,7 @@ from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
 from dither.release.query.cells import MOST_ROWS, MOST_WEIGHTS, Grid, build_grid
 from dither.release.query.conditions import Condition, holds_whole_numbers
 from dither.release.query.expression import EVERYONE, Node, Reader, Where, both, notes_of
+from dither.release.query.quantiles import invert
 from dither.release.query.quantities import (
     Difference,
     Evaluation,
@@ -31,9 +32,8 @@ from dither.release.query.quantities import (
     fieller,
     sums_of,
 )
-from dither.release.query.quantiles import invert
 from dither.schema import Attribute
-from dither.types import Floats
+from dither.types import Floats, Progress
 from dither.uncertainty.linear import LinearAnswer
 from dither.uncertainty.replicates import Bootstrap, prepare_bootstrap
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 class Inquiry:
-    """A release that is asked questions; it makes replicates once if the release brings none."""
+    """A release that is asked questions; it makes replicates once, and tells `progress`, if the release brings none."""
 
-    def __init__(self, release: Release) -> None:
-        self.release = release
+    def __init__(self, release: Release, progress: Progress | None = None) -> None:
+        self.release, self.progress = release, progress
 
     @cached_property
     def reader(self) -> Reader:
@@ -60,11 +60,11 @@ class Inquiry:
         if self.release.replicates is not None:
             return self.release.replicates
         try:
-            return prepare_bootstrap(self.release)
+            return prepare_bootstrap(self.release, progress=self.progress)
         except DitherError as error:
             return f"no interval can be had for this release: {error}"
 
-    def query(self, where: Where, given: Where | None, level: float) -> Answer:
+    def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
         """A share of people."""
         read = self.reader.read
         return self.answer(Share(read(where), read(given)), level, _words("share", where, given))
@@ -83,7 +83,9 @@ class Inquiry:
         grid = build_grid(
             self.reader, [found.who for found in sums], list(dict.fromkeys(found.of for found in sums if found.of))
         )
-        told = self._linear(grid, [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))])
+        told = self._linear(
+            grid, [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))]
+        )
         evaluation = Evaluation(sums, told, _reach(level, told.freedom))
         estimate = evaluation.estimate(quantity)
         notes = [*notes_of([found.who for found in sums]), *self._discretised(quantity, evaluation)]
@@ -119,7 +121,8 @@ class Inquiry:
         weights = grid.weights(grid.holds(share.top.who))
         if count * weights.size > MOST_WEIGHTS:
             raise ParameterError(
-                f"a table of {count:,} rows over {weights.size:,} cells is too large; ask by fewer attributes", where="by"
+                f"a table of {count:,} rows over {weights.size:,} cells is too large; ask by fewer attributes",
+                where="by",
             )
         # The attributes of the table come first on the grid and have a group for each code: a row is a slice of the weights.
         slices = weights.reshape(count, -1)
@@ -150,7 +153,9 @@ class Inquiry:
         if found.kind != "numeric":
             raise ParameterError(f"{found.name} is {found.kind}; quantiles are of numbers in bins", where="attribute")
         check_between("level", level, 0, 1, ends="()")
-        wanted = [check_between("a quantile's level", float(one), 0, 1, ends="()") for one in levels]
+        wanted = [check_between("a quantile's level", one, 0, 1, ends="()") for one in levels]
+        if not wanted:
+            raise ParameterError("name at least one level, such as 0.5", where="levels")
         self._check_rows([found.name])
         who = both(self.reader.read(where), self.reader.read(given), _answered(found))
         grid = build_grid(self.reader, [who], [found.name])

@@ -26,7 +26,7 @@ MOST_WEIGHTS = 20_000_000  # rows times cells: 160 MB
 
 @dataclass(frozen=True)
 class Parts:
-    """An attribute's values cut where comparisons cut them: for each part its code, its ends on the line and its share of the code."""
+    """An attribute's values cut where comparisons cut them: each part's code, ends on the line and share of the code."""
 
     codes: Indices
     low: Floats
@@ -145,7 +145,8 @@ def build_side(attribute: Attribute, told: Sequence[Condition], whole: bool, det
 def _cut(attribute: Attribute, told: Sequence[Condition], whole: bool) -> Parts:
     codes = np.arange(attribute.cardinality)
     if attribute.kind != "numeric":
-        return Parts(codes, codes - 0.5, codes + 0.5, np.ones(len(codes)))
+        places = codes.astype(np.float64)
+        return Parts(codes, places, places, np.ones(len(codes)))
     ends = line(attribute, whole)
     cuts = [cut for condition in told for span in condition.spans for cut in span if ends[0] < cut < ends[-1]]
     breaks = np.unique(np.concatenate([ends, np.asarray(cuts, np.float64)]))
@@ -165,9 +166,7 @@ def _fulfilled(parts: Parts, condition: Condition) -> Flags:
     return told
 
 
-def _group(
-    parts: Parts, classes: Indices, count: int, cardinality: int, detailed: bool
-) -> tuple[Indices, Floats]:
+def _group(parts: Parts, classes: Indices, count: int, cardinality: int, detailed: bool) -> tuple[Indices, Floats]:
     """Codes whose parts are all of one class share a group; a code that is divided between classes has its own."""
     first = np.full(cardinality, -1)
     first[parts.codes[::-1]] = classes[::-1]

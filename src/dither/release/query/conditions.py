@@ -94,7 +94,9 @@ def suggestion(word: str, known: Collection[str]) -> str:
 
 def _missing(attribute: Attribute, operator: Operator) -> Condition:
     if operator != "==":
-        raise ParameterError(f"{attribute.name}: a missing answer (None) has no order; use == or !=", where=attribute.name)
+        raise ParameterError(
+            f"{attribute.name}: a missing answer (None) has no order; use == or !=", where=attribute.name
+        )
     if not attribute.missing:
         raise ParameterError(
             f"{attribute.name} has no missing answers (None): its schema does not allow them", where=attribute.name
@@ -119,7 +121,9 @@ def _ordered_codes(attribute: Attribute, operator: Operator, value: object) -> I
         return (code for code, v in enumerate(numbers) if _holds(float(v), operator, float(value)))  # type: ignore[arg-type]
     if attribute.kind != "ordinal":
         raise ParameterError(
-            f"{attribute.name} is {attribute.kind} and has no order; use ==, != or in", where=attribute.name, value=value
+            f"{attribute.name} is {attribute.kind} and has no order; use ==, != or in",
+            where=attribute.name,
+            value=value,
         )
     wanted = _code(attribute, value)
     return (code for code in range(attribute.answers) if _holds(code, operator, wanted))
@@ -163,7 +167,9 @@ def _one_number(attribute: Attribute, number: float, ends: Floats, whole: bool) 
             value=number,
         )
     if not number.is_integer():
-        return Condition(attribute.name, notes=(_outside(attribute, f"{number:g}, where only whole numbers are known"),))
+        return Condition(
+            attribute.name, notes=(_outside(attribute, f"{number:g}, where only whole numbers are known"),)
+        )
     span = (number - 0.5, number + 0.5)
     notes = _cut_note(attribute, number, span[0], ends) or _cut_note(attribute, number, span[1], ends)
     return Condition(attribute.name, spans=(span,), notes=notes)

@@ -180,7 +180,9 @@ class _Text:
             at = f" at {near!r}" if near else " at its end"
             raise ParameterError(f"cannot read {_cut(flat)}{at}: {error.msg}", where="where", value=flat) from None
         except (ValueError, MemoryError, RecursionError):
-            raise ParameterError("cannot read the question: it is nested too deep or is no text", where="where") from None
+            raise ParameterError(
+                "cannot read the question: it is nested too deep or is no text", where="where"
+            ) from None
         if sum(1 for _ in ast.walk(parsed)) > MOST_NODES:
             raise ParameterError(f"a question has at most {MOST_NODES:,} words and signs", where="where")
         return self._node(parsed, 1)
@@ -262,9 +264,7 @@ class _Text:
         return None
 
     def _is_attribute(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Subscript) or (
-            isinstance(node, ast.Name) and node.id in self.reader.schema.names
-        )
+        return isinstance(node, ast.Subscript) or (isinstance(node, ast.Name) and node.id in self.reader.schema.names)
 
     def _value(self, node: ast.expr) -> object:
         negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
@@ -296,7 +296,9 @@ class _Text:
 
 
 def _example(attribute: Attribute) -> str:
-    value = f"{attribute.edges[len(attribute.edges) // 2]:g}" if attribute.kind == "numeric" else repr(attribute.values[0])
+    value = (
+        f"{attribute.edges[len(attribute.edges) // 2]:g}" if attribute.kind == "numeric" else repr(attribute.values[0])
+    )
     return f"{attribute.name} {'>=' if attribute.kind == 'numeric' else '=='} {value}"
 
 

@@ -173,7 +173,7 @@ class Evaluation:
 
 
 def fieller(top: Floats, base: float, variances: tuple[Floats, Floats, float], reach: float) -> tuple[Floats, Floats]:
-    """For each quotient a / b all r with |a - r b| at most `reach` standard errors of a - r b; NaN where b cannot be told from zero.
+    """For each a / b all r with |a - r b| at most `reach` standard errors of a - r b; NaN where b cannot be told from zero.
 
     `variances` are V_a, V_ab and V_b. The ends are the roots of (b^2 - t^2 V_b) r^2 - 2 (a b - t^2 V_ab) r + (a^2 - t^2 V_a).
     """
