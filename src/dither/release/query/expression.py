@@ -235,6 +235,8 @@ class _Text:
         elif second is not None:
             held = self.reader.compare(second, FLIPPED[sign], self._value(left))
         else:
+            for side in (left, right):
+                self._value(side)  # says what is wrong with what is neither an attribute nor a value
             raise ParameterError(f"{self._said(left)} and what follows compares no attribute", where="where")
         return held if meant else Not(held)
 
@@ -285,7 +287,9 @@ class _Text:
         if isinstance(node, (ast.BinOp, ast.UnaryOp)) and isinstance(node.op, signs):
             words = "write and, or, not instead of &, |, ~"
         elif isinstance(node, ast.BinOp):
-            words = "a question does no arithmetic; a name that is no Python name is written attr['its-name']"
+            words = (
+                "a question does no arithmetic; a name that is no Python name is written as in attr['hours-per-week']"
+            )
         else:
             words = "a question is made of comparisons, in, and, or, not, names, text and numbers"
         return ParameterError(f"{self._said(node)} is not understood: {words}", where="where")
