@@ -3,7 +3,8 @@
 import numpy as np
 
 from dither.datasets.generated import generate_network
-from dither.models.grouped import grouped_marginal
+from dither.models import Independent
+from dither.models.grouped import add_up, grouped_marginal
 
 
 def test_groups_add_up_the_cells_one_by_one():
@@ -14,3 +15,11 @@ def test_groups_add_up_the_cells_one_by_one():
     for cell, frequency in np.ndenumerate(network.marginal(names)):
         slow[tuple(group[code] for group, code in zip(groups, cell, strict=True))] += frequency
     assert np.allclose(grouped_marginal(network, names, groups), slow)
+
+
+def test_independent_attributes_add_up_before_they_multiply():
+    schema = generate_network((3, 4, 2), seed=3).schema
+    rng = np.random.default_rng(1)
+    model = Independent(schema, tuple(rng.dirichlet(np.ones(size)) for size in schema.cardinalities))
+    names, groups = ["x2", "x0"], [np.array([0, 0]), np.array([1, 0, 1])]
+    assert np.allclose(grouped_marginal(model, names, groups), add_up(model.marginal(names), groups))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.release.conftest import Dense
 
 from dither.errors import ParameterError
 from dither.release import Release
@@ -18,7 +19,6 @@ from dither.release.query.quantiles import invert
 from dither.release.query.quantities import fieller
 from dither.schema import Attribute, Schema
 from dither.uncertainty.linear import LinearAnswer
-from tests.release.conftest import Dense
 
 SCHEMA = Schema(
     (
@@ -46,11 +46,10 @@ class KnownErrors:
         axes = [SCHEMA.index(name) for name in attributes]
         places = np.ix_(*groups)
         whole = np.zeros((len(questions), *SHAPE))
-        for row, weights in zip(whole, questions, strict=True):
+        shape = [SHAPE[i] if i in axes else 1 for i in range(len(SHAPE))]
+        for i, weights in enumerate(questions):
             spread = weights[places]  # one axis per attribute asked, in their order
-            order = np.argsort(axes)
-            shape = [SHAPE[i] if i in axes else 1 for i in range(len(SHAPE))]
-            row += np.transpose(spread, order).reshape(shape)
+            whole[i] += np.transpose(spread, np.argsort(axes)).reshape(shape)
         flat = whole.reshape(len(questions), -1)
         stated = flat @ self.stated @ flat.T
         stated = np.diag(np.diag(stated)) if self.apart else stated

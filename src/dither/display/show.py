@@ -37,19 +37,6 @@ class Picture:
     svg: str
     words: str
 
-    @classmethod
-    def of(cls, chart: Markup) -> Picture:
-        """A chart of a page, made to stand alone."""
-        found = _OPENING.match(chart)
-        if found is None:
-            raise ValueError("not a chart")
-        words, width, height = found.groups()
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{words}" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}"><style>{_STYLE}</style>'
-        )
-        return cls(head + str(chart)[found.end() :], str(Markup(words).unescape()))
-
     def save(self, path: str | Path) -> Path:
         """Write it as an SVG file."""
         Path(path).write_text(self.svg, encoding="utf-8")
@@ -65,6 +52,19 @@ class Picture:
 
     def __repr__(self) -> str:
         return f"Picture({self.words})"
+
+
+def stand_alone(chart: Markup) -> Picture:
+    """A chart of a page as a picture with a style of its own."""
+    found = _OPENING.match(chart)
+    if found is None:
+        raise ValueError("not a chart")
+    words, width, height = found.groups()
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{words}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}"><style>{_STYLE}</style>'
+    )
+    return Picture(head + str(chart)[found.end() :], str(Markup(words).unescape()))
 
 
 def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str, figures: int) -> str:

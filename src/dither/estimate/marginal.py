@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dither.display.bars import Bar, bar_chart
-from dither.display.show import Picture, as_pandas, as_polars, html_table
+from dither.display.show import Picture, as_pandas, as_polars, html_table, stand_alone
 from dither.errors import StateError
 from dither.estimate.project import normal_interval
 from dither.types import Floats, NativeTable
@@ -73,7 +73,7 @@ class Marginal:
         shown = self._largest(_CELLS_DRAWN)
         bars = [Bar(" | ".join(names), frequency, *self._reach(at)) for at, names, frequency in shown]
         words = f"Frequencies of {' x '.join(self.attributes)}: {len(bars)} of {self.frequencies.size:,} cells."
-        return Picture.of(bar_chart(bars, words))
+        return stand_alone(bar_chart(bars, words))
 
     def _repr_html_(self) -> str:
         shown = self._largest(_CELLS_DRAWN)

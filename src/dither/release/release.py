@@ -25,33 +25,15 @@ from dither.release.query.answer import Answer, AnswerTable
 from dither.release.query.ask import Inquiry
 from dither.release.query.expression import Where
 from dither.release.standard_errors import measured_errors
+from dither.release.truth import Truth
 from dither.release.words import NO_GUARANTEE, find_warnings, guarantee_sentence, noise_sentence, shown_epsilon
 from dither.schema import Schema
-from dither.schema.cells import count_cells
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
-from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable, Progress
+from dither.types import JsonMapping, JsonObject, NativeTable, Progress
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
 from dither.uncertainty.replicates import Bootstrap, prepare_bootstrap
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The simulated participants' true marginals: `marginal(attributes)` has one axis per attribute, like a model's."""
-
-    marginal: Callable[[Sequence[str]], Floats]
-
-
-def truth_from_codes(schema: Schema, codes: Codes) -> Truth:
-    """The truth of a table of codes; marginals are counted when they are asked for."""
-
-    def marginal(attributes: Sequence[str]) -> Floats:
-        counts = count_cells(codes, schema.cardinalities, [schema.index(name) for name in attributes])
-        return np.asarray(counts / max(len(codes), 1), dtype=np.float64)
-
-    return Truth(marginal)
-
 
 FORMAT = "dither-release-1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dither.display.show import Picture, html_list, html_table
+from dither.display.show import Picture, html_list, html_table, stand_alone
 from dither.errors import ParameterError
 from dither.release.charts import dependency_chart
 from dither.release.figures import graph_edges, strong_pairs
@@ -25,7 +25,7 @@ def plot_release(release: Release, attributes: Sequence[str] | str | None) -> Pi
             "no attributes of this release depend on each other; name some to draw", where="attributes"
         )
     linked = {name for pair in edges for name in (pair.first, pair.second)}
-    return Picture.of(dependency_chart([name for name in release.schema.names if name in linked], edges))
+    return stand_alone(dependency_chart([name for name in release.schema.names if name in linked], edges))
 
 
 def release_html(release: Release) -> str:

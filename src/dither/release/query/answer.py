@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dither.display.bars import Bar, bar_chart
-from dither.display.show import Picture, as_pandas, as_polars, html_list, html_table
+from dither.display.show import Picture, as_pandas, as_polars, html_list, html_table, stand_alone
 from dither.display.svg import share, short_number
 from dither.errors import ParameterError
 from dither.notice import Notice
@@ -50,8 +50,8 @@ class Answer:
     basis: Basis
     unit: Unit = "share"
     warnings: tuple[Notice, ...] = ()
-    quantity: Quantity | None = field(default=None, compare=False)
-    source: Source | None = field(default=None, compare=False)
+    _quantity: Quantity | None = field(default=None, compare=False)
+    _source: Source | None = field(default=None, compare=False)
 
     def __sub__(self, other: Answer) -> Answer:
         return self._against(other, "-", Difference)
@@ -62,12 +62,12 @@ class Answer:
     def _against(self, other: Answer, sign: str, kind: type[Difference] | type[Ratio]) -> Answer:
         if not isinstance(other, Answer):
             return NotImplemented
-        if self.source is None or self.source is not other.source:
+        if self._source is None or self._source is not other._source:
             raise ParameterError("only answers of one release can be set against each other", where="release")
-        if self.quantity is None or other.quantity is None:
+        if self._quantity is None or other._quantity is None:
             raise ParameterError("quantiles cannot be set against each other: only shares and means", where="quantile")
         asked = f"({self.asked}) {sign} ({other.asked})"
-        return self.source.answer(kind(self.quantity, other.quantity), self.level, asked)
+        return self._source.answer(kind(self._quantity, other._quantity), self.level, asked)
 
     def to_json(self) -> JsonObject:
         """As `dither query --json` prints it."""
@@ -235,7 +235,7 @@ def _picture(bars: Sequence[Bar], words: str, unit: Unit) -> Picture:
     known = [bar for bar in bars if not math.isnan(bar.estimate)]
     if not known:
         raise ParameterError("there is no figure to draw", where="plot")
-    return Picture.of(bar_chart(known, words, share if unit == "share" else short_number))
+    return stand_alone(bar_chart(known, words, share if unit == "share" else short_number))
 
 
 def _arrow(columns: Mapping[str, list[object]]) -> pa.Table:

@@ -104,8 +104,8 @@ class Inquiry:
             basis=told.basis,
             unit=_unit(quantity),
             warnings=tuple(dict.fromkeys([*notes, *_cautions(told)])),
-            quantity=quantity,
-            source=self,
+            _quantity=quantity,
+            _source=self,
         )
 
     def table(
