@@ -62,7 +62,7 @@ PLAIN = {
     "NativeTable": "a pandas, polars or PyArrow table",
     "Progress": "a function that is called with what is done, how much of it, and of how much",
     "Value": "text, a number or a boolean",
-    "Where": 'a question: text such as `"sex == \'Female\' and age >= 50"`, or a mapping such as `{"sex": "Female", "age": (50, None)}`',
+    "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
 INSIDE = ("Bootstrap", "CellEstimates", "HistogramMachine", "Layout", "Partition", "ProtocolMachine")
 STANDARD = {

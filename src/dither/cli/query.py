@@ -72,7 +72,7 @@ class _Asked:
 
 def query(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="folder of a release")],
-    where: Annotated[str | None, typer.Argument(metavar="[WHERE]", help='whom to count, such as "age >= 50"')] = None,
+    where: Annotated[str | None, typer.Argument(metavar="WHERE", help='whom to count, such as "age >= 50"')] = None,
     given: Annotated[
         str | None, typer.Option(metavar="EXPR", help="among whom: shares are shares of these people")
     ] = None,
@@ -198,6 +198,8 @@ def _line(attribute: Attribute) -> str:
     labels = attribute.labels
     if attribute.kind == "numeric":
         last = ", or (missing)" if attribute.missing else ""
-        return f"{attribute.name}: {attribute.edges[0]:g} to {attribute.edges[-1]:g} in {attribute.answers} bins{last}"
+        return (
+            f"{attribute.name}: {attribute.edges[0]:,g} to {attribute.edges[-1]:,g} in {attribute.answers} bins{last}"
+        )
     more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
     return f"{attribute.name}: {', '.join(labels[:8])}{more}"

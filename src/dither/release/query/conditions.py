@@ -168,7 +168,7 @@ def _one_number(attribute: Attribute, number: float, ends: Floats, whole: bool) 
         )
     if not number.is_integer():
         return Condition(
-            attribute.name, notes=(_outside(attribute, f"{number:g}, where only whole numbers are known"),)
+            attribute.name, notes=(_outside(attribute, f"{number:,.10g}, where only whole numbers are known"),)
         )
     span = (number - 0.5, number + 0.5)
     notes = _cut_note(attribute, number, span[0], ends) or _cut_note(attribute, number, span[1], ends)
@@ -177,15 +177,15 @@ def _one_number(attribute: Attribute, number: float, ends: Floats, whole: bool) 
 
 def _cut_note(attribute: Attribute, number: float, cut: float, ends: Floats) -> tuple[Notice, ...]:
     if cut < ends[0] or cut > ends[-1]:
-        low, high = (f"{edge:g}" for edge in (attribute.edges[0], attribute.edges[-1]))
-        return (_outside(attribute, f"{number:g}, outside its range from {low} to {high}"),)
+        low, high = (f"{edge:,.10g}" for edge in (attribute.edges[0], attribute.edges[-1]))
+        return (_outside(attribute, f"{number:,.10g}, outside its range from {low} to {high}"),)
     if (ends == cut).any():
         return ()
     at = _bin(ends, cut)
-    low, high = (f"{edge:g}" for edge in attribute.edges[at : at + 2])
+    low, high = (f"{edge:,.10g}" for edge in attribute.edges[at : at + 2])
     words = (
-        f"{attribute.name} is known by bins: {number:g} divides {attribute.labels[at]}, whose people are taken as evenly spread "
-        f"and whose interval does not count that; from {low} or from {high} on would be exact"
+        f"{attribute.name} is known by bins: {number:,.10g} divides {attribute.labels[at]}, whose people are taken as evenly "
+        f"spread and whose interval does not count that; from {low} or from {high} on would be exact"
     )
     return (Notice("inside-a-bin", words),)
 
