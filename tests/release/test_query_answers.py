@@ -372,10 +372,10 @@ def test_quantiles_against_a_search_of_every_point() -> None:
         away = (below - level) @ sums
         error = np.sqrt(np.einsum("ij,jk,ik->i", below - level, cov, below - level))
         kept = x[np.abs(away) <= reach * error]
-        found = invert(ends, sums, cov, level, reach, whole=False)
+        found = invert((ends[:-1], ends[1:]), sums, cov, level, reach)
         assert found[0] == pytest.approx(x[np.argmin(np.abs(away))], abs=2e-4)
         assert found[1:] == pytest.approx((kept.min(), kept.max()), abs=0.02)
-    assert np.isnan(invert(ends, np.zeros(4), cov, 0.5, reach, whole=False)).all()
+    assert np.isnan(invert((ends[:-1], ends[1:]), np.zeros(4), cov, 0.5, reach)).all()
 
 
 def test_answers_are_tables_of_other_libraries(ask: Callable[..., Release]) -> None:

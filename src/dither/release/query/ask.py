@@ -18,7 +18,7 @@ from dither.models.grouped import grouped_marginal
 from dither.notice import Notice
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
 from dither.release.query.cells import MOST_ROWS, MOST_WEIGHTS, Grid, build_grid
-from dither.release.query.conditions import Condition, holds_whole_numbers
+from dither.release.query.conditions import Condition
 from dither.release.query.expression import EVERYONE, Node, Reader, Where, both, notes_of
 from dither.release.query.quantiles import invert
 from dither.release.query.quantities import (
@@ -32,6 +32,7 @@ from dither.release.query.quantities import (
     fieller,
     sums_of,
 )
+from dither.release.query.scale import Scale
 from dither.schema import Attribute
 from dither.types import Floats, Progress
 from dither.uncertainty.linear import LinearAnswer
@@ -51,8 +52,8 @@ class Inquiry:
     def reader(self) -> Reader:
         """What reads the questions. Whether numbers are whole is what the published table says."""
         columns = nw.from_native(self.release.synthetic, eager_only=True).schema
-        whole = [a.name for a in self.release.schema if holds_whole_numbers(a) and columns[a.name].is_integer()]
-        return Reader(self.release.schema, frozenset(whole))
+        whole = [a.name for a in self.release.schema if columns[a.name].is_integer()]
+        return Reader(self.release.schema, dict.fromkeys(whole, 1.0))
 
     @cached_property
     def _replicates(self) -> Bootstrap | str:
@@ -150,7 +151,7 @@ class Inquiry:
     ) -> AnswerTable:
         """The numbers below which given shares of the people lie, for whom `where` and `given` hold."""
         found = self.reader.attribute(attribute)
-        if found.kind != "numeric":
+        if found.name not in self.reader.scales:
             raise ParameterError(f"{found.name} is {found.kind}; quantiles are of numbers in bins", where="attribute")
         check_between("level", level, 0, 1, ends="()")
         wanted = [check_between("a quantile's level", one, 0, 1, ends="()") for one in levels]
@@ -164,15 +165,14 @@ class Inquiry:
         questions = [np.multiply.outer(side.shares[:, part], classes[part]) for part in range(side.shares.shape[1])]
         told = self._linear(grid, questions)
         kept = ~np.isnan(side.parts.low)
-        ends = np.append(side.parts.low[kept], side.parts.high[kept][-1])
-        whole = found.name in self.reader.whole
-        reach = _reach(level, told.freedom)
-        covariance = told.covariance[np.ix_(kept, kept)]
+        ends = side.parts.low[kept], side.parts.high[kept]
+        covariance, scale = told.covariance[np.ix_(kept, kept)], self.reader.scales[found.name]
         rows = []
         for one in wanted:
-            estimate, low, high = invert(ends, told.estimates[kept], covariance, one, reach, whole)
+            places = invert(ends, told.estimates[kept], covariance, one, _reach(level, told.freedom))
+            estimate, low, high = (place if math.isnan(place) else scale.rounded(place) for place in places)
             rows.append(AnswerRow((one,), estimate, _known(low), _known(high), None))
-        notes = [*notes_of([who]), *_known_by_bins(found, whole), *_cautions(told)]
+        notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(told)]
         if all(row.low is None for row in rows) and not np.isnan(covariance).all():
             notes.append(UNSURE_DIVISOR)
         asked = _words(f"quantiles of {found.name}", where, given)
@@ -194,10 +194,13 @@ class Inquiry:
             return grid.weights(classes)
         axis = grid.axis(asked.of)
         side = grid.sides[axis]
-        values = _numbers(side.attribute)[side.parts.codes] if side.attribute.kind != "numeric" else side.parts.middles
-        if asked.reach:
-            one = 1.0 if asked.of in self.reader.whole else 0.0
-            values = (side.parts.high - side.parts.low - one) / 2
+        scale = self.reader.scales.get(asked.of)
+        if scale is None:
+            values = _numbers(side.attribute)[side.parts.codes] * (not asked.reach)
+        elif asked.reach:
+            values = scale.reach(side.parts.low, side.parts.high)
+        else:
+            values = scale.numbers(side.parts.middles)
         return grid.weights(classes * grid.along(axis, np.nan_to_num(values)))
 
     def _people(self, quantity: Quantity, evaluation: Evaluation) -> float | None:
@@ -318,7 +321,9 @@ def _reaches(quantity: Quantity) -> list[Sum]:
     return [Sum(quantity.who, quantity.attribute, True)] if isinstance(quantity, Mean) else []
 
 
-def _known_by_bins(attribute: Attribute, whole: bool) -> list[Notice]:
+def _spread_in_bins(attribute: Attribute, scale: Scale) -> list[Notice]:
+    if not scale.reach(scale.low, scale.high).any():
+        return []
     words = f"{attribute.name} is known by bins, and people are taken as evenly spread in each; the interval does not count that"
     return [Notice("inside-a-bin", words)]
 

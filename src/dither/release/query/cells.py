@@ -14,8 +14,9 @@ from functools import reduce
 import numpy as np
 
 from dither.errors import ParameterError
-from dither.release.query.conditions import Condition, line
+from dither.release.query.conditions import Condition
 from dither.release.query.expression import All, Constant, Node, Not, Reader, conditions
+from dither.release.query.scale import Scale
 from dither.schema import Attribute
 from dither.types import Flags, Floats, Indices
 
@@ -112,7 +113,7 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
     if not found:  # everybody: a sum over any attribute
         found[reader.schema.names[0]] = []
     sides = tuple(
-        build_side(reader.schema[name], list(dict.fromkeys(told)), name in reader.whole, name in detailed)
+        build_side(reader.schema[name], list(dict.fromkeys(told)), reader.scales.get(name), name in detailed)
         for name, told in found.items()
     )
     cells = max(math.prod(side.shares.shape[axis] for side in sides) for axis in (0, 1))
@@ -125,9 +126,9 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
     return Grid(sides)
 
 
-def build_side(attribute: Attribute, told: Sequence[Condition], whole: bool, detailed: bool) -> Side:
+def build_side(attribute: Attribute, told: Sequence[Condition], scale: Scale | None, detailed: bool) -> Side:
     """One attribute's groups and classes under these conditions."""
-    parts = _cut(attribute, told, whole)
+    parts = _cut(attribute, told, scale)
     flags = np.stack([_fulfilled(parts, condition) for condition in told], axis=1) if told else None
     if detailed:
         classes, marks = np.arange(len(parts.codes)), flags
@@ -142,21 +143,24 @@ def build_side(attribute: Attribute, told: Sequence[Condition], whole: bool, det
     return Side(attribute, groups, shares, truths, parts)
 
 
-def _cut(attribute: Attribute, told: Sequence[Condition], whole: bool) -> Parts:
+def _cut(attribute: Attribute, told: Sequence[Condition], scale: Scale | None) -> Parts:
     codes = np.arange(attribute.cardinality)
-    if attribute.kind != "numeric":
+    if scale is None:
         places = codes.astype(np.float64)
         return Parts(codes, places, places, np.ones(len(codes)))
-    ends = line(attribute, whole)
-    cuts = [cut for condition in told for span in condition.spans for cut in span if ends[0] < cut < ends[-1]]
-    breaks = np.unique(np.concatenate([ends, np.asarray(cuts, np.float64)]))
-    low, high = breaks[:-1], breaks[1:]
-    bins = np.searchsorted(ends, low, side="right") - 1
-    shares = (high - low) / (ends[bins + 1] - ends[bins])
+    codes, low, high = codes[: attribute.answers], scale.low, scale.high
+    for cut in {cut for condition in told for span in condition.spans for cut in span}:
+        divided = (low < cut) & (cut < high)
+        if divided.any():
+            codes, low = np.append(codes, codes[divided]), np.append(low, np.full(divided.sum(), cut))
+            high = np.append(np.where(divided, cut, high), high[divided])
+    order = np.lexsort((low, codes))
+    codes, low, high = codes[order], low[order], high[order]
+    shares = (high - low) / (scale.high - scale.low)[codes]
     if attribute.missing:  # on no line: NaN lies in no span
-        bins, shares = np.append(bins, attribute.answers), np.append(shares, 1.0)
+        codes, shares = np.append(codes, attribute.answers), np.append(shares, 1.0)
         low, high = np.append(low, np.nan), np.append(high, np.nan)
-    return Parts(bins, low, high, shares)
+    return Parts(codes, low, high, shares)
 
 
 def _fulfilled(parts: Parts, condition: Condition) -> Flags:

@@ -1,15 +1,13 @@
 """What one comparison says of one attribute's values: the codes that fulfil it, and stretches of the line of its numbers.
 
 A numeric attribute is known by bins. A comparison whose number is an edge picks whole bins and is exact; any other divides a bin,
-whose people are taken as evenly spread, and a note says so. Where the published column holds whole numbers, bins are stretches of
-whole numbers: each number k stands for the stretch from k - 1/2 to k + 1/2, so that `age <= 49` and `age < 50` are one question.
+whose people are taken as evenly spread, and a note says so (see `scale` for numbers that are whole).
 A missing answer is a value of its own: it fulfils no comparison but `== None`, and every negation of one that it does not fulfil.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -20,9 +18,9 @@ import numpy as np
 from dither.checks import is_finite
 from dither.errors import ParameterError
 from dither.notice import Notice
+from dither.release.query.scale import Scale
 from dither.schema import Attribute
 from dither.schema.labels import Matcher
-from dither.types import Floats
 
 Operator = Literal["==", "<", "<=", ">", ">="]
 FLIPPED: dict[Operator, Operator] = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -39,35 +37,20 @@ class Condition:
     notes: tuple[Notice, ...] = field(default=(), compare=False)
 
 
-def line(attribute: Attribute, whole: bool) -> Floats:
-    """The ends of a numeric attribute's bins as positions on its line; see the module's docstring for whole numbers."""
-    edges = np.asarray(attribute.edges, dtype=np.float64)
-    if not whole:
-        return edges
-    halves = np.ceil(edges) - 0.5
-    halves[-1] = np.floor(edges[-1]) + 0.5
-    return halves
-
-
-def holds_whole_numbers(attribute: Attribute) -> bool:
-    """Whether every bin of a numeric attribute has a whole number in it, so that it can be known by them."""
-    return attribute.kind == "numeric" and bool((np.diff(line(attribute, whole=True)) > 0).all())
-
-
-def compare(attribute: Attribute, operator: Operator, value: object, whole: bool) -> Condition:
+def compare(attribute: Attribute, operator: Operator, value: object, scale: Scale | None) -> Condition:
     """People whose value stands in this relation to the given one; a clear error if that makes no sense for the attribute."""
     if value is None or (value == MISSING and value not in attribute.codes):
         return _missing(attribute, operator)
-    if attribute.kind == "numeric":
-        return _compare_numbers(attribute, operator, value, whole)
+    if scale is not None:
+        return _compare_numbers(attribute, operator, value, scale)
     if operator == "==":
         return Condition(attribute.name, frozenset((_code(attribute, value),)))
     return Condition(attribute.name, frozenset(_ordered_codes(attribute, operator, value)))
 
 
-def between(attribute: Attribute, low: object, high: object, whole: bool) -> Condition:
+def between(attribute: Attribute, low: object, high: object, scale: Scale | None) -> Condition:
     """People from `low` up to, not including, `high`; None leaves an end open. For numbers only."""
-    if attribute.kind != "numeric":
+    if scale is None:
         raise ParameterError(
             f"{attribute.name} is {attribute.kind}: a range (low, high) is for numbers; list the values instead",
             where=attribute.name,
@@ -76,7 +59,7 @@ def between(attribute: Attribute, low: object, high: object, whole: bool) -> Con
     notes: tuple[Notice, ...] = ()
     for i, end in enumerate((low, high)):
         if end is not None:
-            found = compare(attribute, "<", end, whole)
+            found = compare(attribute, "<", end, scale)
             ends[i] = found.spans[0][1]
             notes += found.notes
     return Condition(attribute.name, spans=((ends[0], ends[1]),) if ends[0] < ends[1] else (), notes=notes)
@@ -137,7 +120,7 @@ def _holds(left: float, operator: Operator, right: float) -> bool:
     return left > right if operator == ">" else left >= right
 
 
-def _compare_numbers(attribute: Attribute, operator: Operator, value: object, whole: bool) -> Condition:
+def _compare_numbers(attribute: Attribute, operator: Operator, value: object, scale: Scale) -> Condition:
     name = attribute.name
     if isinstance(value, str) and operator == "==" and value in attribute.labels:
         return Condition(name, frozenset((attribute.labels.index(value),)))
@@ -148,54 +131,47 @@ def _compare_numbers(attribute: Attribute, operator: Operator, value: object, wh
             where=name,
             value=value,
         )
-    number, ends = float(value), line(attribute, whole)  # type: ignore[arg-type]
+    number = float(value)  # type: ignore[arg-type]
     if operator == "==":
-        return _one_number(attribute, number, ends, whole)
-    # With whole numbers "at most t" ends after floor(t) and "below t" before ceil(t); of real ones t itself has no weight.
-    after = operator in ("<=", ">")
-    cut = (math.floor(number) + 0.5 if after else math.ceil(number) - 0.5) if whole else number
+        return _one_number(attribute, number, scale)
+    cut = scale.cut(number, after=operator in ("<=", ">"))
     span = (-math.inf, cut) if operator in ("<", "<=") else (cut, math.inf)
-    return Condition(name, spans=(span,), notes=_cut_note(attribute, number, cut, ends))
+    return Condition(name, spans=(span,), notes=_cut_note(attribute, number, cut, scale))
 
 
-def _one_number(attribute: Attribute, number: float, ends: Floats, whole: bool) -> Condition:
-    if not whole:
-        raise ParameterError(
-            f"{attribute.name} is known by bins, which tell no single number apart; ask for a range or for a bin such as "
-            f"{attribute.labels[_bin(ends, number)]!r}",
-            where=attribute.name,
-            value=number,
-        )
-    if not number.is_integer():
-        return Condition(
-            attribute.name, notes=(_outside(attribute, f"{number:,.10g}, where only whole numbers are known"),)
-        )
-    span = (number - 0.5, number + 0.5)
-    notes = _cut_note(attribute, number, span[0], ends) or _cut_note(attribute, number, span[1], ends)
-    return Condition(attribute.name, spans=(span,), notes=notes)
+def _one_number(attribute: Attribute, number: float, scale: Scale) -> Condition:
+    if scale.tells(number):
+        span = (scale.cut(number, after=False), scale.cut(number, after=True))
+        notes = _cut_note(attribute, number, span[0], scale) or _cut_note(attribute, number, span[1], scale)
+        return Condition(attribute.name, spans=(span,), notes=notes)
+    if scale.counted:
+        words = f"{number:,.10g}, where only multiples of {scale.unit:g} are known"
+        return Condition(attribute.name, notes=(_outside(attribute, words),))
+    held = np.flatnonzero((scale.low <= number) & (number <= scale.high))
+    raise ParameterError(
+        f"{attribute.name} is known by bins, which tell no single number apart; ask for a range or for a bin such as "
+        f"{attribute.labels[held[-1] if len(held) else 0]!r}",
+        where=attribute.name,
+        value=number,
+    )
 
 
-def _cut_note(attribute: Attribute, number: float, cut: float, ends: Floats) -> tuple[Notice, ...]:
-    if cut < ends[0] or cut > ends[-1]:
+def _cut_note(attribute: Attribute, number: float, cut: float, scale: Scale) -> tuple[Notice, ...]:
+    if cut < scale.low.min() or cut > scale.high.max():
         low, high = (f"{edge:,.10g}" for edge in (attribute.edges[0], attribute.edges[-1]))
         return (_outside(attribute, f"{number:,.10g}, outside its range from {low} to {high}"),)
-    if (ends == cut).any():
+    divided = scale.divided(cut)
+    if not len(divided):
         return ()
-    at = _bin(ends, cut)
-    low, high = (f"{edge:,.10g}" for edge in attribute.edges[at : at + 2])
     words = (
-        f"{attribute.name} is known by bins: {number:,.10g} divides {attribute.labels[at]}, whose people are taken as evenly "
-        f"spread and whose interval does not count that; from {low} or from {high} on would be exact"
+        f"{attribute.name} is known by bins: {number:,.10g} divides {attribute.labels[divided[0]]}, whose people are taken as "
+        "evenly spread, which the interval does not count; the bin's ends would be exact"
     )
     return (Notice("inside-a-bin", words),)
 
 
 def _outside(attribute: Attribute, words: str) -> Notice:
     return Notice("outside-the-domain", f"{attribute.name} is compared with {words}")
-
-
-def _bin(ends: Floats, position: float) -> int:
-    return min(max(bisect_right(ends.tolist(), position) - 1, 0), len(ends) - 2)
 
 
 def _short(value: object) -> str:

@@ -15,13 +15,15 @@ import ast
 import unicodedata
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from dither.errors import ParameterError
 from dither.notice import Notice
 from dither.release.query.conditions import FLIPPED, Condition, Operator, between, compare, suggestion
+from dither.release.query.scale import Scale, scale_of
 from dither.schema import Attribute, Schema
 
 Where = str | Mapping[str, object]
@@ -87,10 +89,15 @@ def notes_of(nodes: Collection[Node]) -> tuple[Notice, ...]:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads questions about a schema; `whole` names the numeric attributes whose published column holds whole numbers."""
+    """Reads questions about a schema; `units` has what an attribute's numbers are multiples of, where that is known."""
 
     schema: Schema
-    whole: frozenset[str] = frozenset()
+    units: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def scales(self) -> dict[str, Scale]:
+        """The scale of each numeric attribute."""
+        return {a.name: scale_of(a, self.units.get(a.name)) for a in self.schema if a.kind == "numeric"}
 
     def read(self, where: Where | None) -> Node:
         """The tree of a question; None asks for everybody. One clear line says what cannot be understood."""
@@ -116,7 +123,7 @@ class Reader:
 
     def compare(self, attribute: Attribute, operator: Operator, value: object) -> Condition:
         """See `conditions.compare`."""
-        return compare(attribute, operator, value, attribute.name in self.whole)
+        return compare(attribute, operator, value, self.scales.get(attribute.name))
 
     def any_of(self, attribute: Attribute, values: Collection[object]) -> Condition:
         """People whose value is one of these."""
@@ -136,7 +143,7 @@ class Reader:
                 raise ParameterError(
                     f"{attribute.name}: a range is (low, high), a choice of values a list", where=attribute.name
                 )
-            return between(attribute, value[0], value[1], attribute.name in self.whole)
+            return between(attribute, value[0], value[1], self.scales.get(attribute.name))
         if isinstance(value, (list, set, frozenset)):
             return self.any_of(attribute, [one.item() if isinstance(one, np.generic) else one for one in value])
         if value is not None and not isinstance(value, (str, int, float)):
