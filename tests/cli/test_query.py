@@ -14,6 +14,9 @@ import pytest
 import dither
 from dither.cli import run
 from dither.datasets.generated import generate_network
+from dither.protocols import start
+from dither.release import Call, Release
+from dither.simulate import simulate
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +151,17 @@ def test_other_releases_and_folders_are_refused(tmp_path: Path, capsys: pytest.C
         printed = capsys.readouterr()
         assert words in printed.err
         assert printed.err.count("\n") == 1
+
+
+def test_a_collected_release_answers_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever drove the protocol, the folder is the same; a collector's table has the schema's plain types."""
+    network = generate_network([3, 4, 2], seed=1)
+    codes = network.sample_codes(2000, np.random.default_rng(0))
+    machine = start("independent", network.schema, 2.0, len(codes))
+    simulate(machine, codes, np.random.default_rng(1))
+    draw = np.random.default_rng(2), np.random.default_rng(3)
+    call = Call(method="independent", epsilon=2.0, rows=10, simulated=False)
+    Release.from_machine(machine, call, len(codes), draw).save(tmp_path / "out")
+    label = network.schema["x2"].labels[0]
+    found = json.loads(asked(capsys, str(tmp_path / "out"), f"x2 == {label!r}", "--json")[0])
+    assert abs(found["estimate"] - float((codes[:, 2] == 0).mean())) < 4 * found["standard_error"]
