@@ -315,6 +315,14 @@ def test_a_release_that_cannot_be_drawn_anew_still_answers(make_release: Callabl
     assert [warning.code for warning in answer.warnings] == ["no-interval"]
 
 
+def test_a_release_of_true_records_has_no_interval(make_release: Callable[..., Release]) -> None:
+    release = make_release()
+    call = replace(release.call, method="jtree-nonprivate", no_privacy=True)
+    answer = replace(release, call=call, epsilon_achieved=math.inf).query("colour == 'red'")
+    assert answer.low is None
+    assert "made from the true records" in str(answer.warnings[0])
+
+
 def test_a_release_without_replicates_makes_them_once(
     make_release: Callable[..., Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,8 @@ class Inquiry:
         """The replicates, or why there are none."""
         if self.release.replicates is not None:
             return self.release.replicates
+        if self.release.no_privacy:
+            return "no interval can be had: this release was made from the true records, without any noise"
         try:
             return prepare_bootstrap(self.release, progress=self.progress)
         except DitherError as error:
