@@ -25,9 +25,10 @@ from dither.schema.cells import count_cells
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
 from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable, Progress
+from dither.uncertainty.bootstrap import Bootstrap
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
-from dither.uncertainty.replicates import Bootstrap, prepare_bootstrap
+from dither.uncertainty.replicates import prepare_bootstrap
 
 
 @dataclass(frozen=True)
