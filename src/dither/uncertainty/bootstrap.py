@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from dither.checks import check_between
 from dither.models import Model
-from dither.models.grouped import grouped_marginal
+from dither.models.grouped import add_up, grouped_marginal
 from dither.models.model import check_marginal
 from dither.types import Floats, Indices, JsonObject
 from dither.uncertainty.linear import Basis, LinearAnswer
@@ -159,8 +160,20 @@ class Bootstrap:
     def _freedom(self, basis: Basis) -> float:
         return MANY if basis == "reports" else float(len(self.replicates) - 1)
 
-    def _part(self, members: Sequence[str], groups: Sequence[Indices] | None = None) -> Floats:
+    @cached_property
+    def _pair_tables(self) -> dict[tuple[str, ...], Floats]:
+        """Fitted tables of pairs that were needed before."""
+        return {}
+
+    def _pair_table(self, pair: tuple[str, ...]) -> Floats:
+        if pair not in self._pair_tables:
+            self._pair_tables[pair] = self.model.marginal(pair)
+        return self._pair_tables[pair]
+
+    def _part(self, members: tuple[str, ...], groups: Sequence[Indices] | None = None) -> Floats:
         """The fitted table of some attributes, of grouped values if groups are given."""
+        if len(members) == 2:
+            return self._pair_table(members) if groups is None else add_up(self._pair_table(members), groups)
         return self.model.marginal(members) if groups is None else grouped_marginal(self.model, members, groups)
 
     def _allowances(
@@ -168,7 +181,7 @@ class Bootstrap:
     ) -> Iterator[tuple[tuple[str, ...], Moves]]:
         """For each pair its bias, for each triple that was not asked together an interaction: errors of their tables."""
         for pair in combinations(names, 2):
-            table = self.model.marginal(pair)
+            table = self._pair_table(pair)
             moves = bias_shape(table).scaled(self.misfit.of(pair, table).bias)
             yield pair, moves if groups is None else moves.grouped([groups[names.index(m)] for m in pair])
         for triple in combinations(names, 3):
@@ -190,7 +203,7 @@ class Bootstrap:
 
     def _weight(self, names: tuple[str, ...]) -> tuple[float, float]:
         """The share of the reports in the figures, none unless the residuals of some pair reject the model; and `shared`."""
-        pairs = [self.misfit.of(pair, self.model.marginal(pair)) for pair in combinations(names, 2)]
+        pairs = [self.misfit.of(pair, self._pair_table(pair)) for pair in combinations(names, 2)]
         shared = float(np.mean([pair.shared for pair in pairs]))
         if len(pairs) == 1 or not any(pair.weight > 0 for pair in pairs):
             return (pairs[0].weight if len(pairs) == 1 else 0.0), shared

@@ -23,10 +23,12 @@ from itertools import combinations
 import numpy as np
 from scipy.special import gammaincc, gammaln
 
-from dither.estimate.targets import PairTargets
+from dither.estimate import answers_of
+from dither.estimate.targets import PairTargets, pair_targets
 from dither.models import Model
 from dither.models.grouped import add_up
-from dither.types import Floats, Indices
+from dither.protocols import ProtocolMachine
+from dither.types import Floats, Indices, JsonObject
 
 MOST_PAIRS = 400  # whose residuals are compared with every replicate's
 ALONG = 0.2  # share of the squared bias that lies along the fitted dependence
@@ -35,6 +37,7 @@ OWN = 0.4  # share of the scale of a pair's bias that is its own bootstrapped er
 # learnt, for then much of it was not; and the deviation of its logarithm from pair to pair.
 LEAST, MISSED, MOST_UNLEARNT, APART = 0.25, 2.5, 0.5, 1.4
 REJECTS = 1e-3  # the chance of residuals, were the model right, below which the raw estimates are heard
+MISFIT_LEVEL = 1e-3  # how often a release of a model that fits may be said not to
 STEPS = np.linspace(-5.0, 7.0, 61)  # logarithms of squared bias in units of its scale
 
 
@@ -151,6 +154,12 @@ class _Pair:
         assert self.raw is not None
         return float((weights * (self.fitted - self.raw) ** 2).sum()), mean**2 / variance, variance / mean
 
+    @property
+    def chance(self) -> float:
+        """Of residuals at least as large, were there no bias."""
+        found, shape, width = self._law(np.zeros(1))
+        return float(gammaincc(shape, found / width)[0])
+
     def judged(self, scale: float, prior: Floats) -> PairMisfit:
         """The misfit of this pair if squared biases are `scale` times exp(STEPS) with these chances."""
         bias = scale * np.exp(STEPS)
@@ -162,8 +171,7 @@ class _Pair:
             np.exp(logs - logs.max()) + 1e-9
         )  # the constant: one odd pair does not rule out everything else
         expected = float(chances @ bias / chances.sum())
-        _, flat_shape, flat_width = self._law(np.zeros(1))
-        if float(gammaincc(flat_shape, found / flat_width)[0]) > REJECTS:
+        if self.chance > REJECTS:
             return PairMisfit(expected, self.shared)
         boot, noise = float(self.boot.sum()), float(self.noise.sum())
         apart = expected + max(boot + noise - 2 * self.shared * boot, 0.05 * noise)
@@ -244,3 +252,24 @@ def _noise(targets: PairTargets, pair: tuple[int, int], frequencies: Floats) -> 
     """The variances of a pair's raw estimates; the floor keeps cells that are nearly empty from ruling at a large epsilon."""
     c0, c1, c2 = (float(c[pair]) for c in targets.pair_noise)
     return np.asarray(np.maximum(c0 + frequencies * (c1 - c2 * frequencies), 1e-3 * c2))
+
+
+def misfit_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
+    """The pairs whose raw estimates the model does not fit, for a release's notes; nothing where all fit or none were asked.
+
+    The test needs no replicates: squared residuals in units of the raw noise, which a model fitted to the data can only make
+    smaller. The level is shared by all pairs.
+    """
+    answers = answers_of(machine.counted)
+    if not any(len(answer.question.attributes) > 1 for answer in answers):
+        return {}
+    targets, names = pair_targets(machine.campaign.schema, answers), model.schema.names
+    every = [p for p in combinations(range(len(names)), 2) if targets.pair_noise[1][p] > 0]
+    found = []
+    for pair in every[:: max(1, -(-len(every) // MOST_PAIRS))]:
+        fitted = model.marginal([names[i] for i in pair])
+        noise, block = _noise(targets, pair, fitted), tuple(targets.columns.of(i) for i in pair)
+        chance = _Pair(fitted, np.zeros_like(fitted), targets.pairs[block], noise, noise).chance
+        if chance < MISFIT_LEVEL / len(every):
+            found.append((chance, " x ".join(names[i] for i in pair)))
+    return {"misfit": [words for _, words in sorted(found)]} if found else {}

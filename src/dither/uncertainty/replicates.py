@@ -21,7 +21,7 @@ from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
 from dither.models import Model
 from dither.protocols import ProtocolMachine, method, restore, start
-from dither.protocols.holdout import HoldOut
+from dither.protocols.holdout import HoldOut, fitted_tallies
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -47,6 +47,18 @@ def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator) -> 
         if plan.epsilon > machine.campaign.epsilon:
             raise PrivacyError(f"round {plan.round} would spend more than epsilon {machine.campaign.epsilon}")
         machine.close(draw_tally(plan, model, max(round(plan.population * people), 1), rng, known))
+
+
+def check_redrawable(machine: ProtocolMachine) -> None:
+    """An error before anybody is asked if the open round's tallies could not be drawn again."""
+    plan = machine.plan()
+    if plan is not None and plan.tally != "counts":
+        raise ParameterError(
+            f"replicates cannot be had with method {machine.method!r}, which tallies whole reports; leave replicates out or "
+            "choose another method",
+            where="replicates",
+            value=machine.method,
+        )
 
 
 def draw_tally(
@@ -143,6 +155,13 @@ def prepare_bootstrap(
     found = local_misfit(model, refits, _pair_targets_of(source), redrawn)
     reports = Reports(schema, tuple(answers_of(source.counted)))
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
+
+
+def reports_in(schema: Schema, state: bytes | None) -> Reports | None:
+    """The answers that a release's state carries, without those held out of the fit; None if there are none that were counted."""
+    tallies = [] if state is None else fitted_tallies(state)
+    counted = [tally for tally in tallies if isinstance(tally, CountTally)]
+    return Reports(schema, tuple(answers_of(counted))) if counted else None
 
 
 def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
