@@ -95,11 +95,12 @@ def load_release(directory: str | Path) -> Release:
     folder = Path(directory)
     manifest = read_manifest(folder)
     with reading(folder):
+        call = call_from_json(manifest["call"])
         schema = load_schema(folder / "schema.json")
         model = model_from_bytes((folder / "model.bin").read_bytes())
         state, replicates = _optional(folder / "state.bin"), _optional(folder / "replicates.bin")
         release = Release(
-            call=call_from_json(manifest["call"]),
+            call=call,
             schema=schema,
             model=model,
             synthetic=read_table(folder / "synthetic.parquet"),

@@ -30,6 +30,7 @@ from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
 from dither.uncertainty.misfit import misfit_notes
 from dither.uncertainty.replicates import prepare_bootstrap
+from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,9 @@ class Release:
 
         They are saved with it, so that every later question is answered from the same ones and in milliseconds.
         """
-        made = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
+        found = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
+        # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
+        made = unpack_replicates(pack_replicates(found), self.model, found.reports)
         return replace(self, replicates=made, call=replace(self.call, replicates=count))
 
     def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:

@@ -133,8 +133,9 @@ def prepare_bootstrap(
     """Draw and refit; the same seed gives the same replicates."""
     check_whole("replicates", replicates, LEAST_REPLICATES)
     check_choice("effort", effort, ("quick", "full"))
+    learnt, model = _learns_dependence(source), source.model() if isinstance(source, ProtocolMachine) else source.model
     source = _machine_of(source)
-    name, model, schema, epsilon, participants, parameters = _facts(source)
+    name, schema, epsilon, participants, parameters = _facts(source)
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
@@ -149,7 +150,6 @@ def prepare_bootstrap(
             redrawn.append(_pair_targets_of(machine))
         if progress:
             progress("bootstrap: models fitted again", replicate + 1, replicates)
-    learnt = _learns_dependence(source)
     if not isinstance(source, ProtocolMachine) or not source.counted:
         return Bootstrap(model, tuple(refits), learnt, local_misfit(model, refits, None, ()))
     found = local_misfit(model, refits, _pair_targets_of(source), redrawn)
@@ -171,13 +171,13 @@ def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
     return source.machine if isinstance(source, HoldOut) else source
 
 
-def _facts(source: Release | ProtocolMachine) -> tuple[str, Model, Schema, float, int, JsonObject]:
+def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, JsonObject]:
     if not isinstance(source, ProtocolMachine):
         given = dict(source.parameters)
-        return source.method, source.model, source.schema, source.epsilon_asked, source.participants, given
+        return source.method, source.schema, source.epsilon_asked, source.participants, given
     campaign = source.campaign
     given = source.plain_parameters()
-    return source.method, source.model(), campaign.schema, campaign.epsilon, campaign.participants, given
+    return source.method, campaign.schema, campaign.epsilon, campaign.participants, given
 
 
 def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
@@ -193,10 +193,6 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
 
 
 def _learns_dependence(source: Release | ProtocolMachine) -> bool:
-    """Whether pairs were asked of all attributes and used; a method that leaves some out says so in its notes."""
+    """Whether pairs were asked and used; a method that had to leave them out says so in its notes."""
     notes = source.notes() if isinstance(source, ProtocolMachine) else source.notes
-    if source.method == "independent" or notes.get("fallbacks") or notes.get("fallback"):
-        return False
-    if isinstance(source, ProtocolMachine):
-        return True
-    return bool(notes.get("asked_in_pairs", len(source.schema)) >= len(source.schema))
+    return source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")
