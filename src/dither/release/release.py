@@ -31,11 +31,17 @@ from dither.schema import Schema
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
 from dither.types import JsonMapping, JsonObject, NativeTable, Progress
+from dither.uncertainty.bootstrap import Bootstrap
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
-from dither.uncertainty.replicates import Bootstrap, prepare_bootstrap
+from dither.uncertainty.misfit import misfit_notes
+from dither.uncertainty.replicates import prepare_bootstrap
+from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 FORMAT = "dither-release-1"
+NO_ERRORS = (
+    "just these attributes were not measured together; release.with_replicates() finds out how far off the model is"
+)
 
 
 def _version() -> str:
@@ -111,7 +117,12 @@ class Release:
             epsilon_achieved=max(plan.epsilon for plan in machine.plans),
             rounds=len(machine.plans),
             asked=asked_in(machine.plans),
-            notes={**machine.notes(), **heldout_notes(machine, model), **manipulation_notes(machine)},
+            notes={
+                **machine.notes(),
+                **heldout_notes(machine, model),
+                **manipulation_notes(machine),
+                **misfit_notes(machine, model),
+            },
             state=machine.state(),
             description=chosen.summary,
             reference=chosen.reference,
@@ -218,11 +229,21 @@ class Release:
         return noise_sentence(self.seed, simulated=self.simulated)
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
-        """The model's distribution of some attributes, with standard errors if just these were measured together."""
+        """The distribution of some attributes, with standard errors or with the reason why there are none.
+
+        With replicates the errors are theirs, and the frequencies rest on the reports as well where these reject the model.
+        Without, they are those of the reports about just these attributes, if they were measured together.
+        """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        frequencies = self.model.marginal(names)
         labels = tuple(self.schema[name].labels for name in names)
-        return Marginal(names, frequencies, measured_errors(self.measured, names, self.participants), labels=labels)
+        if self.replicates is not None:
+            found = self.replicates.interval(names)
+            errors = None if found.caution else found.standard_errors
+            return Marginal(names, found.frequencies, errors, labels=labels, reason=found.caution)
+        errors = measured_errors(self.measured, names, self.participants)
+        return Marginal(
+            names, self.model.marginal(names), errors, labels=labels, reason="" if errors is not None else NO_ERRORS
+        )
 
     def query(self, where: Where, given: Where | None = None, level: float = 0.95) -> Answer:
         """The share of people for whom `where` holds, among those for whom `given` holds, with its interval.
@@ -258,15 +279,10 @@ class Release:
         return self._inquiry.mean(attribute, where, given, level)
 
     def quantile(
-        self,
-        attribute: str,
-        levels: Sequence[float],
-        where: Where | None = None,
-        given: Where | None = None,
-        level: float = 0.95,
+        self, attribute: str, levels: Sequence[float], where: Where | None = None, level: float = 0.95
     ) -> AnswerTable:
-        """The numbers below which these shares of the people lie for whom `where` and `given` hold, each with its interval."""
-        return self._inquiry.quantiles(attribute, levels, where, given, level)
+        """The numbers below which these shares of the people lie for whom `where` holds, each with its interval."""
+        return self._inquiry.quantiles(attribute, levels, where, None, level)
 
     @cached_property
     def _inquiry(self) -> Inquiry:
@@ -279,8 +295,10 @@ class Release:
 
         They are saved with it, so that every later question is answered from the same ones and in milliseconds.
         """
-        made = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
-        return replace(self, replicates=made)
+        found = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
+        # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
+        made = unpack_replicates(pack_replicates(found), self.model, found.reports)
+        return replace(self, replicates=made, call=replace(self.call, replicates=count))
 
     def to_arrow(self) -> NativeTable:
         """The synthetic table as a PyArrow table."""
@@ -308,7 +326,8 @@ class Release:
     def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
         """Write the release's folder in one step and give its path.
 
-        It holds synthetic.parquet, release.json, report.html, schema.json, model.bin and measured.bin. Either all of it
+        It holds synthetic.parquet, release.json, report.html, schema.json, model.bin, measured.bin and what is there of
+        state.bin and replicates.bin. Either all of it
         appears or nothing changes. An earlier release is replaced; any other folder with something in it is refused.
         """
         from dither.release.folder import save_release
@@ -349,6 +368,7 @@ class Release:
             "seed": None if self.seed is None else int(self.seed),
             "noise": self.noise,
             "seconds": {stage: float(value) for stage, value in self.seconds.items()},
+            "replicates": 0 if self.replicates is None else len(self.replicates.replicates),
             "simulated": bool(self.simulated),
             "call": plain(self.call.to_json()),
             "schema_fingerprint": self.schema_fingerprint,

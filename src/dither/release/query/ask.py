@@ -35,8 +35,9 @@ from dither.release.query.quantities import (
 from dither.release.query.scale import Scale
 from dither.schema import Attribute
 from dither.types import Floats, Progress
+from dither.uncertainty.bootstrap import Bootstrap
 from dither.uncertainty.linear import LinearAnswer
-from dither.uncertainty.replicates import Bootstrap, prepare_bootstrap
+from dither.uncertainty.replicates import prepare_bootstrap
 
 if TYPE_CHECKING:
     from dither.release.release import Release
