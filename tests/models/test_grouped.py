@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dither.datasets.generated import generate_network
+from dither.errors import ParameterError
 from dither.models import Independent
 from dither.models.grouped import add_up, grouped_marginal
 from dither.models.junction_tree import JunctionTree
@@ -40,3 +41,9 @@ def test_a_tree_adds_up_on_its_way(names):
     model = JunctionTree.from_cliques(schema, tree, tables)
     groups = [rng.permutation(np.arange(schema[name].cardinality) % 2) for name in names]
     assert np.allclose(grouped_marginal(model, names, groups), add_up(model.marginal(names), groups))
+
+
+def test_a_model_that_cannot_group_refuses_what_takes_minutes():
+    network = generate_network((20,) * 6, seed=3)
+    with pytest.raises(ParameterError, match="64,000,000 cells, more than 5,000,000"):
+        grouped_marginal(network, network.schema.names, [np.zeros(20, np.intp)] * 6)
