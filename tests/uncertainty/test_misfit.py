@@ -42,16 +42,22 @@ def test_moves_leave_the_marginals_alone() -> None:
 
 
 def test_the_shape_adds_up_to_one_and_groups_are_sums() -> None:
-    shape = bias_shape(TABLE)
+    blocks = (np.array([0, 0, 1]), np.array([0, 0, 1, 1]))
+    shape = bias_shape(TABLE, blocks)
     assert shape.variances.sum() == pytest.approx(1)
     groups = [np.array([0, 1, 1]), np.array([0, 1, 0, 1])]
     sums = np.zeros((4, 3, 4))
     for i, a in enumerate(groups[0]):
         for j, b in enumerate(groups[1]):
             sums[2 * a + b, i, j] = 1
-    assert shape.grouped(groups).covariance(np.eye(4).reshape(4, 2, 2)) == pytest.approx(shape.covariance(sums))
-    assert shape.scaled(9.0).variances == pytest.approx(9 * shape.variances)
-    flat = bias_shape(np.outer(TABLE.sum(axis=1), TABLE.sum(axis=0)))
+    every = shape.covariance(IDENTITY, [np.arange(3), np.arange(4)])
+    assert np.diag(every) == pytest.approx(shape.variances.ravel())
+    flat_sums = sums.reshape(4, 12)
+    assert shape.covariance(np.eye(4).reshape(4, 2, 2), groups) == pytest.approx(flat_sums @ every @ flat_sums.T)
+    lines = np.kron(np.eye(3), np.ones(4))
+    assert lines @ every @ lines.T == pytest.approx(0, abs=1e-12), "one-way marginals stay"
+    assert bias_shape(TABLE, blocks, 9.0).variances == pytest.approx(9 * shape.variances)
+    flat = bias_shape(np.outer(TABLE.sum(axis=1), TABLE.sum(axis=0)), blocks)
     assert np.isfinite(flat.variances).all()
 
 

@@ -20,7 +20,7 @@ from dither.models import Model
 from dither.models.grouped import add_up, grouped_marginal
 from dither.types import Floats, Indices, JsonObject
 from dither.uncertainty.linear import Basis, LinearAnswer
-from dither.uncertainty.misfit import Misfit, Moves, bias_shape
+from dither.uncertainty.misfit import Misfit, Moves, PairBias, pair_bias
 from dither.uncertainty.reports import Reports
 
 INTERACTION = 0.5  # strength of unmeasured three-way interactions, in units of the pairs'
@@ -131,9 +131,14 @@ class Bootstrap:
         scatter = np.atleast_2d(np.cov(refits, rowvar=False)) + np.outer(shift, shift)
         bias = np.zeros_like(scatter)
         tables = rows.reshape(len(rows), *table.shape)
-        for members, moves in self._allowances(names, groups):
-            part = np.maximum(self._part(members, [groups[names.index(m)] for m in members]), 1e-300)
-            bias += moves.covariance(_press(tables * table, members, names) / part)
+        for members in self._parts(names):
+            chosen = [groups[names.index(m)] for m in members]
+            part = self._part(members, chosen)
+            pressed = _press(tables * table, members, names) / np.maximum(part, 1e-300)
+            if len(members) == 2:
+                bias += self._pair_bias(members).covariance(pressed, chosen)
+            else:
+                bias += interaction(part).covariance(pressed)
         covariance = scatter + bias
         if self._heard(names):
             assert self.reports is not None
@@ -174,19 +179,16 @@ class Bootstrap:
             return self._pair_table(members) if groups is None else add_up(self._pair_table(members), groups)
         return self.model.marginal(members) if groups is None else grouped_marginal(self.model, members, groups)
 
-    def _allowances(
-        self, names: tuple[str, ...], groups: Sequence[Indices] | None = None
-    ) -> Iterator[tuple[tuple[str, ...], Moves]]:
-        """For each pair its bias, for each triple that was not asked together an interaction: errors of their tables."""
-        for pair in combinations(names, 2):
-            table = self._pair_table(pair)
-            moves = bias_shape(table).scaled(self.misfit.of(pair, table).bias)
-            yield pair, moves if groups is None else moves.grouped([groups[names.index(m)] for m in pair])
+    def _parts(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        """What errs beyond the replicates: every pair by its bias, every triple not asked together by its interaction."""
+        yield from combinations(names, 2)
         for triple in combinations(names, 3):
-            if self.asked is not None and frozenset(triple) in self.asked:
-                continue
-            chosen = None if groups is None else [groups[names.index(m)] for m in triple]
-            yield triple, interaction(self._part(triple, chosen))
+            if self.asked is None or frozenset(triple) not in self.asked:
+                yield triple
+
+    def _pair_bias(self, pair: tuple[str, ...]) -> PairBias:
+        table = self._pair_table(pair)
+        return pair_bias(self.model.schema, pair, table, self.misfit.of(pair, table).bias)
 
     def _heard(self, names: tuple[str, ...]) -> bool:
         """Whether there are reports about just these attributes to compare with."""
@@ -195,8 +197,10 @@ class Bootstrap:
     def _bias(self, names: tuple[str, ...], fitted: Floats) -> Floats:
         """The squared errors that no replicate shows, cell by cell: those of parts of the table move its cells in proportion."""
         bias = np.zeros(fitted.shape)
-        for members, moves in self._allowances(names):
-            bias += fitted**2 * _lift(moves.variances / np.maximum(self._part(members) ** 2, 1e-300), members, names)
+        for members in self._parts(names):
+            part = self._part(members)
+            moves = self._pair_bias(members) if len(members) == 2 else interaction(part)
+            bias += fitted**2 * _lift(moves.variances / np.maximum(part**2, 1e-300), members, names)
         return bias
 
     def _weight(self, names: tuple[str, ...]) -> tuple[float, float]:

@@ -7,7 +7,8 @@ squared error, gets a log-normal prior, larger where the errors are as large as 
 decide as far as they can.
 
 Within a pair the bias is spread over the cells as products of attributes err: mostly like the cells' own frequencies, in a
-direction that leaves the one-way marginals alone, and a part along the dependence itself, which a fit that stops early shrinks.
+direction that leaves the one-way marginals alone, a part along the dependence itself, which a fit that stops early shrinks, and a
+small part in whole blocks of neighbouring values, which ranges add up.
 
 References: Efron and Morris, JASA 1973 (empirical Bayes); Armstrong, Kolesar, Plagborg-Moller, Econometrica 2022 (intervals that
 hold on average over the figures); docs/explanation/uncertainty.md has what was measured.
@@ -28,10 +29,12 @@ from dither.estimate.targets import PairTargets, pair_targets
 from dither.models import Model
 from dither.models.grouped import add_up
 from dither.protocols import ProtocolMachine
+from dither.schema import Attribute, Schema
 from dither.types import Floats, Indices, JsonObject
 
 MOST_PAIRS = 400  # whose residuals are compared with every replicate's
-ALONG = 0.2  # share of the squared bias that lies along the fitted dependence
+# Shares of the squared bias that lie along the fitted dependence, and in whole blocks of neighbouring values; the rest is in cells.
+ALONG, SMOOTH, BLOCKS = 0.2, 0.04, 4
 OWN = 0.4  # share of the scale of a pair's bias that is its own bootstrapped error; the rest is the mean of all pairs
 # Squared bias to expect in units of that scale: so much at least, more where the errors are as large as the dependence that was
 # learnt, for then much of it was not; and the deviation of its logarithm from pair to pair.
@@ -90,40 +93,81 @@ class Moves:
             out = out + np.outer(sums, sums)
         return np.asarray(out)
 
-    def grouped(self, groups: Sequence[Indices]) -> Moves:
-        """The same of the table of grouped values."""
-        ones = tuple(add_up(one, [group]) for one, group in zip(self.ones, groups, strict=True))
-        return Moves(add_up(self.own, groups), ones, None if self.along is None else add_up(self.along, groups))
 
-    def scaled(self, factor: float) -> Moves:
-        """With variances so many times as large."""
-        along = None if self.along is None else np.sqrt(factor) * self.along
-        return Moves(factor * self.own, self.ones, along)
+@dataclass(frozen=True)
+class PairBias:
+    """Random errors of a pair's table: of single cells, along the dependence, and of whole `blocks` of neighbouring values, whose
+    cells move in proportion to their frequencies."""
+
+    fine: Moves
+    coarse: Moves
+    blocks: tuple[Indices, Indices]
+
+    @cached_property
+    def _shares(self) -> Floats:
+        """Of each cell in its block, by its row and its column, so that blocks leave the one-way marginals alone as well."""
+        parts = zip(self.fine.ones, self.coarse.ones, self.blocks, strict=True)
+        return np.outer(*(one / np.maximum(whole[block], 1e-300) for one, whole, block in parts))
+
+    @cached_property
+    def variances(self) -> Floats:
+        """Of each cell."""
+        return np.asarray(self.fine.variances + self._shares**2 * self.coarse.variances[np.ix_(*self.blocks)])
+
+    def covariance(self, rows: Floats, groups: Sequence[Indices]) -> Floats:
+        """Of sums with a row of weights each, shaped like the table of grouped values."""
+        spread = rows[:, groups[0]][:, :, groups[1]] * self._shares
+        by_block = np.stack([add_up(row, self.blocks) for row in spread])
+        own = add_up(self.fine.own, groups)
+        ones = tuple(add_up(one, [group]) for one, group in zip(self.fine.ones, groups, strict=True))
+        along = None if self.fine.along is None else add_up(self.fine.along, groups)
+        return np.asarray(Moves(own, ones, along).covariance(rows) + self.coarse.covariance(by_block))
 
 
-def bias_shape(table: Floats) -> Moves:
-    """How a pair's squared bias of one is spread over the cells of its table."""
+def bias_shape(table: Floats, blocks: tuple[Indices, Indices], size: float = 1.0) -> PairBias:
+    """How a pair's squared bias, `size` when added up over the cells, is spread over its table."""
     ones = (table.sum(axis=1), table.sum(axis=0))
-    whole = Moves(table * (1 - table), ones)
-    total = max(float(whole.variances.sum()), 1e-300)
+    fine = Moves(table * (1 - table), ones)
     along = table - np.outer(*ones)
-    size = max(float((along**2).sum()), 1e-300)
-    return Moves((1 - ALONG) / total * whole.own, ones, np.sqrt(ALONG / size) * along)
+    rough = add_up(table, blocks)
+    coarse = Moves(rough * (1 - rough), (rough.sum(axis=1), rough.sum(axis=0)))
+    by_cell = PairBias(Moves(np.zeros(table.shape), ones), coarse, blocks)
+    own, whole, line = (
+        size * part / max(float(total.sum()), 1e-300)
+        for part, total in (
+            (1 - ALONG - SMOOTH, fine.variances),
+            (SMOOTH, by_cell.variances),
+            (ALONG, along**2),
+        )
+    )
+    return PairBias(Moves(own * fine.own, ones, np.sqrt(line) * along), Moves(whole * coarse.own, coarse.ones), blocks)
+
+
+def blocks_of(attribute: Attribute) -> Indices:
+    """The block of each code: neighbouring values of an ordered attribute are put together, other values stand alone."""
+    codes = np.arange(attribute.cardinality)
+    if not attribute.ordered or attribute.answers < 2 * BLOCKS:
+        return codes
+    return np.where(codes < attribute.answers, codes * BLOCKS // attribute.answers, BLOCKS + codes - attribute.answers)
+
+
+def pair_bias(schema: Schema, names: Sequence[str], table: Floats, size: float = 1.0) -> PairBias:
+    """The bias of a pair of a schema's attributes with this fitted table."""
+    first, second = (blocks_of(schema[name]) for name in names)
+    return bias_shape(table, (first, second), size)
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """One pair's table: fitted frequencies, squared error of the replicates, raw estimates, noise, and residuals to expect."""
+    """One pair's table: fitted frequencies, how a bias of one would be spread over it, squared error of the replicates, raw
+    estimates, noise, and residuals to expect."""
 
     fitted: Floats
+    shape: Floats
     boot: Floats
     raw: Floats | None = None
     noise: Floats = field(default_factory=lambda: np.zeros(0))
     residual: Floats = field(default_factory=lambda: np.zeros(0))
-
-    @cached_property
-    def shape(self) -> Floats:
-        return bias_shape(self.fitted).variances
 
     @cached_property
     def unsure(self) -> float:
@@ -227,8 +271,9 @@ def _compare(
     fitted = model.marginal(names)
     again = np.stack([refit.marginal(names) for refit in refits])
     boot = again.var(axis=0, ddof=1) + (again.mean(axis=0) - fitted) ** 2
+    shape = pair_bias(model.schema, names, fitted).variances
     if targets is None:
-        return _Pair(fitted, boot)
+        return _Pair(fitted, shape, boot)
     block = targets.columns.of(i), targets.columns.of(j)
     noise = _noise(targets, pair, fitted)
     # A replicate may have asked this pair more or less often than the real campaign, so its residuals count in units of its own
@@ -239,7 +284,7 @@ def _compare(
         if drawn.pair_noise[1][i, j] > 0
     ]
     ratio = float(np.mean(ratios)) if ratios else 1.0
-    return _Pair(fitted, boot, targets.pairs[block], noise, noise * ratio)
+    return _Pair(fitted, shape, boot, targets.pairs[block], noise, noise * ratio)
 
 
 def _size(table: Floats) -> float:
@@ -269,7 +314,8 @@ def misfit_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
     for pair in every[:: max(1, -(-len(every) // MOST_PAIRS))]:
         fitted = model.marginal([names[i] for i in pair])
         noise, block = _noise(targets, pair, fitted), tuple(targets.columns.of(i) for i in pair)
-        chance = _Pair(fitted, np.zeros_like(fitted), targets.pairs[block], noise, noise).chance
+        shape = pair_bias(model.schema, [names[i] for i in pair], fitted).variances
+        chance = _Pair(fitted, shape, np.zeros_like(fitted), targets.pairs[block], noise, noise).chance
         if chance < MISFIT_LEVEL / len(every):
             found.append((chance, " x ".join(names[i] for i in pair)))
     return {"misfit": [words for _, words in sorted(found)]} if found else {}
