@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.harness.lines import Line, line_plot
 from benchmarks.harness.page import TEMPLATES
-from dither.release.charts import WIDTH
-from dither.release.svg import label
+from dither.display.bars import WIDTH
+from dither.display.svg import label
 
 RIGHT, HEIGHT = 150, 250
 STYLE = ".rule{fill:none;stroke:#ddd}.e{text-anchor:end}.m{text-anchor:middle}"

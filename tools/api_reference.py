@@ -25,6 +25,9 @@ holds it against them.
 """
 
 RETURNED = {
+    "Answer": "dither.release.query",
+    "AnswerRow": "dither.release.query",
+    "AnswerTable": "dither.release.query",
     "AskedRound": "dither.release",
     "Bound": "dither.uncertainty.amplification",
     "Call": "dither.release",
@@ -37,6 +40,7 @@ RETURNED = {
     "Marginal": "dither.estimate",
     "Model": "dither.models",
     "Notice": "dither.notice",
+    "Picture": "dither.display.show",
     "Prediction": "dither.planner",
     "SDMetricsScores": "dither.evaluation.compare",
     "Score": "dither.evaluation.compare",
@@ -44,11 +48,13 @@ RETURNED = {
     "WaySummary": "dither.evaluation",
 }
 CHOICES = {
+    "Basis": "dither.uncertainty.linear",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.protocols.histogram.values",
     "ReportPath": "dither.simulate",
     "SeveralMethod": "dither._several_values",
+    "Unit": "dither.release.query.answer",
 }
 PLAIN = {
     "Codes": "a NumPy array of whole numbers: one row per person, one column per attribute",
@@ -58,8 +64,9 @@ PLAIN = {
     "NativeTable": "a pandas, polars or PyArrow table",
     "Progress": "a function that is called with what is done, how much of it, and of how much",
     "Value": "text, a number or a boolean",
+    "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
-INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Partition", "ProtocolMachine")
+INSIDE = ("Bootstrap", "CellEstimates", "HistogramMachine", "Layout", "Partition", "ProtocolMachine")
 STANDARD = {
     "Any",
     "Callable",

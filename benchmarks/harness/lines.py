@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from dither.release.charts import FOOT, HEAD, HEIGHT, WIDTH, Axis, beside_labels, dot, frame
-from dither.release.svg import drawing, number, path, ticks
+from dither.display.bars import WIDTH, dot
+from dither.display.svg import drawing, number, path, ticks
+from dither.release.charts import FOOT, HEAD, HEIGHT, Axis, beside_labels, frame
 
 HUES = 12  # the style sheet has a colour for each
 

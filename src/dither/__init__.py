@@ -4,6 +4,7 @@
     release = dither.publish(df, epsilon=4.0)
     release.synthetic            # a table like df
     release.marginal(["age"])    # frequencies with standard errors
+    release.query("age >= 50")   # a share with its interval
     release.save("out")          # synthetic.parquet, release.json, report.html
 
 Names load when first used, so that `import dither` is quick.

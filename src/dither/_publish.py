@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from dither.checks import check_choice, check_whole_or_none
+from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
@@ -25,6 +25,8 @@ from dither.schema.table import encode
 from dither.simulate import Path as ReportPath
 from dither.simulate import simulate
 from dither.types import Codes, JsonMapping, JsonObject, NativeTable, Progress
+from dither.uncertainty.replicates import LEAST_REPLICATES, check_redrawable
+from dither.uncertainty.stored import MOST_REPLICATES
 
 MOST_PEOPLE = 10**9  # of a simulation, and rows of a synthetic table; memory ends before
 
@@ -43,6 +45,7 @@ def publish(
     unknown: Literal["error", "other"] = "error",
     no_privacy: bool = False,
     holdout: float = 0.0,
+    replicates: int = 0,
     progress: Progress | None = None,
 ) -> Release:
     """Publish a table with each row as one simulated participant, and give the release.
@@ -55,6 +58,7 @@ def publish(
     knows it can take the noise off, as the release's warnings say. The one exception is the method `jtree-nonprivate`, which
     runs only with `no_privacy` and whose release says that it is not private.
     With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
+    With `replicates` (such as 20) the model is fitted so many times more, and intervals for any question come with the release.
 
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000)
@@ -65,6 +69,8 @@ def publish(
     _check_options(name, epsilon, unknown, no_privacy)
     population = check_whole_or_none("population", population, 1, MOST_PEOPLE)
     rows, seed = check_whole_or_none("rows", rows, 1, MOST_PEOPLE), check_seed(seed)
+    if replicates:
+        check_whole("replicates", replicates, LEAST_REPLICATES, MOST_REPLICATES)
     people, noise, *draw = (generator(seed, i) for i in range(4))
     call = Call(
         method=name,
@@ -79,6 +85,7 @@ def publish(
         unknown=unknown,
         no_privacy=no_privacy,
         holdout=float(holdout),
+        replicates=replicates,
         simulated=True,
     )
     begun = time.perf_counter()
@@ -94,16 +101,23 @@ def publish(
         "clipped": encoded.clipped,
         "warnings": warnings,
     }
+    if no_privacy and replicates:
+        raise ParameterError(
+            "without privacy there is no noise to draw again; leave replicates out", where="replicates"
+        )
     if no_privacy:
         return _read_openly(domain, codes, call, (draw[0], draw[1]), layout, seconds, known)
     begun = time.perf_counter()
     machine = start(name, domain, epsilon, len(codes), parameters, public_seed(seed), holdout)
     if machine.plan() is None:
         raise ParameterError(f"method {name!r} asks nothing; there is nothing to publish", where="method", value=name)
+    if replicates:
+        check_redrawable(machine)
     machine.progress = progress
     simulate(machine, codes, noise, path=path, progress=progress)
     seconds["simulate"] = round(time.perf_counter() - begun, 4)
-    return Release.from_machine(machine, call, len(codes), (draw[0], draw[1]), layout, seconds=seconds, **known)
+    release = Release.from_machine(machine, call, len(codes), (draw[0], draw[1]), layout, seconds=seconds, **known)
+    return release.with_replicates(replicates, progress=progress) if replicates else release
 
 
 def _read_openly(

@@ -42,6 +42,7 @@ OTHER: dict[str, Any] = {
     "unknown": "other",
     "no_privacy": True,
     "holdout": 0.05,
+    "replicates": 20,
 }
 
 

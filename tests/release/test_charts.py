@@ -11,6 +11,19 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.harness.lines import Line, line_chart
+from dither.display.bars import Bar
+from dither.display.svg import (
+    AMBER,
+    VIRIDIS,
+    fit,
+    fit_all,
+    luminance,
+    ramp,
+    reads_dark,
+    short_number,
+    text_width,
+    ticks,
+)
 from dither.estimate import Marginal
 from dither.models import Independent
 from dither.models.bayes_net import BayesNet
@@ -23,19 +36,7 @@ from dither.release.charts import (
     heat_charts,
     histogram_chart,
 )
-from dither.release.figures import AttributeFigure, Bar, HeatMap, Pair
-from dither.release.svg import (
-    AMBER,
-    VIRIDIS,
-    fit,
-    fit_all,
-    luminance,
-    ramp,
-    reads_dark,
-    short_number,
-    text_width,
-    ticks,
-)
+from dither.release.figures import AttributeFigure, HeatMap, Pair
 from dither.schema import Attribute, Schema
 
 

@@ -44,8 +44,12 @@ def test_a_marginal_has_labels_frequencies_and_measured_errors(make_release: Cal
     two = release.marginal(["age", "colour"])
     assert two.frequencies.shape == (4, 3)
     assert two.standard_errors is None
+    assert "not measured together" in two.reason
+    assert two.reason in repr(two)
+    assert one.reason == ""
     assert "green <&>" in repr(one)
-    assert "± 0.0100" in repr(one)
+    assert "± 0.0196" in repr(one), "the half-width of a 95 % interval"
+    assert "95 %" in repr(one)
     with pytest.raises(InputError, match="nobody"):
         release.marginal(["nobody"])
 

@@ -33,6 +33,7 @@ CARE = Notice("care", "careful")
 
 def synthetic_release() -> Release:
     made = dither.publish(TABLE, epsilon=2.0, method="independent", schema=SCHEMA, rows=40, path="reports")
+    made = made.with_replicates(5)
     return replace(made, warnings=(*made.warnings, CARE), dither_version="0.0.1")
 
 

@@ -10,8 +10,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from benchmarks import tables
+from benchmarks.interval_coverage import Population, collect, questions_held
 from dither.datasets.generated import generate_network
 from dither.protocols import start
+from dither.schema import Schema
 from dither.uncertainty.replicates import prepare_bootstrap, redraw
 
 pytestmark = pytest.mark.slow
@@ -19,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("method", "strength", "participants", "epsilon", "ways"),
-    [("independent", 0.0, 30_000, 1.0, (1, 2, 3)), ("mixture", 1.5, 100_000, 2.0, (1, 2, 3))],
+    [("independent", 0.0, 30_000, 1.0, (1,)), ("mixture", 1.5, 100_000, 2.0, (1, 2, 3))],
 )
 def test_coverage(method: str, strength: float, participants: int, epsilon: float, ways: tuple[int, ...]) -> None:
     seeds = range(12) if method == "independent" else range(5)
@@ -34,16 +37,35 @@ def test_coverage(method: str, strength: float, participants: int, epsilon: floa
         for k in ways:
             for names in combinations(network.schema.names, k):
                 found, truth = prepared.interval(names), network.marginal(names)
-                if found.caution and strength > 0:
-                    continue  # the method fell back to independent attributes, and the interval says that it assumes so
+                if found.caution:
+                    continue  # the method fell back to independent attributes, and no interval can be had
                 gap = np.abs(truth - found.frequencies)
                 inside[k].append(((found.low <= truth) & (truth <= found.high)).ravel())
                 mutant[k].append((gap <= 1.96 * 0.5 * found.standard_errors).ravel())
     for k in ways:
-        assert len(inside[k]) > len(seeds)  # most populations have intervals that claim to hold
+        assert len(inside[k]) > len(seeds)  # most populations have intervals
         cells = np.concatenate(inside[k])
         rate = float(cells.mean())
         # Two standard errors of a rate of 95 % from so few populations; one-way there are just a hundred cells.
         slack = 2 * np.sqrt(0.95 * 0.05 / len(cells))
         assert 0.90 - slack <= rate <= 0.98 + slack, f"{k}-way intervals hold the truth in {rate:.3f} of the cells"
         assert np.concatenate(mutant[k]).mean() < 0.88
+
+
+@pytest.mark.parametrize("method", ["mixture", "privincr"])
+def test_coverage_on_a_real_table(method: str) -> None:
+    """Bundled Adult, some attributes: cells, conjunctions, ranges and conditional shares; half the error is rejected."""
+    table = tables.load("Adult")
+    names = ["age", "education", "marital_status", "sex", "hours_per_week", "income"]
+    at = [table.schema.index(name) for name in names]
+    truth = Population(Schema(tuple(table.schema.attributes[i] for i in at)), np.asfortranarray(table.codes[:, at]))
+    held = []
+    for seed in (1, 2, 3):
+        found = collect(truth, method, 45_222, 4.0, seed, 10)
+        lines = questions_held(found, truth, 25, seed)
+        held.append(np.array([kind.mean(axis=0) for kind in lines.values()]))
+    right, half, known = np.mean(held, axis=0).mean(axis=0)
+    assert known > 0.9
+    # Three collections; the figures of one err together, and the mean over the kinds scattered by 2 points from seed to seed.
+    assert 0.90 < right < 0.995
+    assert half < 0.85

@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "publish:publish",
         "Publish a table under local differential privacy, each row a simulated participant.",
     ),
+    "query": ("query:query", "Ask a release: shares, tables, means and quantiles with intervals."),
     "plan": ("plan:plan", "Predict the error of a collection before anybody is asked."),
     "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
     "methods": ("plan:methods", "List the methods, what each asks, its parameters and its reference."),

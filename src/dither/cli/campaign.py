@@ -12,13 +12,27 @@ from typing import Annotated
 
 import typer
 
-from dither.cli.options import KEY_FILE, URL, AsJson, KeyFile, Operator, Settings, Url, read_settings
+from dither.checks import check_whole
+from dither.cli.options import (
+    KEY_FILE,
+    URL,
+    AsJson,
+    KeyFile,
+    Operator,
+    Replicates,
+    Settings,
+    Url,
+    progress_bar,
+    read_settings,
+)
 from dither.errors import InputError, ParameterError
 from dither.release import check_target, load_release
 from dither.release.words import shown_epsilon
 from dither.schema import load_schema
 from dither.schema.files import write_atomically
 from dither.types import JsonObject
+from dither.uncertainty.replicates import LEAST_REPLICATES
+from dither.uncertainty.stored import MOST_REPLICATES
 
 app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
 
@@ -120,11 +134,17 @@ def finalise(
     campaign: CampaignId,
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write the release to")],
     rows: Annotated[int | None, typer.Option(min=1, help="rows of the synthetic table")] = None,
+    replicates: Replicates = 0,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
-    """Fit the model, make the release, keep it on the collector and write its folder here."""
+    """Fit the model, make the release, keep it on the collector and write its folder here.
+
+    Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile.
+    """
     check_target(output)
+    if replicates:
+        check_whole("replicates", replicates, LEAST_REPLICATES, MOST_REPLICATES)
     operator = Operator(url, key_file)
     operator.call("POST", f"/{campaign}/finalise", {} if rows is None else {"rows": rows})
     archive = operator.fetch("GET", f"/{campaign}/release")
@@ -135,6 +155,9 @@ def finalise(
         except zipfile.BadZipFile:
             raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
         release = load_release(scratch)
+        if replicates:
+            with progress_bar() as progress:
+                release = release.with_replicates(replicates, progress=progress)
         folder = release.save(output)
     if rows is not None and rows != release.rows:
         print(f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them", file=sys.stderr)

@@ -24,6 +24,7 @@ from dither.cli.options import (
 )
 from dither.datasets import named_schema, read_named
 from dither.errors import ParameterError, SchemaError, TableError
+from dither.estimate.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import Notice
@@ -170,8 +171,8 @@ def _print(release: HistogramRelease) -> None:
     )
     print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")
     for consumer in release.consumers:
-        print(f"\n{consumer.name}")
+        print(f"\n{consumer.name}  (± is the half-width of a 95 % interval)")
         names = consumer.labels
         width = max(map(len, names))
         for name, estimate, error in zip(names, consumer.estimates, consumer.standard_errors, strict=True):
-            print(f"  {name:<{width}}  {estimate:>14,.1f} ± {error:,.1f}")
+            print(f"  {name:<{width}}  {estimate:>14,.1f} ± {HALF_WIDTH * error:,.1f}")

@@ -33,6 +33,12 @@ Seed = Annotated[
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a method's parameter; repeatable")
 ]
+Replicates = Annotated[
+    int,
+    typer.Option(
+        help="fit the model so many times more (20 are enough) and keep what gives intervals for any question"
+    ),
+]
 SimulationPath = Annotated[
     Literal["counts", "reports"],
     typer.Option("--path", help="counts: draw tallies directly; reports: make every person's report"),

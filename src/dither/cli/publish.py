@@ -11,6 +11,7 @@ import typer
 
 from dither._publish import publish as run
 from dither.cli.options import (
+    Replicates,
     SchemaFile,
     Seed,
     Settings,
@@ -50,6 +51,7 @@ def publish(
     holdout: Annotated[
         float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
     ] = 0.0,
+    replicates: Replicates = 0,
     path: SimulationPath = "counts",
     unknown: Annotated[
         Literal["error", "other"],
@@ -79,6 +81,7 @@ def publish(
             unknown=unknown,
             no_privacy=no_privacy,
             holdout=holdout,
+            replicates=replicates,
             progress=progress,
         )
         print_warnings(release.warnings)

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dither.display.bars import Bar, bar_chart
+from dither.display.show import Picture, as_pandas, as_polars, html_list, html_table, stand_alone
 from dither.errors import StateError
-from dither.types import Floats
+from dither.types import Floats, NativeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS_SHOWN = 12
+_CELLS_DRAWN = 40
+HALF_WIDTH = 1.96  # standard errors that a 95 % interval reaches each way
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,8 +26,9 @@ class Marginal:
     """Frequencies with one axis per attribute, and their standard errors where they are known.
 
     A measured marginal is raw and unbiased; `n` reports went into it and its standard errors are those of the devices' noise.
-    A released one is read off a model: `labels` names the codes along each axis, and the standard errors, of noise and of who
-    was asked, are None unless just these attributes were measured together.
+    A released one is read off a model: `labels` names the codes along each axis, and the standard errors are of noise, of who was
+    asked and, with replicates, of what the model leaves out. Where they are None, `reason` says why in words. What is shown
+    after a plus-minus sign is the half-width of a 95 % interval, 1.96 standard errors.
     """
 
     attributes: tuple[str, ...]
@@ -31,12 +36,14 @@ class Marginal:
     standard_errors: Floats | None = None
     n: int = 0
     labels: tuple[tuple[str, ...], ...] = ()
+    reason: str = ""
 
     @property
     def variances(self) -> Floats:
         """The squares of the standard errors; an error if there are none."""
         if self.standard_errors is None:
-            raise StateError(f"the marginal of {', '.join(self.attributes)} was not measured")
+            why = self.reason or "was not measured"
+            raise StateError(f"the marginal of {', '.join(self.attributes)} has no standard errors: {why}")
         return self.standard_errors**2
 
     def to_arrow(self) -> pa.Table:
@@ -56,19 +63,68 @@ class Marginal:
         names = [*self.attributes, *_figure_names(self.attributes)]
         return pa.table([*arrays, pa.array(self.frequencies.ravel()), errors], names=names)
 
+    def to_pandas(self) -> NativeTable:
+        """A pandas DataFrame; see `to_arrow`."""
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> NativeTable:
+        """A polars DataFrame; see `to_arrow`."""
+        return as_polars(self.to_arrow())
+
+    def plot(self) -> Picture:
+        """The frequencies with their 95 % intervals, a picture for a notebook; of many cells the largest."""
+        shown = self._largest(_CELLS_DRAWN)
+        bars = [Bar(" | ".join(names), frequency, *self._reach(at)) for at, names, frequency in shown]
+        words = f"Frequencies of {' x '.join(self.attributes)}: {len(bars)} of {self.frequencies.size:,} cells."
+        return stand_alone(bar_chart(bars, words))
+
+    def _repr_html_(self) -> str:
+        shown = self._largest(_CELLS_DRAWN)
+        rows = []
+        for at, names, frequency in shown:
+            low, high = self._reach(at)
+            ends = "none" if low is None or high is None else f"{low:.4f} to {high:.4f}"
+            rows.append((*names, f"{frequency:.4f}", ends))
+        left = self.frequencies.size - len(rows)
+        caption = f"{self.frequencies.size:,} cells" + (f", the {left:,} smaller ones not shown" if left else "")
+        table = html_table((*self.attributes, "frequency", "95 % interval"), rows, caption, 2)
+        return table + html_list([self.reason] if self.reason else [], "No standard errors:")
+
+    def _largest(self, most: int) -> list[tuple[tuple[int, ...], tuple[str, ...], float]]:
+        """The cells in order, or the largest of them: where each is, its labels and its frequency."""
+        order = np.arange(self.frequencies.size)
+        if len(order) > most:
+            order = np.argsort(-self.frequencies, axis=None, kind="stable")[:most]
+        places = [tuple(int(i) for i in np.unravel_index(int(flat), self.frequencies.shape)) for flat in order]
+        named = self._labels()
+        return [
+            (at, tuple(labels[i] for labels, i in zip(named, at, strict=True)), float(self.frequencies[at]))
+            for at in places
+        ]
+
+    def _reach(self, at: tuple[int, ...]) -> tuple[float | None, float | None]:
+        """The ends of a cell's 95 % interval, where its standard error is known."""
+        if self.standard_errors is None or np.isnan(self.standard_errors[at]):
+            return None, None
+        frequency, half = float(self.frequencies[at]), HALF_WIDTH * float(self.standard_errors[at])
+        return max(frequency - half, 0.0), min(frequency + half, 1.0)
+
     def __repr__(self) -> str:
         order = np.argsort(-self.frequencies, axis=None, kind="stable")[:_ROWS_SHOWN]
         if len(self.attributes) == 1 and self.frequencies.size <= _ROWS_SHOWN:
             order = np.arange(self.frequencies.size)
-        lines = [f"Marginal({' x '.join(self.attributes)}, {self.frequencies.size:,} cells)"]
+        told = "" if self.standard_errors is None else "; ± is the half-width of a 95 % interval"
+        lines = [f"Marginal({' x '.join(self.attributes)}, {self.frequencies.size:,} cells{told})"]
         shown = [np.unravel_index(int(flat), self.frequencies.shape) for flat in order]
         texts = [" | ".join(labels[i] for labels, i in zip(self._labels(), at, strict=True)) for at in shown]
         width = max(len(text) for text in texts)
         for at, text in zip(shown, texts, strict=True):
-            error = "" if self.standard_errors is None else f" ± {self.standard_errors[at]:.4f}"
+            error = "" if self.standard_errors is None else f" ± {HALF_WIDTH * self.standard_errors[at]:.4f}"
             lines.append(f"  {text:<{width}}  {self.frequencies[at]:.4f}{error}")
         if self.frequencies.size > len(order):
             lines.append(f"  … and {self.frequencies.size - len(order):,} smaller cells")
+        if self.standard_errors is None and self.reason:
+            lines.append(f"  no errors: {self.reason}")
         return "\n".join(lines)
 
     def _labels(self) -> tuple[tuple[str, ...], ...]:

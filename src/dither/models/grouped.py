@@ -7,8 +7,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from dither.errors import ParameterError
 from dither.models.model import Model
 from dither.types import Floats, Indices
+
+MOST_UNGROUPED = 5_000_000  # cells of a model that cannot add up on its way; a second for twenty replicates
 
 
 @runtime_checkable
@@ -27,6 +30,12 @@ def grouped_marginal(model: Model, attributes: Sequence[str], groups: Sequence[I
     """
     if isinstance(model, Grouping):
         return model.grouped(attributes, groups)
+    if model.schema.cells(attributes) > MOST_UNGROUPED:
+        raise ParameterError(
+            f"{', '.join(attributes)} together have {model.schema.cells(attributes):,} cells, more than {MOST_UNGROUPED:,}; "
+            "ask about fewer attributes at a time",
+            where="attributes",
+        )
     return add_up(model.marginal(attributes), groups)
 
 

@@ -8,7 +8,7 @@ separator.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from dither.schema import Schema, schema_from_json
 from dither.schema.cells import cells_of, codes_of
 from dither.structure.triangulate import Triangulation, triangulate
 from dither.tally.archive import pack, unpack
-from dither.types import AnyArray, Codes, Floats, Integers
+from dither.types import AnyArray, Codes, Floats, Indices, Integers
 
 
 def sum_out(table: AnyArray, scope: Sequence[int], keep: Sequence[int]) -> AnyArray:
@@ -128,18 +128,32 @@ class JunctionTree:
         for c, clique in enumerate(self.tree.cliques):
             if wanted <= set(clique):
                 return np.ascontiguousarray(self._shared(c, positions))
-        joint = self._pass_messages(wanted)
-        scope, table = joint
+        scope, table = self._pass_messages(wanted, {})
         out = np.ascontiguousarray(sum_out(table, scope, positions))
         return out / out.sum()
 
-    def _pass_messages(self, wanted: set[int]) -> tuple[tuple[int, ...], Floats]:
-        """Leaves to root over the smallest subtree that holds all wanted attributes, keeping those in the messages."""
+    def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
+        """See `grouped_marginal`: an attribute's values are added up as soon as no other clique needs them one by one."""
+        positions = [self.schema.index(name) for name in attributes]
+        sums = {
+            a: np.equal.outer(group, np.arange(group.max() + 1)) * 1.0
+            for a, group in zip(positions, groups, strict=True)
+        }
+        scope, table = self._pass_messages(set(positions), sums)
+        out = np.ascontiguousarray(sum_out(table, scope, [a + len(self.schema) for a in positions]))
+        return out / out.sum()
+
+    def _pass_messages(self, wanted: set[int], sums: Mapping[int, Floats]) -> tuple[tuple[int, ...], Floats]:
+        """Leaves to root over the smallest subtree that holds all wanted attributes, keeping those in the messages.
+
+        `sums` has for a wanted attribute which group each code belongs to, one column per group; its groups' axis is numbered
+        after all attributes.
+        """
         needed, root = self._subtree(wanted)
         inbox: dict[int, list[tuple[tuple[int, ...], Floats]]] = {c: [] for c in needed}
         for c in sorted(needed, reverse=True):
             separator = () if c == root else self.tree.separators[c]
-            message = self._message(c, separator, inbox[c], wanted)
+            message = self._message(c, separator, inbox[c], wanted, sums)
             if c == root:
                 return message
             inbox[self.tree.parents[c]].append(message)
@@ -173,16 +187,26 @@ class JunctionTree:
         return needed, root
 
     def _message(
-        self, c: int, separator: tuple[int, ...], inbox: list[tuple[tuple[int, ...], Floats]], wanted: set[int]
+        self,
+        c: int,
+        separator: tuple[int, ...],
+        inbox: list[tuple[tuple[int, ...], Floats]],
+        wanted: set[int],
+        sums: Mapping[int, Floats],
     ) -> tuple[tuple[int, ...], Floats]:
         """P(clique | separator) times the incoming messages, summed down to the separator and the wanted attributes."""
         clique = self.tree.cliques[c]
         table = self.marginals[c]
         if separator:
             table = _divide(table, expand(self._shared(c, separator), separator, clique))
+        # What the parent does not hold appears in no clique above: its values can be added up to groups here.
+        inbox = inbox + [((a, a + len(self.schema)), sums[a]) for a in clique if a in sums and a not in separator]
         everything = set(clique).union(*(scope for scope, _ in inbox))
-        keep = tuple(sorted(set(separator) | (everything & wanted)))
-        cells = math.prod(self.schema.cardinalities[a] for a in keep)
+        keep = tuple(
+            sorted(set(separator) | {a for a in everything if a >= len(self.schema) or a in wanted - sums.keys()})
+        )
+        sizes = dict(enumerate(self.schema.cardinalities)) | {a + len(self.schema): g.shape[1] for a, g in sums.items()}
+        cells = math.prod(sizes[a] for a in keep)
         if cells > MOST_CELLS:
             raise ParameterError(
                 f"this marginal needs a table of {cells:,} cells on its way, more than {MOST_CELLS:,}; "

@@ -12,7 +12,7 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
-from dither.types import AnyArray, Codes, Floats
+from dither.types import AnyArray, Codes, Floats, Indices
 
 MOST_CELLS = 50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
 
@@ -85,6 +85,11 @@ class Independent:
         positions = check_marginal(self.schema, attributes)
         joint = reduce(np.multiply.outer, (self.marginals[i] for i in positions))
         return np.asarray(joint, dtype=np.float64)
+
+    def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
+        """See `grouped_marginal`: each attribute's values are added up before attributes multiply."""
+        alone = (self.marginals[self.schema.index(name)] for name in attributes)
+        return np.asarray(reduce(np.multiply.outer, map(np.bincount, groups, alone)), dtype=np.float64)
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")

@@ -42,6 +42,7 @@ class Call:
     unknown: str = "error"
     no_privacy: bool = False
     holdout: float = 0.0
+    replicates: int = 0
     simulated: bool = False
     name: str = ""
     participants: int | None = None
@@ -100,8 +101,9 @@ def campaign_command(call: Call, participants: int) -> str:
     if call.participation == "tokens":
         asked |= {"tokens": asked["participants"], "tokens_file": "tokens.txt"}
     create = ["dither", "campaign", "create", *_options(asked)]
-    rows = _options({} if call.rows is None else {"rows": call.rows})
-    return f"{shlex.join(create)}\n{shlex.join(['dither', 'campaign', 'finalise', 'CAMPAIGN', *rows, '-o', 'out'])}"
+    wanted = {"rows": call.rows, "replicates": call.replicates or None}
+    made = _options({name: value for name, value in wanted.items() if value is not None})
+    return f"{shlex.join(create)}\n{shlex.join(['dither', 'campaign', 'finalise', 'CAMPAIGN', *made, '-o', 'out'])}"
 
 
 def python_code(call: Call) -> str:

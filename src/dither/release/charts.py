@@ -9,8 +9,8 @@ from math import cos, radians, sin, sqrt
 
 from markupsafe import Markup
 
-from dither.release.figures import NUMBERED_COLUMNS, AttributeFigure, HeatMap, Pair
-from dither.release.svg import (
+from dither.display.bars import WIDTH, bar_chart, dot
+from dither.display.svg import (
     AMBER,
     FONT_SIZE,
     VIRIDIS,
@@ -27,47 +27,16 @@ from dither.release.svg import (
     text_width,
     ticks,
 )
+from dither.release.figures import NUMBERED_COLUMNS, AttributeFigure, HeatMap, Pair
 from dither.types import Floats
 
-WIDTH = 340
-_ROW = 19
-_LABEL_ROOM = 128
 _GRAPH_RADIUS = 68
 _NODE_GAP = 19
 
 
 def attribute_chart(figure: AttributeFigure) -> Markup:
     """An attribute's estimates as points over pale bars, with 95 % intervals, and hollow diamonds for the truth."""
-    labels = fit_all([bar.label for bar in figure.bars], _LABEL_ROOM)
-    left = max(text_width(words) for words in labels) + 8
-    reach = [bar.estimate for bar in figure.bars]
-    reach += [v for bar in figure.bars for v in (bar.high, bar.truth) if v is not None]
-    top = max(*reach, 1e-6) * 1.02
-    bottom = _ROW * len(labels) + 4
-    right = WIDTH - 16
-
-    def x(value: float) -> float:
-        return left + (right - left) * value / top
-
-    grid, axis = "", ""
-    for tick in ticks(top):
-        grid += f"M{number(x(tick))} 0V{number(bottom)}"
-        axis += label(x(tick), bottom + 15, share(tick), "m")
-    bars, intervals, dots, diamonds, names = "", "", "", "", ""
-    for i, (words, bar) in enumerate(zip(labels, figure.bars, strict=True)):
-        y = _ROW * i + _ROW / 2 + 1
-        at = x(bar.estimate)
-        names += label(left - 6, y + 4, words, "e")
-        bars += f"M{number(left)} {number(y - 6)}H{number(at)}v12H{number(left)}z"
-        if bar.low is not None and bar.high is not None:
-            low, high = number(x(bar.low)), number(x(bar.high))
-            intervals += f"M{low} {number(y)}H{high}M{low} {number(y - 3)}v6M{high} {number(y - 3)}v6"
-        dots += dot(at, y)
-        if bar.truth is not None:
-            diamonds += f"M{number(x(bar.truth))} {number(y - 5)}l4.2 5l-4.2 5l-4.2 -5z"
-    shown = path("rule", grid) + path("bar", bars) + path("reach", intervals) + path("dot", dots)
-    shown += path("true", diamonds) + f"<g>{names}{axis}</g>"
-    return drawing(WIDTH, bottom + 20, _attribute_words(figure), shown)
+    return bar_chart(figure.bars, _attribute_words(figure))
 
 
 def dependency_chart(names: Sequence[str], pairs: Sequence[Pair]) -> Markup:
@@ -266,7 +235,3 @@ def frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title:
     if x_title:
         words += label((across.start + across.end) / 2, up.start + 34, x_title, "m")
     return path("rule", grid) + f"<g>{words}</g>"
-
-
-def dot(x: float, y: float) -> str:
-    return f"M{number(x - 2.8)} {number(y)}a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0"

@@ -9,6 +9,7 @@ from itertools import combinations, islice
 
 import numpy as np
 
+from dither.display.bars import Bar
 from dither.estimate import Marginal
 from dither.estimate.project import normal_interval
 from dither.models import Model
@@ -132,17 +133,6 @@ def _joined(model: Model) -> list[tuple[int, int]] | None:
 MOST_BARS = 20
 HEAT_SIDE = 16
 NUMBERED_ROWS, NUMBERED_COLUMNS = 12, 8  # as many groups as leave room for a number in each cell on a phone
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One value, or a group of values, of an attribute."""
-
-    label: str
-    estimate: float
-    low: float | None = None
-    high: float | None = None
-    truth: float | None = None
 
 
 @dataclass(frozen=True)

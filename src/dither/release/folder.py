@@ -25,9 +25,20 @@ from dither.schema import load_schema
 from dither.schema.files import read_table, write_table
 from dither.tally.archive import pack, unpack
 from dither.types import JsonObject
+from dither.uncertainty.replicates import reports_in
+from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 MANIFEST = "release.json"
-FILES = ("synthetic.parquet", MANIFEST, "report.html", "schema.json", "model.bin", "measured.bin", "state.bin")
+FILES = (
+    "synthetic.parquet",
+    MANIFEST,
+    "report.html",
+    "schema.json",
+    "model.bin",
+    "measured.bin",
+    "state.bin",
+    "replicates.bin",
+)
 MOST_STATE_BYTES = 64 << 20  # whole reports of millions of people are left out
 
 
@@ -84,16 +95,20 @@ def load_release(directory: str | Path) -> Release:
     folder = Path(directory)
     manifest = read_manifest(folder)
     with reading(folder):
+        call = call_from_json(manifest["call"])
         schema = load_schema(folder / "schema.json")
+        model = model_from_bytes((folder / "model.bin").read_bytes())
+        state, replicates = _optional(folder / "state.bin"), _optional(folder / "replicates.bin")
         release = Release(
-            call=call_from_json(manifest["call"]),
+            call=call,
             schema=schema,
-            model=model_from_bytes((folder / "model.bin").read_bytes()),
+            model=model,
             synthetic=read_table(folder / "synthetic.parquet"),
             measured=_unpack_measured((folder / "measured.bin").read_bytes()),
             asked=asked_from_json(manifest["asked"]),
             central=None if manifest.get("central") is None else central_from_json(manifest["central"]),
-            state=_optional(folder / "state.bin"),
+            state=state,
+            replicates=None if replicates is None else unpack_replicates(replicates, model, reports_in(schema, state)),
             **{name: manifest[name] for name in _PLAIN_FIELDS},
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
@@ -179,6 +194,8 @@ def _write(release: Release, folder: Path, clock: Callable[[], float]) -> None:
     (folder / "model.bin").write_bytes(release.model.to_bytes())
     if release.state is not None and len(release.state) <= MOST_STATE_BYTES:
         (folder / "state.bin").write_bytes(release.state)
+    if release.replicates is not None:
+        (folder / "replicates.bin").write_bytes(pack_replicates(release.replicates))
     (folder / "measured.bin").write_bytes(_pack_measured(release.measured))
     write_json(release.schema.to_json(), folder / "schema.json")
     (folder / "report.html").write_text(report.render_report(release), encoding="utf-8")

@@ -6,11 +6,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
+from dither.display.show import Picture, as_pandas, as_polars
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate import Marginal
 from dither.mechanisms.probability import check_spent
@@ -18,7 +21,11 @@ from dither.models import Model
 from dither.notice import Notice
 from dither.protocols import ProtocolMachine, method
 from dither.release.call import AskedRound, Call, asked_in, plain
+from dither.release.query.answer import Answer, AnswerTable
+from dither.release.query.ask import Inquiry
+from dither.release.query.expression import Where
 from dither.release.standard_errors import measured_errors
+from dither.release.truth import Truth
 from dither.release.words import (
     NO_GUARANTEE,
     REPLAYED_TO_READERS,
@@ -31,33 +38,21 @@ from dither.release.words import (
     shown_epsilon,
 )
 from dither.schema import Schema
-from dither.schema.cells import count_cells
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
-from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable
+from dither.types import JsonMapping, JsonObject, NativeTable, Progress
 from dither.uncertainty.amplification import CentralGuarantee, central_guarantee
+from dither.uncertainty.bootstrap import Bootstrap
 from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The simulated participants' true marginals: `marginal(attributes)` has one axis per attribute, like a model's."""
-
-    marginal: Callable[[Sequence[str]], Floats]
-
-
-def truth_from_codes(schema: Schema, codes: Codes) -> Truth:
-    """The truth of a table of codes; marginals are counted when they are asked for."""
-
-    def marginal(attributes: Sequence[str]) -> Floats:
-        counts = count_cells(codes, schema.cardinalities, [schema.index(name) for name in attributes])
-        return np.asarray(counts / max(len(codes), 1), dtype=np.float64)
-
-    return Truth(marginal)
-
+from dither.uncertainty.misfit import misfit_notes
+from dither.uncertainty.replicates import prepare_bootstrap
+from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 FORMAT = "dither-release-1"
+NO_ERRORS = (
+    "just these attributes were not measured together; release.with_replicates() finds out how far off the model is"
+)
 
 
 def _version() -> str:
@@ -76,7 +71,8 @@ class Release:
     A release with `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so.
     `call` is the record of what was asked for, `state` the finished protocol (what was asked and the tallies, noise only), from
     which intervals for any marginal can be computed later. `central` is the guarantee towards those who see the release alone;
-    there is none without privacy, nor where a seed can replay the noise.
+    there is none without privacy, nor where a seed can replay the noise. `replicates`
+    are models fitted again to redrawn answers, made on request: all intervals of the release are read off them.
     """
 
     call: Call
@@ -96,6 +92,7 @@ class Release:
     truth: Truth | None = field(default=None, repr=False, compare=False)
     clipped: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     state: bytes | None = field(default=None, repr=False)
+    replicates: Bootstrap | None = field(default=None, repr=False, compare=False)
     description: str = ""
     reference: str = ""
     dither_version: str = field(default_factory=_version)
@@ -133,7 +130,12 @@ class Release:
             epsilon_achieved=max(plan.epsilon for plan in machine.plans),
             rounds=len(machine.plans),
             asked=asked_in(machine.plans),
-            notes={**machine.notes(), **heldout_notes(machine, model), **manipulation_notes(machine)},
+            notes={
+                **machine.notes(),
+                **heldout_notes(machine, model),
+                **manipulation_notes(machine),
+                **misfit_notes(machine, model),
+            },
             central=None if call.replayable else central_guarantee(machine.tallies, participants),
             state=machine.state(),
             description=chosen.summary,
@@ -255,16 +257,105 @@ class Release:
         return noise_sentence(self.seed, simulated=self.simulated)
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
-        """The model's distribution of some attributes, with standard errors if just these were measured together."""
+        """The distribution of some attributes, with standard errors or with the reason why there are none.
+
+        With replicates the errors are theirs, and the frequencies rest on the reports as well where these reject the model.
+        Without, they are those of the reports about just these attributes, if they were measured together.
+        """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        frequencies = self.model.marginal(names)
         labels = tuple(self.schema[name].labels for name in names)
-        return Marginal(names, frequencies, measured_errors(self.measured, names, self.participants), labels=labels)
+        if self.replicates is not None:
+            found = self.replicates.interval(names)
+            errors = None if found.caution else found.standard_errors
+            return Marginal(names, found.frequencies, errors, labels=labels, reason=found.caution)
+        errors = measured_errors(self.measured, names, self.participants)
+        return Marginal(
+            names, self.model.marginal(names), errors, labels=labels, reason="" if errors is not None else NO_ERRORS
+        )
+
+    def query(self, where: Where, given: Where | None = None, level: float = 0.95) -> Answer:
+        """The share of people for whom `where` holds, among those for whom `given` holds, with its interval.
+
+        Both are text such as `"sex == 'Female' and 30 <= age < 50 and education in ['Bachelors', 'Masters']"`, or a mapping such
+        as `{"sex": "Female", "education": ["Bachelors", "Masters"], "age": (30, 50)}` (the upper end not included). A release
+        without replicates makes them at the first question and keeps them.
+        """
+        return self._inquiry.query(where, given, level)
+
+    def table(
+        self,
+        by: Sequence[str] | str,
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
+        simultaneous: bool = False,
+    ) -> AnswerTable:
+        """The share of people with each combination of values for whom `where` holds, among those for whom `given` holds.
+
+        With `simultaneous` all intervals hold together: each has the level `level ** (1 / rows)`, which suffices however the
+        rows' errors hang together (Sidak 1967).
+        """
+        return self._inquiry.table(by, where, given, level, simultaneous)
+
+    def mean(
+        self, attribute: str, where: Where | None = None, given: Where | None = None, level: float = 0.95
+    ) -> Answer:
+        """The mean of an attribute's numbers over the people for whom `where` and `given` hold; missing answers are left out.
+
+        People are taken as evenly spread inside each bin; a warning says by how much that can matter.
+        """
+        return self._inquiry.mean(attribute, where, given, level)
+
+    def quantile(
+        self, attribute: str, levels: Sequence[float], where: Where | None = None, level: float = 0.95
+    ) -> AnswerTable:
+        """The numbers below which these shares of the people lie for whom `where` holds, each with its interval."""
+        return self._inquiry.quantiles(attribute, levels, where, None, level)
+
+    @cached_property
+    def _inquiry(self) -> Inquiry:
+        return Inquiry(self)
+
+    def with_replicates(
+        self, count: int = 20, seed: int = 0, effort: str = "quick", progress: Progress | None = None
+    ) -> Release:
+        """The same release with the replicates that intervals are read off; see `dither.bootstrap`.
+
+        They are saved with it, so that every later question is answered from the same ones and in milliseconds.
+        """
+        found = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
+        # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
+        made = unpack_replicates(pack_replicates(found), self.model, found.reports)
+        return replace(self, replicates=made, call=replace(self.call, replicates=count))
+
+    def to_arrow(self) -> NativeTable:
+        """The synthetic table as a PyArrow table."""
+        return nw.from_native(self.synthetic, eager_only=True).to_arrow()
+
+    def to_pandas(self) -> NativeTable:
+        """The synthetic table as a pandas DataFrame."""
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> NativeTable:
+        """The synthetic table as a polars DataFrame."""
+        return as_polars(self.to_arrow())
+
+    def plot(self, attributes: Sequence[str] | str | None = None) -> Picture:
+        """The distribution of some attributes, or which attributes depend on each other: a picture for a notebook."""
+        from dither.release.shown import plot_release
+
+        return plot_release(self, attributes)
+
+    def _repr_html_(self) -> str:
+        from dither.release.shown import release_html
+
+        return release_html(self)
 
     def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
         """Write the release's folder in one step and give its path.
 
-        It holds synthetic.parquet, release.json, report.html, schema.json, model.bin and measured.bin. Either all of it
+        It holds synthetic.parquet, release.json, report.html, schema.json, model.bin, measured.bin and what is there of
+        state.bin and replicates.bin. Either all of it
         appears or nothing changes. An earlier release is replaced; any other folder with something in it is refused.
         """
         from dither.release.folder import save_release
@@ -306,6 +397,7 @@ class Release:
             "seed": None if self.seed is None else int(self.seed),
             "noise": self.noise,
             "seconds": {stage: float(value) for stage, value in self.seconds.items()},
+            "replicates": 0 if self.replicates is None else len(self.replicates.replicates),
             "simulated": bool(self.simulated),
             "call": plain(self.call.to_json()),
             "schema_fingerprint": self.schema_fingerprint,

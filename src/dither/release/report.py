@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from dither.display.bars import Bar
 from dither.release.call import AskedRound, campaign_command, command, python_code
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import (
     MOST_SEARCHED,
     AttributeFigure,
-    Bar,
     HeatMap,
     Pair,
     Quality,

@@ -159,6 +159,7 @@ def find_warnings(release: Release) -> tuple[Notice, ...]:
         *release.warnings,
         *_unprotected(release),
         *_from_notes(release),
+        *_misfit(release),
         *_too_little_data(release),
         *_cut(release),
     ]
@@ -186,6 +187,19 @@ def _from_notes(release: Release) -> list[Notice]:
             items = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
         out += [Notice(code, f"{lead}: {item}." if lead else item) for item in items]
     return out
+
+
+def _misfit(release: Release) -> list[Notice]:
+    """Pairs whose reports reject the model."""
+    pairs = list(release.notes.get("misfit", ()))
+    if not pairs:
+        return []
+    shown = ", ".join(pairs[:6]) + (f" and {len(pairs) - 6} more" if len(pairs) > 6 else "")
+    words = (
+        f"The model does not fit the reports about {shown}: its figures about these attributes together are further off than "
+        "their noise. With replicates such figures rest on the reports as well, and their intervals say how far off they may be."
+    )
+    return [Notice("misfit", words)]
 
 
 def _too_little_data(release: Release) -> list[Notice]:

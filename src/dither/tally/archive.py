@@ -16,7 +16,7 @@ from dither.errors import ReportError
 from dither.types import AnyArray, JsonMapping, JsonObject
 
 _MAGIC = b"dither-archive-1\n"
-_DTYPES = ("|u1", "<u4", "<i4", "<i8", "<f8")
+_DTYPES = ("|u1", "<u4", "<i4", "<i8", "<f4", "<f8")
 
 
 def pack(meta: JsonMapping, arrays: Mapping[str, AnyArray]) -> bytes:

@@ -1,17 +1,7 @@
-"""Standard errors and intervals for any marginal of a release, by a parametric bootstrap through the same plan.
+"""Models fitted again to answers that are drawn anew: what the intervals of a release are read off.
 
 People are drawn from the fitted model, asked as the real ones were, and the model is fitted anew; how far the refits lie from
-the model they were drawn from measures variance and bias at once. Three things a plain bootstrap misses are added, each
-one visible in `Bootstrap`:
-
-- a fit that stops early leaves dependence out, and a population drawn from it has less of it to leave out. The residuals
-tell: where the real ones exceed the replicates' by more than nothing, all errors of two attributes and more are scaled
-(`misfit`);
-- within one marginal the error of a cell is half its own and half the mean of the cells, because the model may be smooth
-just where the truth is not;
-- reports about pairs say nothing about interactions of three attributes. Where three were not asked together, interactions
-are allowed for at half the strength of the pairs' (the hierarchy of effects), unless the attributes hardly depend on each
-other.
+the model they were drawn from measures variance and bias at once. `bootstrap.py` says what is added to that.
 
 Reference: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and 10; docs/explanation/uncertainty.md
 has the measured coverage.
@@ -20,25 +10,25 @@ has the measured coverage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dither.checks import check_between, check_choice, check_whole
+from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
 from dither.models import Model
-from dither.models.grouped import grouped_marginal
 from dither.protocols import ProtocolMachine, method, restore, start
-from dither.protocols.holdout import HoldOut
+from dither.protocols.holdout import HoldOut, fitted_tallies
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally
-from dither.types import Floats, Indices, JsonMapping, JsonObject, Progress
-from dither.uncertainty.linear import LinearAnswer
+from dither.types import Floats, JsonMapping, JsonObject, Progress
+from dither.uncertainty.bootstrap import Bootstrap, Interval
+from dither.uncertainty.misfit import local_misfit
+from dither.uncertainty.reports import Reports
 
 if TYPE_CHECKING:
     from dither.release import Release
@@ -57,6 +47,18 @@ def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator) -> 
         if plan.epsilon > machine.campaign.epsilon:
             raise PrivacyError(f"round {plan.round} would spend more than epsilon {machine.campaign.epsilon}")
         machine.close(draw_tally(plan, model, max(round(plan.population * people), 1), rng, known))
+
+
+def check_redrawable(machine: ProtocolMachine) -> None:
+    """An error before anybody is asked if the open round's tallies could not be drawn again."""
+    plan = machine.plan()
+    if plan is not None and plan.tally != "counts":
+        raise ParameterError(
+            f"replicates cannot be had with method {machine.method!r}, which tallies whole reports; leave replicates out or "
+            "choose another method",
+            where="replicates",
+            value=machine.method,
+        )
 
 
 def draw_tally(
@@ -96,96 +98,9 @@ def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
     return [int(n) for n in np.diff(ends, prepend=0)]
 
 
-INTERACTION = 0.5  # strength of unmeasured three-way interactions, in units of the pairs'
-POOLED = 0.5  # share of a cell's squared error that is the mean of its marginal's
-MOST_PAIRS = 300  # whose residuals are compared
 LEAST_REPLICATES = 5
 # Replicates need the scatter of the fit, not its last per cent: fewer starts take a third of the time.
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A marginal with its uncertainty, one axis per attribute; the intervals are for each cell on its own.
-
-    `standard_errors` are root mean squared errors: scatter and bias together, for the population that the participants are a
-    sample of. `caution` says what an interval does not cover, if anything.
-    """
-
-    attributes: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...]
-    frequencies: Floats
-    standard_errors: Floats
-    low: Floats
-    high: Floats
-    level: float
-    caution: str = ""
-
-    def to_json(self) -> JsonObject:
-        """Plain JSON values."""
-        return {
-            "attributes": list(self.attributes),
-            "frequencies": self.frequencies.tolist(),
-            "standard_errors": self.standard_errors.tolist(),
-            "low": self.low.tolist(),
-            "high": self.high.tolist(),
-            "level": self.level,
-            "caution": self.caution,
-        }
-
-
-@dataclass(frozen=True)
-class Bootstrap:
-    """The refitted models of a bootstrap; any number of marginals can be read off it.
-
-    `asked` holds the pairs and triples of attributes that were asked together, None where that is not known. `misfit` is the
-    factor on squared errors of two attributes and more that the real residuals ask for; 1 for none, or where the residuals
-    are not known.
-    """
-
-    model: Model
-    replicates: tuple[Model, ...]
-    dependence_learnt: bool
-    misfit: float = 1.0
-    asked: frozenset[frozenset[str]] | None = None
-
-    def interval(self, attributes: Sequence[str], level: float = 0.95) -> Interval:
-        """Standard errors and intervals of one marginal."""
-        names = tuple(attributes)
-        frequencies = self.model.marginal(names)
-        refits = np.stack([replicate.marginal(names) for replicate in self.replicates])
-        squared = refits.var(axis=0, ddof=1) + (refits.mean(axis=0) - frequencies) ** 2
-        caution = ""
-        if len(names) > 1:
-            squared = self.misfit * ((1 - POOLED) * squared + POOLED * squared.mean())
-            squared = squared + interaction_allowance(self.model, names, self.asked or frozenset()) * frequencies**2
-            if not self._learnt(names):
-                caution = "some of these attributes were taken as independent; this holds only as far as they are"
-        errors = np.sqrt(squared)
-        reach = student_quantile(level, len(self.replicates) - 1) * errors
-        low, high = frequencies - reach, frequencies + reach
-        labels = tuple(self.model.schema[name].labels for name in names)
-        return Interval(names, labels, frequencies, errors, np.clip(low, 0, 1), np.clip(high, 0, 1), level, caution)
-
-    def linear(self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats) -> LinearAnswer:
-        """Sums over the cells of a marginal of grouped values; `questions` has a row of weights, shaped like it, for each sum."""
-        names, weights = tuple(attributes), questions.reshape(len(questions), -1)
-        estimates = weights @ grouped_marginal(self.model, names, groups).ravel()
-        refits = np.stack([weights @ grouped_marginal(r, names, groups).ravel() for r in self.replicates])
-        bias = refits.mean(axis=0) - estimates
-        covariance = np.atleast_2d(np.cov(refits, rowvar=False)) + np.outer(bias, bias)
-        caution = ""
-        if len(names) > 1:
-            covariance = self.misfit * covariance
-            allowance = interaction_allowance(self.model, names, self.asked or frozenset())
-            covariance = covariance + allowance * np.diag(estimates**2)
-            if not self._learnt(names):
-                caution = "some of these attributes were taken as independent; this holds only as far as they are"
-        return LinearAnswer(estimates, covariance, len(self.replicates) - 1, "model", caution)
-
-    def _learnt(self, names: Sequence[str]) -> bool:
-        pairs = (frozenset(pair) for pair in combinations(names, 2))
-        return self.dependence_learnt and (self.asked is None or all(pair in self.asked for pair in pairs))
 
 
 def bootstrap(
@@ -218,60 +133,35 @@ def prepare_bootstrap(
     """Draw and refit; the same seed gives the same replicates."""
     check_whole("replicates", replicates, LEAST_REPLICATES)
     check_choice("effort", effort, ("quick", "full"))
+    learnt, model = _learns_dependence(source), source.model() if isinstance(source, ProtocolMachine) else source.model
     source = _machine_of(source)
-    name, model, schema, epsilon, participants, parameters = _facts(source)
+    name, schema, epsilon, participants, parameters = _facts(source)
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
-    residuals = None if not isinstance(source, ProtocolMachine) else _residuals_of(source, model)
+    known = isinstance(source, ProtocolMachine) and bool(source.counted)
     refits: list[Model] = []
-    squares: list[float] = []
-    risks: list[float] = []
+    redrawn: list[PairTargets] = []
     for replicate in range(replicates):
         machine = start(name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate)
         redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]))
-        refit = machine.model()
-        refits.append(refit)
-        if residuals is not None:
-            drawn = _pair_targets_of(machine)
-            squares.append(residuals.squares(drawn, refit))
-            risks.append(residuals.distance(refit))
+        refits.append(machine.model())
+        if known:
+            redrawn.append(_pair_targets_of(machine))
         if progress:
             progress("bootstrap: models fitted again", replicate + 1, replicates)
-    if residuals is None:
-        return Bootstrap(model, tuple(refits), _learns_dependence(source))
-    misfit = 1.0
-    if risks and np.mean(risks) > 0:
-        misfit = max(1.0, 1.0 + (residuals.real - float(np.mean(squares))) / float(np.mean(risks)))
-    asked = None if not isinstance(source, ProtocolMachine) else _asked_together(source)
-    return Bootstrap(model, tuple(refits), _learns_dependence(source), misfit, asked)
+    if not isinstance(source, ProtocolMachine) or not source.counted:
+        return Bootstrap(model, tuple(refits), learnt, local_misfit(model, refits, None, ()))
+    found = local_misfit(model, refits, _pair_targets_of(source), redrawn)
+    reports = Reports(schema, tuple(answers_of(source.counted)))
+    return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
 
 
-def student_quantile(level: float, freedom: int) -> float:
-    """How many standard errors, themselves estimated from few replicates, an interval of this level reaches each way."""
-    from scipy.special import stdtrit
-
-    check_between("level", level, 0, 1, ends="()")
-    return float(stdtrit(freedom, (1 + level) / 2))
-
-
-def interaction_allowance(
-    model: Model, attributes: Sequence[str], asked: frozenset[frozenset[str]] = frozenset()
-) -> float:
-    """The squared relative error to allow for interactions of three attributes that pairs cannot show.
-
-    For each triple that was not asked together a quarter (INTERACTION squared) of the mean of its pairs' mean square
-    contingency phi^2, the squared relative departure from independence. Zero for fewer than three attributes and for
-    independent ones.
-    """
-    ones = {name: model.marginal([name]) for name in attributes}
-    phi = {}
-    if len(attributes) >= 3:
-        for a, b in combinations(attributes, 2):
-            product = np.outer(ones[a], ones[b])
-            phi[a, b] = float(((model.marginal([a, b]) - product) ** 2 / np.maximum(product, 1e-12)).sum())
-    triples = (triple for triple in combinations(attributes, 3) if frozenset(triple) not in asked)
-    return INTERACTION**2 * sum((phi[a, b] + phi[a, c] + phi[b, c]) / 3 for a, b, c in triples)
+def reports_in(schema: Schema, state: bytes | None) -> Reports | None:
+    """The answers that a release's state carries, without those held out of the fit; None if there are none that were counted."""
+    tallies = [] if state is None else fitted_tallies(state)
+    counted = [tally for tally in tallies if isinstance(tally, CountTally)]
+    return Reports(schema, tuple(answers_of(counted))) if counted else None
 
 
 def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
@@ -281,13 +171,13 @@ def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
     return source.machine if isinstance(source, HoldOut) else source
 
 
-def _facts(source: Release | ProtocolMachine) -> tuple[str, Model, Schema, float, int, JsonObject]:
+def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, JsonObject]:
     if not isinstance(source, ProtocolMachine):
         given = dict(source.parameters)
-        return source.method, source.model, source.schema, source.epsilon_asked, source.participants, given
+        return source.method, source.schema, source.epsilon_asked, source.participants, given
     campaign = source.campaign
     given = source.plain_parameters()
-    return source.method, source.model(), campaign.schema, campaign.epsilon, campaign.participants, given
+    return source.method, campaign.schema, campaign.epsilon, campaign.participants, given
 
 
 def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
@@ -302,49 +192,7 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     return frozenset(frozenset(some) for names in sets for size in sizes for some in combinations(names, size))
 
 
-class _Residuals:
-    """Weighted squared differences of a model from raw pair estimates, with weights fixed by the real campaign."""
-
-    def __init__(self, targets: PairTargets, model: Model) -> None:
-        self.model, self.schema, self.columns = model, model.schema, targets.columns
-        every = [(i, j) for i, j in combinations(range(len(self.schema)), 2) if targets.pair_noise[1][i, j] > 0]
-        step = max(1, -(-len(every) // MOST_PAIRS))
-        self.pairs = every[::step]
-        self.weights = [self._weights(targets, i, j) for i, j in self.pairs]
-        self.real = self.squares(targets, model)
-
-    def _marginal(self, model: Model, i: int, j: int) -> Floats:
-        return model.marginal([self.schema.names[i], self.schema.names[j]])
-
-    def _weights(self, targets: PairTargets, i: int, j: int) -> Floats:
-        c0, c1, c2 = (float(c[i, j]) for c in targets.pair_noise)
-        f = self._marginal(self.model, i, j)
-        # The floor keeps cells of frequency zero, whose variance vanishes at large epsilon, from ruling the sum.
-        return np.asarray(1.0 / np.maximum(c0 + f * (c1 - c2 * f), 1e-3 * c2))
-
-    def squares(self, targets: PairTargets, model: Model) -> float:
-        """The weighted squared residuals of a model and the raw estimates it was fitted to."""
-        total = 0.0
-        for (i, j), weights in zip(self.pairs, self.weights, strict=True):
-            raw = targets.pairs[self.columns.of(i), self.columns.of(j)]
-            total += float((weights * (self._marginal(model, i, j) - raw) ** 2).sum())
-        return total
-
-    def distance(self, model: Model) -> float:
-        """The weighted squared distance of a refit from the model that its people were drawn from."""
-        return sum(
-            float((weights * (self._marginal(model, i, j) - self._marginal(self.model, i, j)) ** 2).sum())
-            for (i, j), weights in zip(self.pairs, self.weights, strict=True)
-        )
-
-
-def _residuals_of(machine: ProtocolMachine, model: Model) -> _Residuals | None:
-    return _Residuals(_pair_targets_of(machine), model) if machine.counted else None
-
-
 def _learns_dependence(source: Release | ProtocolMachine) -> bool:
-    """Whether pairs were asked of all attributes and used; a method that leaves some out says so in its notes."""
-    if not isinstance(source, ProtocolMachine):
-        together = source.notes.get("asked_in_pairs", len(source.schema))
-        return source.method != "independent" and not source.notes.get("fallbacks") and together >= len(source.schema)
-    return source.method != "independent" and not source.notes().get("fallbacks")
+    """Whether pairs were asked and used; a method that had to leave them out says so in its notes."""
+    notes = source.notes() if isinstance(source, ProtocolMachine) else source.notes
+    return source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")

@@ -1,0 +1,205 @@
+"""dither query: ask a saved release for shares, tables, means and quantiles, each with its interval."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.csv
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from dither.cli.options import AsJson, print_warnings, progress_bar
+from dither.errors import ParameterError
+from dither.release import Release, load_release
+from dither.release.query import Answer, AnswerTable
+from dither.release.query.answer import interval_heading, shown
+from dither.release.query.ask import Inquiry
+from dither.schema import Attribute
+
+_BAR = 24  # signs of a bar
+_Row = tuple[tuple[str, ...], float, float | None, float | None]  # what it is about, the figure and its interval
+ADVICE = (
+    "note: this release has no replicates, so they were made for this question; 'dither publish --replicates 20' saves them with "
+    "a release, and questions then take milliseconds"
+)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asks for."""
+
+    where: str | None
+    given: str | None
+    by: str | None
+    mean: str | None
+    quantiles: str | None
+    level: float
+    simultaneous: bool
+
+    def check(self) -> None:
+        """Questions that exclude each other are refused."""
+        kinds = [name for name in ("by", "mean", "quantiles") if getattr(self, name) is not None]
+        if len(kinds) > 1:
+            raise ParameterError(f"--{kinds[0]} and --{kinds[1]} are two questions; ask one at a time", where="--by")
+        if self.simultaneous and self.by is None:
+            raise ParameterError("--simultaneous is for tables; it goes with --by", where="--simultaneous")
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing is asked at all."""
+        return self.where is self.by is self.mean is self.quantiles is None
+
+    def answer(self, inquiry: Inquiry) -> Answer | AnswerTable:
+        """The release's answer."""
+        if self.by is not None:
+            names = _names(self.by, inquiry.release)
+            return inquiry.table(names, self.where, self.given, self.level, self.simultaneous)
+        if self.mean is not None:
+            return inquiry.mean(self.mean, self.where, self.given, self.level)
+        if self.quantiles is not None:
+            attribute, levels = _levels(self.quantiles)
+            return inquiry.quantiles(attribute, levels, self.where, self.given, self.level)
+        return inquiry.query(self.where, self.given, self.level)
+
+
+def query(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="folder of a release")],
+    where: Annotated[str | None, typer.Argument(metavar="WHERE", help='whom to count, such as "age >= 50"')] = None,
+    given: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="among whom: shares are shares of these people")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="A,B", help="a row for each combination of these attributes")
+    ] = None,
+    mean: Annotated[str | None, typer.Option(metavar="ATTR", help="the mean of a number over these people")] = None,
+    quantiles: Annotated[
+        str | None, typer.Option(metavar="ATTR:LEVELS", help="quantiles of a number, such as age:0.25,0.5,0.75")
+    ] = None,
+    level: Annotated[float, typer.Option(help="of the intervals")] = 0.95,
+    simultaneous: Annotated[
+        bool, typer.Option("--simultaneous", help="with --by: intervals that hold all together")
+    ] = False,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print comma-separated values")] = False,
+) -> None:
+    """Ask a release: which share of people, with an interval that counts the noise and who was asked.
+
+    WHERE and EXPR are made of comparisons (30 <= age < 50), in, and, or, not, between(age, 30, 49), text in quotes, numbers and
+    None for a missing answer. A name that is no Python name is written attr['hours-per-week']. Nothing of it is run.
+
+    Without a question the attributes and their values are listed.
+
+    Examples:
+
+    dither query out "sex == 'Female' and 30 <= age < 50 and education in ['Bachelors', 'Masters']"
+
+    dither query out "income == '>50K'" --given "sex == 'Female'"
+
+    dither query out --by sex,education --given "age >= 50" --csv
+
+    dither query out "sex == 'Male'" --mean hours_per_week
+
+    dither query out --quantiles age:0.25,0.5,0.75
+    """
+    asked = _Asked(where, given, by, mean, quantiles, level, simultaneous)
+    asked.check()
+    if as_json and as_csv:
+        raise ParameterError("--json and --csv exclude each other", where="--csv")
+    if asked.nothing and (as_json or as_csv or given is not None):
+        raise ParameterError("there is no question: give WHERE, --by, --mean or --quantiles", where="WHERE")
+    release = load_release(directory)
+    if asked.nothing:
+        _overview(release, directory)
+        return
+    with progress_bar() as progress:
+        answer = asked.answer(Inquiry(release, progress))
+    if release.replicates is None:
+        print(f"dither: {ADVICE}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(answer.to_json(), allow_nan=False))
+    elif as_csv:
+        pa.csv.write_csv(answer.to_arrow(), sys.stdout.buffer)
+        print_warnings(answer.warnings)
+    else:
+        _show(answer)
+        print_warnings(answer.warnings)
+
+
+def _names(given: str, release: Release) -> list[str]:
+    """Attributes with commas between them; an attribute whose name has commas may stand alone."""
+    return [given] if given in release.schema.names else [name.strip() for name in given.split(",")]
+
+
+def _levels(given: str) -> tuple[str, list[float]]:
+    attribute, colon, levels = given.rpartition(":")
+    try:
+        if colon and attribute:
+            return attribute, [float(level) for level in levels.split(",")]
+    except ValueError:
+        pass
+    raise ParameterError(
+        f"--quantiles {given}: write an attribute and levels, such as age:0.25,0.5,0.75",
+        where="--quantiles",
+        value=given,
+    )
+
+
+def _show(answer: Answer | AnswerTable) -> None:
+    console = Console(highlight=False)
+    if isinstance(answer, Answer):
+        names: tuple[str, ...] = ("",)
+        rows: list[_Row] = [((answer.asked,), answer.estimate, answer.low, answer.high)]
+    else:
+        rows = [(tuple(map(str, row.values)), row.estimate, row.low, row.high) for row in answer.rows]
+        names = answer.by
+        console.print(escape(answer.asked))
+    grid = Grid(box=None, pad_edge=False)
+    for name in names:
+        grid.add_column(escape(name), overflow="fold")
+    grid.add_column("estimate", justify="right", no_wrap=True)
+    grid.add_column(interval_heading(answer.level), justify="right", no_wrap=True)
+    top = max(estimate if high is None else high for _, estimate, _, high in rows)
+    if answer.unit == "share":
+        grid.add_column("")
+    for values, estimate, low, high in rows:
+        ends = "none" if low is None or high is None else f"{shown(low, answer.unit)} to {shown(high, answer.unit)}"
+        bar = [_bar(estimate, top)] if answer.unit == "share" else []
+        grid.add_row(*(escape(value) for value in values), shown(estimate, answer.unit), ends, *bar)
+    console.print(grid)
+    if isinstance(answer, Answer) and answer.people is not None:
+        console.print(f"about {answer.people:,.0f} people; rests on the {answer.basis}")
+
+
+def _bar(share: float, top: float) -> str:
+    """A share as a bar, the largest upper end as long as there is room."""
+    return "█" * round(_BAR * share / top) if top > 0 and not math.isnan(share) else ""
+
+
+def _overview(release: Release, directory: Path) -> None:
+    console = Console(highlight=False)
+    console.print(f"{escape(repr(release))}\nAttributes and their values:", soft_wrap=True)
+    for attribute in release.schema:
+        console.print(f"  {escape(_line(attribute))}", soft_wrap=True)
+    console.print(
+        f"Ask such as: dither query {escape(str(directory))} --by {escape(release.schema.names[0])}", soft_wrap=True
+    )
+    console.print("'dither query --help' shows how questions are written.")
+
+
+def _line(attribute: Attribute) -> str:
+    labels = attribute.labels
+    if attribute.kind == "numeric":
+        last = ", or (missing)" if attribute.missing else ""
+        return (
+            f"{attribute.name}: {attribute.edges[0]:,g} to {attribute.edges[-1]:,g} in {attribute.answers} bins{last}"
+        )
+    more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
+    return f"{attribute.name}: {', '.join(labels[:8])}{more}"

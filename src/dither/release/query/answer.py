@@ -1,0 +1,248 @@
+"""Answers to questions, and how they show themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from dither.display.bars import Bar, bar_chart
+from dither.display.show import Picture, as_pandas, as_polars, html_list, html_table, stand_alone
+from dither.display.svg import share, short_number
+from dither.errors import ParameterError
+from dither.notice import Notice
+from dither.release.query.quantities import Difference, Quantity, Ratio
+from dither.types import JsonObject, NativeTable
+from dither.uncertainty.linear import Basis
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Unit = Literal["share", "number"]
+_SHOWN = 40  # rows of a table on a page or in a picture
+
+
+class Source(Protocol):
+    """What answers questions; two answers of one source can be set against each other."""
+
+    def answer(self, quantity: Quantity, level: float, asked: str) -> Answer:
+        """The figure with its interval."""
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """A figure with its uncertainty.
+
+    `low` and `high` are its interval of the given `level`; `standard_error` is the root mean squared error, scatter and bias
+    together. All three are None where none can be had, and `warnings` then say why. `people` is how many participants it
+    stands for. `basis` says what it rests on: the fitted model, the reports about just these attributes, or both. `a - b` and
+    `a / b` are answers too, with the covariance of the two taken into account.
+    """
+
+    asked: str
+    estimate: float
+    low: float | None
+    high: float | None
+    standard_error: float | None
+    level: float
+    people: float | None
+    basis: Basis
+    unit: Unit = "share"
+    warnings: tuple[Notice, ...] = ()
+    _quantity: Quantity | None = field(default=None, compare=False)
+    _source: Source | None = field(default=None, compare=False)
+
+    def __sub__(self, other: Answer) -> Answer:
+        return self._against(other, "-", Difference)
+
+    def __truediv__(self, other: Answer) -> Answer:
+        return self._against(other, "/", Ratio)
+
+    def _against(self, other: Answer, sign: str, kind: type[Difference] | type[Ratio]) -> Answer:
+        if not isinstance(other, Answer):
+            return NotImplemented
+        if self._source is None or self._source is not other._source:
+            raise ParameterError("only answers of one release can be set against each other", where="release")
+        if self._quantity is None or other._quantity is None:
+            raise ParameterError("quantiles cannot be set against each other: only shares and means", where="quantile")
+        asked = f"({self.asked}) {sign} ({other.asked})"
+        return self._source.answer(kind(self._quantity, other._quantity), self.level, asked)
+
+    def to_json(self) -> JsonObject:
+        """As `dither query --json` prints it."""
+        return {
+            "estimate": _plain(self.estimate),
+            "low": self.low,
+            "high": self.high,
+            "standard_error": self.standard_error,
+            "people": self.people,
+            "warnings": [warning.to_json() for warning in self.warnings],
+        }
+
+    def to_arrow(self) -> pa.Table:
+        """A PyArrow table of one row."""
+        names = ("asked", "estimate", "low", "high", "standard_error", "people")
+        return _arrow({name: [getattr(self, name)] for name in names})
+
+    def to_pandas(self) -> NativeTable:
+        """A pandas DataFrame of one row."""
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> NativeTable:
+        """A polars DataFrame of one row."""
+        return as_polars(self.to_arrow())
+
+    def plot(self) -> Picture:
+        """The figure and its interval, a picture for a notebook."""
+        return _picture([Bar(self.asked, self.estimate, self.low, self.high)], str(self), self.unit)
+
+    def __str__(self) -> str:
+        people = "" if self.people is None else f", about {self.people:,.0f} people"
+        return f"{shown(self.estimate, self.unit)}{_interval(self.low, self.high, self.level, self.unit)}{people}"
+
+    def __repr__(self) -> str:
+        lines = [f"Answer({self.asked}: {self})", *(f"  {warning}" for warning in self.warnings)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        headings = ("", "estimate", interval_heading(self.level), "people")
+        people = "" if self.people is None else f"{self.people:,.0f}"
+        row = (self.asked, shown(self.estimate, self.unit), _ends(self.low, self.high, self.unit), people)
+        return html_table(headings, [row], "", 3) + html_list([str(w) for w in self.warnings], "Read with care:")
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """One row of a table of answers: the labels that it is about, or a quantile's level."""
+
+    values: tuple[str | float, ...]
+    estimate: float
+    low: float | None
+    high: float | None
+    standard_error: float | None
+
+    def to_json(self) -> JsonObject:
+        """As `dither query --json` prints it."""
+        return {"values": list(self.values), "estimate": _plain(self.estimate), "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, repr=False)
+class AnswerTable:
+    """A figure for each combination of the values of some attributes, the last one fastest; see `Answer`.
+
+    With `simultaneous` all intervals hold together with the chance `level`, else each on its own.
+    """
+
+    asked: str
+    by: tuple[str, ...]
+    rows: tuple[AnswerRow, ...]
+    level: float
+    basis: Basis
+    simultaneous: bool = False
+    unit: Unit = "share"
+    warnings: tuple[Notice, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_json(self) -> JsonObject:
+        """As `dither query --json` prints it."""
+        return {
+            "by": list(self.by),
+            "rows": [row.to_json() for row in self.rows],
+            "warnings": [warning.to_json() for warning in self.warnings],
+        }
+
+    def to_arrow(self) -> pa.Table:
+        """A PyArrow table: a column for each attribute, `estimate`, `low`, `high` and `standard_error`."""
+        columns: dict[str, list[object]] = {
+            name: [row.values[i] for row in self.rows] for i, name in enumerate(self.by)
+        }
+        for name in ("estimate", "low", "high", "standard_error"):
+            free = name
+            while free in self.by:
+                free += "_"
+            columns[free] = [getattr(row, name) for row in self.rows]
+        return _arrow(columns)
+
+    def to_pandas(self) -> NativeTable:
+        """A pandas DataFrame; see `to_arrow`."""
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> NativeTable:
+        """A polars DataFrame; see `to_arrow`."""
+        return as_polars(self.to_arrow())
+
+    def plot(self) -> Picture:
+        """The figures and their intervals, a picture for a notebook; of many rows the largest."""
+        bars = [Bar(" | ".join(map(str, row.values)), row.estimate, row.low, row.high) for row in self._shown()]
+        return _picture(bars, f"{self.asked} by {', '.join(self.by)}: {len(bars)} of {len(self)} rows", self.unit)
+
+    def __repr__(self) -> str:
+        lines = [f"AnswerTable({self.asked} by {', '.join(self.by)}, {len(self)} rows)"]
+        for row in self._shown(12):
+            interval = _interval(row.low, row.high, self.level, self.unit)
+            lines.append(f"  {' | '.join(map(str, row.values))}  {shown(row.estimate, self.unit)}{interval}")
+        if len(self) > 12:
+            lines.append(f"  … and {len(self) - 12:,} smaller ones")
+        return "\n".join([*lines, *(f"  {warning}" for warning in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        together = " (all of them together)" if self.simultaneous else ""
+        headings = (*self.by, "estimate", interval_heading(self.level) + together)
+        rows = [
+            (*map(str, row.values), shown(row.estimate, self.unit), _ends(row.low, row.high, self.unit))
+            for row in self._shown()
+        ]
+        left = f"; {len(self) - _SHOWN:,} smaller ones are not shown" if len(self) > _SHOWN else ""
+        table = html_table(headings, rows, f"{self.asked}{left}", 2)
+        return table + html_list([str(warning) for warning in self.warnings], "Read with care:")
+
+    def _shown(self, most: int = _SHOWN) -> Sequence[AnswerRow]:
+        if len(self) <= most:
+            return self.rows
+        return sorted(self.rows, key=lambda row: -row.estimate if not math.isnan(row.estimate) else math.inf)[:most]
+
+
+def shown(value: float, unit: Unit) -> str:
+    """A figure for people: shares in per cent."""
+    if math.isnan(value):
+        return "unknown"
+    return f"{100 * value:.2f} %" if unit == "share" else f"{value:,.5g}"
+
+
+def interval_heading(level: float) -> str:
+    """What stands above intervals."""
+    return f"{100 * level:.4g} % interval"
+
+
+def _ends(low: float | None, high: float | None, unit: Unit) -> str:
+    return "none" if low is None or high is None else f"{shown(low, unit)} to {shown(high, unit)}"
+
+
+def _interval(low: float | None, high: float | None, level: float, unit: Unit) -> str:
+    if low is None or high is None:
+        return ", without an interval"
+    return f" ({interval_heading(level)} {_ends(low, high, unit)})"
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _picture(bars: Sequence[Bar], words: str, unit: Unit) -> Picture:
+    known = [bar for bar in bars if not math.isnan(bar.estimate)]
+    if not known:
+        raise ParameterError("there is no figure to draw", where="plot")
+    return stand_alone(bar_chart(known, words, share if unit == "share" else short_number))
+
+
+def _arrow(columns: Mapping[str, list[object]]) -> pa.Table:
+    import pyarrow as pa
+
+    text = pa.string()
+    kinds = {
+        name: text if any(isinstance(v, str) for v in values) else pa.float64() for name, values in columns.items()
+    }
+    return pa.table({name: pa.array(values, kinds[name], from_pandas=True) for name, values in columns.items()})

@@ -1,0 +1,344 @@
+"""Answers questions about a release: one set of sums over cells for each, with the covariance of their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING
+
+import narwhals as nw
+import numpy as np
+from scipy.special import stdtrit
+
+from dither.checks import check_between
+from dither.errors import DitherError, ParameterError
+from dither.models.grouped import grouped_marginal
+from dither.notice import Notice
+from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
+from dither.release.query.cells import MOST_ROWS, MOST_WEIGHTS, Grid, build_grid
+from dither.release.query.conditions import Condition
+from dither.release.query.expression import EVERYONE, Node, Reader, Where, both, notes_of
+from dither.release.query.quantiles import invert
+from dither.release.query.quantities import (
+    Difference,
+    Evaluation,
+    Mean,
+    Quantity,
+    Ratio,
+    Share,
+    Sum,
+    fieller,
+    sums_of,
+)
+from dither.release.query.scale import Scale
+from dither.schema import Attribute
+from dither.types import Floats, Progress
+from dither.uncertainty.bootstrap import Bootstrap
+from dither.uncertainty.linear import LinearAnswer
+from dither.uncertainty.replicates import prepare_bootstrap
+
+if TYPE_CHECKING:
+    from dither.release.release import Release
+
+
+class Inquiry:
+    """A release that is asked questions; it makes replicates once, and tells `progress`, if the release brings none."""
+
+    def __init__(self, release: Release, progress: Progress | None = None) -> None:
+        self.release, self.progress = release, progress
+
+    @cached_property
+    def reader(self) -> Reader:
+        """What reads the questions. Whether numbers are whole is what the published table says."""
+        columns = nw.from_native(self.release.synthetic, eager_only=True).schema
+        whole = [a.name for a in self.release.schema if columns[a.name].is_integer()]
+        return Reader(self.release.schema, dict.fromkeys(whole, 1.0))
+
+    @cached_property
+    def _replicates(self) -> Bootstrap | str:
+        """The replicates, or why there are none."""
+        if self.release.replicates is not None:
+            return self.release.replicates
+        if self.release.no_privacy:
+            return "no interval can be had: this release was made from the true records, without any noise"
+        try:
+            return prepare_bootstrap(self.release, progress=self.progress)
+        except DitherError as error:
+            return f"no interval can be had for this release: {error}"
+
+    def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
+        """A share of people."""
+        read = self.reader.read
+        return self.answer(Share(read(where), read(given)), level, _words("share", where, given))
+
+    def mean(self, attribute: str, where: Where | None, given: Where | None, level: float) -> Answer:
+        """The mean of an attribute's numbers over the people for whom `where` and `given` hold."""
+        found = self.reader.attribute(attribute)
+        _numbers(found)
+        who = both(self.reader.read(where), self.reader.read(given), _answered(found))
+        return self.answer(Mean(found.name, who), level, _words(f"mean of {found.name}", where, given))
+
+    def answer(self, quantity: Quantity, level: float, asked: str) -> Answer:
+        """See `Source`."""
+        check_between("level", level, 0, 1, ends="()")
+        sums = list(dict.fromkeys([*sums_of(quantity), *_reaches(quantity)]))
+        grid = build_grid(
+            self.reader, [found.who for found in sums], list(dict.fromkeys(found.of for found in sums if found.of))
+        )
+        told = self._linear(
+            grid, [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))]
+        )
+        evaluation = Evaluation(sums, told, _reach(level, told.freedom))
+        estimate = evaluation.estimate(quantity)
+        notes = [*notes_of([found.who for found in sums]), *self._discretised(quantity, evaluation)]
+        if estimate.divisor_unsure:
+            notes.append(UNSURE_DIVISOR)
+        bounds = self._bounds(quantity)
+        low, high = _ends(np.array(estimate.low), np.array(estimate.high), bounds)
+        return Answer(
+            asked=asked,
+            estimate=float(np.clip(estimate.value, *bounds)),
+            low=_known(low),
+            high=_known(high),
+            standard_error=_known(estimate.standard_error),
+            level=level,
+            people=self._people(quantity, evaluation),
+            basis=told.basis,
+            unit=_unit(quantity),
+            warnings=tuple(dict.fromkeys([*notes, *_cautions(told)])),
+            _quantity=quantity,
+            _source=self,
+        )
+
+    def table(
+        self, by: Sequence[str] | str, where: Where | None, given: Where | None, level: float, simultaneous: bool
+    ) -> AnswerTable:
+        """A share for each combination of values."""
+        check_between("level", level, 0, 1, ends="()")
+        names = [self.reader.attribute(name).name for name in ([by] if isinstance(by, str) else by)]
+        count = self._check_rows(names)
+        share = Share(self.reader.read(where), self.reader.read(given))
+        nodes = [share.top.who, share.base.who]
+        grid = build_grid(self.reader, nodes, names)
+        weights = grid.weights(grid.holds(share.top.who))
+        if count * weights.size > MOST_WEIGHTS:
+            raise ParameterError(
+                f"a table of {count:,} rows over {weights.size:,} cells is too large; ask by fewer attributes",
+                where="by",
+            )
+        # The attributes of the table come first on the grid and have a group for each code: a row is a slice of the weights.
+        slices = weights.reshape(count, -1)
+        rows = np.zeros((count, *slices.shape))
+        rows[np.arange(count), np.arange(count)] = slices
+        questions = list(rows.reshape(count, *weights.shape))
+        conditional = share.given != EVERYONE
+        told = self._linear(grid, [*questions, grid.weights(grid.holds(share.given))] if conditional else questions)
+        reach = _reach(level ** (1 / count) if simultaneous else level, told.freedom)
+        estimates, errors, low, high = _shares(told, count, conditional, reach)
+        notes = list(notes_of(nodes))
+        if np.isnan(low).all() and not np.isnan(told.covariance).all():
+            notes.append(UNSURE_DIVISOR)
+        labels = product(*(self.release.schema[name].labels for name in names))
+        found = tuple(
+            AnswerRow(values, float(estimates[i]), _known(low[i]), _known(high[i]), _known(errors[i]))
+            for i, values in enumerate(labels)
+        )
+        asked = _words("share", where, given)
+        warnings = tuple(dict.fromkeys([*notes, *_cautions(told)]))
+        return AnswerTable(asked, tuple(names), found, level, told.basis, simultaneous, warnings=warnings)
+
+    def quantiles(
+        self, attribute: str, levels: Sequence[float], where: Where | None, given: Where | None, level: float
+    ) -> AnswerTable:
+        """The numbers below which given shares of the people lie, for whom `where` and `given` hold."""
+        found = self.reader.attribute(attribute)
+        if found.name not in self.reader.scales:
+            raise ParameterError(f"{found.name} is {found.kind}; quantiles are of numbers in bins", where="attribute")
+        check_between("level", level, 0, 1, ends="()")
+        wanted = [check_between("a quantile's level", one, 0, 1, ends="()") for one in levels]
+        if not wanted:
+            raise ParameterError("name at least one level, such as 0.5", where="levels")
+        self._check_rows([found.name])
+        who = both(self.reader.read(where), self.reader.read(given), _answered(found))
+        grid = build_grid(self.reader, [who], [found.name])
+        side = grid.sides[0]
+        classes = grid.weights(grid.holds(who), but=0)
+        questions = [np.multiply.outer(side.shares[:, part], classes[part]) for part in range(side.shares.shape[1])]
+        told = self._linear(grid, questions)
+        kept = ~np.isnan(side.parts.low)
+        ends = side.parts.low[kept], side.parts.high[kept]
+        covariance, scale = told.covariance[np.ix_(kept, kept)], self.reader.scales[found.name]
+        rows = []
+        for one in wanted:
+            places = invert(ends, told.estimates[kept], covariance, one, _reach(level, told.freedom))
+            estimate, low, high = (place if math.isnan(place) else scale.rounded(place) for place in places)
+            rows.append(AnswerRow((one,), estimate, _known(low), _known(high), None))
+        notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(told)]
+        if all(row.low is None for row in rows) and not np.isnan(covariance).all():
+            notes.append(UNSURE_DIVISOR)
+        asked = _words(f"quantiles of {found.name}", where, given)
+        warnings = tuple(dict.fromkeys(notes))
+        return AnswerTable(asked, ("level",), tuple(rows), level, told.basis, unit="number", warnings=warnings)
+
+    def _linear(self, grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
+        """All sums at once; without replicates the model's own, without an error."""
+        stacked, found = np.stack(questions), self._replicates
+        if not isinstance(found, str):
+            return found.linear(grid.names, grid.groups, stacked)
+        marginal = grouped_marginal(self.release.model, grid.names, grid.groups)
+        estimates = stacked.reshape(len(stacked), -1) @ marginal.ravel()
+        return LinearAnswer(estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", found)
+
+    def _weights(self, grid: Grid, asked: Sum) -> Floats:
+        classes = grid.holds(asked.who)
+        if asked.of is None:
+            return grid.weights(classes)
+        axis = grid.axis(asked.of)
+        side = grid.sides[axis]
+        scale = self.reader.scales.get(asked.of)
+        if scale is None:
+            values = _numbers(side.attribute)[side.parts.codes] * (not asked.reach)
+        elif asked.reach:
+            values = scale.reach(side.parts.low, side.parts.high)
+        else:
+            values = scale.numbers(side.parts.middles)
+        return grid.weights(classes * grid.along(axis, np.nan_to_num(values)))
+
+    def _people(self, quantity: Quantity, evaluation: Evaluation) -> float | None:
+        if isinstance(quantity, (Difference, Ratio)):
+            return None
+        share = evaluation.sum(quantity.top if isinstance(quantity, Share) else quantity.base)
+        return float(np.clip(share, 0.0, 1.0)) * self.release.participants
+
+    def _bounds(self, quantity: Quantity) -> tuple[float, float]:
+        """Between what a figure must lie."""
+        if isinstance(quantity, Share):
+            return 0.0, 1.0
+        if isinstance(quantity, Mean):
+            found = self.release.schema[quantity.attribute].bounds
+            return (-math.inf, math.inf) if found is None else found
+        if isinstance(quantity, Difference):
+            (a, b), (c, d) = self._bounds(quantity.first), self._bounds(quantity.second)
+            return a - d, b - c
+        shares = isinstance(quantity.first, Share) and isinstance(quantity.second, Share)
+        return (0.0 if shares else -math.inf), math.inf
+
+    def _discretised(self, quantity: Quantity, evaluation: Evaluation) -> list[Notice]:
+        """By how much means may move when people lie in their bins otherwise than evenly."""
+        out = []
+        for reach in _reaches(quantity):
+            base = Sum(reach.who)
+            total, people = evaluation.sum(reach), evaluation.sum(base)
+            if total > 1e-12 and people > 0:
+                words = (
+                    f"{reach.of} is known by bins, and people are taken as evenly spread in each; however they lie in them, "
+                    f"the mean moves by at most {total / people:.3g}, which the interval does not count"
+                )
+                out.append(Notice("inside-a-bin", words))
+        return out
+
+    def _check_rows(self, names: Sequence[str]) -> int:
+        if not names or len(set(names)) < len(names):
+            raise ParameterError("a table needs attributes to go by, each once", where="by")
+        count = self.release.schema.cells(names)
+        if count > MOST_ROWS:
+            raise ParameterError(
+                f"a table by {', '.join(names)} has {count:,} rows, more than {MOST_ROWS:,}; go by fewer attributes",
+                where="by",
+            )
+        return count
+
+
+UNSURE_DIVISOR = Notice(
+    "divisor-unsure", "no interval: the share of people that it is divided by cannot be told from zero"
+)
+
+
+def _reach(level: float, freedom: float) -> float:
+    """How many standard errors an interval of this level reaches each way."""
+    return float(stdtrit(min(freedom, 1e9), (1 + level) / 2))
+
+
+def _shares(told: LinearAnswer, count: int, conditional: bool, reach: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """A table's estimates, standard errors and interval ends; the last sum is what the others are shares of, if they are."""
+    top, variances = told.estimates[:count], np.diag(told.covariance)[:count]
+    if not conditional:
+        errors = np.sqrt(np.maximum(variances, 0.0))
+        return (np.clip(top, 0.0, 1.0), errors, *_ends(top - reach * errors, top + reach * errors, (0.0, 1.0)))
+    base, crossed, spread = told.estimates[-1], told.covariance[:count, -1], float(told.covariance[-1, -1])
+    low, high = fieller(top, float(base), (variances, crossed, spread), reach)
+    if not base > 0:
+        unknown = np.full(count, np.nan)
+        return unknown, unknown, unknown, unknown
+    shares = top / base
+    errors = np.sqrt(np.maximum(variances - 2 * shares * crossed + shares**2 * spread, 0.0)) / base
+    errors = np.where(np.isnan(low), np.nan, errors)
+    return (np.clip(shares, 0.0, 1.0), errors, *_ends(low, high, (0.0, 1.0)))
+
+
+def _ends(low: Floats, high: Floats, bounds: tuple[float, float]) -> tuple[Floats, Floats]:
+    return np.clip(low, *bounds), np.clip(high, *bounds)
+
+
+def _known(value: Floats | float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _cautions(told: LinearAnswer) -> list[Notice]:
+    if np.isnan(told.covariance).any():
+        return [Notice("no-interval", told.caution or "no interval can be had for this question")]
+    return [Notice("caution", told.caution)] if told.caution else []
+
+
+def _unit(quantity: Quantity) -> Unit:
+    if isinstance(quantity, Difference):
+        return _unit(quantity.first)
+    return "share" if isinstance(quantity, Share) else "number"
+
+
+def _answered(attribute: Attribute) -> Node:
+    """People whose answer is not missing."""
+    if not attribute.missing:
+        return EVERYONE
+    if attribute.kind == "numeric":
+        return Condition(attribute.name, spans=((-math.inf, math.inf),))
+    return Condition(attribute.name, frozenset(range(attribute.answers)))
+
+
+def _numbers(attribute: Attribute) -> Floats:
+    """The number that each code stands for; an error where some answer is no number."""
+    if attribute.bounds is None:
+        raise ParameterError(
+            f"{attribute.name} is {attribute.kind} and its values are no numbers; ask for shares instead",
+            where=attribute.name,
+        )
+    values = attribute.values or attribute.edges[:-1]
+    return np.array([float(value) for value in values] + [math.nan] * attribute.missing)
+
+
+def _reaches(quantity: Quantity) -> list[Sum]:
+    if isinstance(quantity, (Difference, Ratio)):
+        return _reaches(quantity.first) + _reaches(quantity.second)
+    return [Sum(quantity.who, quantity.attribute, True)] if isinstance(quantity, Mean) else []
+
+
+def _spread_in_bins(attribute: Attribute, scale: Scale) -> list[Notice]:
+    if not scale.reach(scale.low, scale.high).any():
+        return []
+    words = f"{attribute.name} is known by bins, and people are taken as evenly spread in each; the interval does not count that"
+    return [Notice("inside-a-bin", words)]
+
+
+def _words(what: str, where: Where | None, given: Where | None) -> str:
+    """The question in words."""
+    of = "" if where is None else f" {'with' if what == 'share' else 'where'} {_said(where)}"
+    among = "" if given is None else f" given {_said(given)}"
+    return f"{what}{of}{among}"
+
+
+def _said(where: Where) -> str:
+    if isinstance(where, str):
+        return " ".join(where.split())
+    return " and ".join(f"{name}: {value}" for name, value in where.items())

@@ -1,0 +1,185 @@
+"""Questions as weights over cells of grouped values, so that one about many attributes stays small.
+
+Codes of an attribute that every comparison treats alike are one group: "aged 50 or more" needs two groups of ages. A bin that a
+comparison divides falls into parts; a part's weight is its share of the bin, whatever the other attributes say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from dither.errors import ParameterError
+from dither.release.query.conditions import Condition
+from dither.release.query.expression import All, Constant, Node, Not, Reader, conditions
+from dither.release.query.scale import Scale
+from dither.schema import Attribute
+from dither.types import Flags, Floats, Indices
+
+MOST_CELLS = 1_000_000  # of grouped values
+MOST_ROWS = 2_000  # of a table
+MOST_WEIGHTS = 20_000_000  # rows times cells: 160 MB
+
+
+@dataclass(frozen=True)
+class Parts:
+    """An attribute's values cut where comparisons cut them: each part's code, ends on the line and share of the code."""
+
+    codes: Indices
+    low: Floats
+    high: Floats
+    shares: Floats
+
+    @property
+    def middles(self) -> Floats:
+        """Where a part's people are on average."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True)
+class Side:
+    """One attribute of a grid.
+
+    Its parts are classed: `classes` are what questions tell apart, `truths` which of them fulfil a condition. `groups[code]` is
+    a code's group and `shares[group, class]` the share of the group's people in a class. A detailed side has every part as a
+    class and every code as a group.
+    """
+
+    attribute: Attribute
+    groups: Indices
+    shares: Floats
+    truths: Mapping[Condition, Flags]
+    parts: Parts
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The product of some attributes' groups, and what questions weigh in it."""
+
+    sides: tuple[Side, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes in order."""
+        return tuple(side.attribute.name for side in self.sides)
+
+    @property
+    def groups(self) -> tuple[Indices, ...]:
+        """Each attribute's group of each code."""
+        return tuple(side.groups for side in self.sides)
+
+    def axis(self, name: str) -> int:
+        """The place of an attribute."""
+        return self.names.index(name)
+
+    def holds(self, node: Node) -> Floats:
+        """1 for the combinations of classes for which it holds, else 0, one axis per attribute."""
+        shape = tuple(side.shares.shape[1] for side in self.sides)
+        return np.broadcast_to(self._flags(node), shape).astype(np.float64)
+
+    def weights(self, classes: Floats, but: int | None = None) -> Floats:
+        """Weights of combinations of classes as weights of groups' cells, on every axis `but` one."""
+        for axis, side in enumerate(self.sides):
+            if axis != but:
+                classes = np.moveaxis(np.tensordot(classes, side.shares, (axis, 1)), -1, axis)
+        return classes
+
+    def along(self, axis: int, values: Floats) -> Floats:
+        """A figure for each class of one attribute, shaped to multiply weights of classes."""
+        return values.reshape([-1 if i == axis else 1 for i in range(len(self.sides))])
+
+    def _flags(self, node: Node) -> Flags:
+        if isinstance(node, Constant):
+            return np.full((1,) * len(self.sides), node.value)
+        if isinstance(node, Condition):
+            axis = self.axis(node.attribute)
+            return self.sides[axis].truths[node].reshape([-1 if i == axis else 1 for i in range(len(self.sides))])
+        if isinstance(node, Not):
+            return ~self._flags(node.part)
+        joined = np.logical_and if isinstance(node, All) else np.logical_or
+        return reduce(joined, [self._flags(part) for part in node.parts])
+
+
+def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] = ()) -> Grid:
+    """The grid that these questions need, with the `detailed` attributes first; a clear error if it is too large."""
+    found: dict[str, list[Condition]] = {name: [] for name in detailed}
+    for node in nodes:
+        for condition in conditions(node):
+            found.setdefault(condition.attribute, []).append(condition)
+    if not found:  # everybody: a sum over any attribute
+        found[reader.schema.names[0]] = []
+    sides = tuple(
+        build_side(reader.schema[name], list(dict.fromkeys(told)), reader.scales.get(name), name in detailed)
+        for name, told in found.items()
+    )
+    cells = max(math.prod(side.shares.shape[axis] for side in sides) for axis in (0, 1))
+    if cells > MOST_CELLS:
+        raise ParameterError(
+            f"the question tells {cells:,} combinations of {', '.join(found)} apart, more than {MOST_CELLS:,}; "
+            "ask about fewer attributes or values at a time",
+            where="where",
+        )
+    return Grid(sides)
+
+
+def build_side(attribute: Attribute, told: Sequence[Condition], scale: Scale | None, detailed: bool) -> Side:
+    """One attribute's groups and classes under these conditions."""
+    parts = _cut(attribute, told, scale)
+    flags = np.stack([_fulfilled(parts, condition) for condition in told], axis=1) if told else None
+    if detailed:
+        classes, marks = np.arange(len(parts.codes)), flags
+    elif flags is None:
+        classes, marks = np.zeros(len(parts.codes), np.intp), None
+    else:
+        marks, classes = np.unique(flags, axis=0, return_inverse=True)
+        classes = classes.reshape(-1)
+    count = int(classes.max()) + 1
+    groups, shares = _group(parts, classes, count, attribute.cardinality, detailed)
+    truths = {} if marks is None else {condition: marks[:, i] for i, condition in enumerate(told)}
+    return Side(attribute, groups, shares, truths, parts)
+
+
+def _cut(attribute: Attribute, told: Sequence[Condition], scale: Scale | None) -> Parts:
+    codes = np.arange(attribute.cardinality)
+    if scale is None:
+        places = codes.astype(np.float64)
+        return Parts(codes, places, places, np.ones(len(codes)))
+    codes, low, high = codes[: attribute.answers], scale.low, scale.high
+    for cut in {cut for condition in told for span in condition.spans for cut in span}:
+        divided = (low < cut) & (cut < high)
+        if divided.any():
+            codes, low = np.append(codes, codes[divided]), np.append(low, np.full(divided.sum(), cut))
+            high = np.append(np.where(divided, cut, high), high[divided])
+    order = np.lexsort((low, codes))
+    codes, low, high = codes[order], low[order], high[order]
+    shares = (high - low) / (scale.high - scale.low)[codes]
+    if attribute.missing:  # on no line: NaN lies in no span
+        codes, shares = np.append(codes, attribute.answers), np.append(shares, 1.0)
+        low, high = np.append(low, np.nan), np.append(high, np.nan)
+    return Parts(codes, low, high, shares)
+
+
+def _fulfilled(parts: Parts, condition: Condition) -> Flags:
+    told: Flags = np.isin(parts.codes, list(condition.codes))
+    for low, high in condition.spans:
+        told |= (parts.low >= low) & (parts.high <= high)
+    return told
+
+
+def _group(parts: Parts, classes: Indices, count: int, cardinality: int, detailed: bool) -> tuple[Indices, Floats]:
+    """Codes whose parts are all of one class share a group; a code that is divided between classes has its own."""
+    first = np.full(cardinality, -1)
+    first[parts.codes[::-1]] = classes[::-1]
+    divided = np.zeros(cardinality, bool)
+    divided[parts.codes[classes != first[parts.codes]]] = True
+    alone = np.ones(cardinality, bool) if detailed else divided
+    keys = np.where(alone, count + np.arange(cardinality), first)
+    _, groups = np.unique(keys, return_inverse=True)
+    groups = groups.reshape(-1)
+    shares = np.zeros((int(groups.max()) + 1, count))
+    np.add.at(shares, (groups[parts.codes], classes), parts.shares)
+    return groups, shares / np.bincount(groups)[:, None]

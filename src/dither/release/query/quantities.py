@@ -1,0 +1,187 @@
+"""Figures made of sums over cells: shares, means, differences and ratios, with the error that the sums' covariance gives them.
+
+Every figure is a function of a few sums; its value comes with its gradient, so that its variance is g' C g (the delta method). The
+interval of a quotient a / b is Fieller's: all r for which a - r b lies within its own error of zero, which is exact for normal
+errors and never pretends where b itself cannot be told from zero (Fieller, Some problems in interval estimation, J. R. Statist.
+Soc. B 16, 1954).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dither.release.query.expression import EVERYONE, Node, both
+from dither.types import Floats
+from dither.uncertainty.linear import LinearAnswer
+
+
+@dataclass(frozen=True)
+class Sum:
+    """People for whom a question holds as a share of all, or the sum over them of an attribute's numbers.
+
+    With `reach` it is the sum of how far each number may lie from the middle of its bin.
+    """
+
+    who: Node
+    of: str | None = None
+    reach: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of the people for whom `given` holds for whom `where` holds too."""
+
+    where: Node
+    given: Node = EVERYONE
+
+    @property
+    def top(self) -> Sum:
+        """What is divided."""
+        return Sum(both(self.where, self.given))
+
+    @property
+    def base(self) -> Sum:
+        """What it is divided by."""
+        return Sum(self.given)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of an attribute's numbers over the people for whom `who` holds."""
+
+    attribute: str
+    who: Node
+
+    @property
+    def top(self) -> Sum:
+        """What is divided."""
+        return Sum(self.who, self.attribute)
+
+    @property
+    def base(self) -> Sum:
+        """What it is divided by."""
+        return Sum(self.who)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure less another."""
+
+    first: Quantity
+    second: Quantity
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One figure divided by another."""
+
+    first: Quantity
+    second: Quantity
+
+
+Quantity = Share | Mean | Difference | Ratio
+
+
+def sums_of(quantity: Quantity) -> list[Sum]:
+    """The sums that a figure is made of. That of everybody is 1 and is none of them."""
+    if isinstance(quantity, (Difference, Ratio)):
+        return sums_of(quantity.first) + sums_of(quantity.second)
+    return [found for found in (quantity.top, quantity.base) if found != Sum(EVERYONE)]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its error; no error where a divisor cannot be told from zero, or where none is known (`standard_error` NaN)."""
+
+    value: float
+    standard_error: float
+    low: float
+    high: float
+    divisor_unsure: bool = False
+
+
+class Evaluation:
+    """Figures of sums that were estimated together."""
+
+    def __init__(self, sums: list[Sum], answer: LinearAnswer, reach: float) -> None:
+        self.places = {found: i for i, found in enumerate(sums)}
+        self.answer, self.reach = answer, reach
+        self.divisor_unsure = False
+
+    def estimate(self, quantity: Quantity) -> Estimate:
+        """The figure with its interval, `reach` standard errors each way where it is a sum or a difference."""
+        self.divisor_unsure = False
+        value, gradient = self._value(quantity)
+        error = self.error(gradient)
+        low, high = value - self.reach * error, value + self.reach * error
+        pair = self._quotient(quantity)
+        if self.divisor_unsure:
+            error = low = high = math.nan
+        elif pair is not None:
+            low, high = self._fieller(*pair)
+        return Estimate(value, error, low, high, self.divisor_unsure)
+
+    def sum(self, asked: Sum) -> float:
+        """The estimate of one sum."""
+        return self._sum(asked)[0]
+
+    def error(self, gradient: Floats) -> float:
+        """The standard error of a function of the sums with this gradient; NaN if none is known."""
+        variance = float(gradient @ self.answer.covariance @ gradient)
+        return math.sqrt(max(variance, 0.0)) if not math.isnan(variance) else math.nan
+
+    def _sum(self, asked: Sum) -> tuple[float, Floats]:
+        gradient = np.zeros(len(self.answer.estimates))
+        if asked == Sum(EVERYONE):
+            return 1.0, gradient
+        place = self.places[asked]
+        gradient[place] = 1.0
+        return float(self.answer.estimates[place]), gradient
+
+    def _value(self, quantity: Quantity) -> tuple[float, Floats]:
+        if isinstance(quantity, Difference):
+            (a, to_a), (b, to_b) = self._value(quantity.first), self._value(quantity.second)
+            return a - b, to_a - to_b
+        pair = self._quotient(quantity)
+        if pair is None:
+            assert not isinstance(quantity, Ratio)
+            return self._sum(quantity.top)
+        (a, to_a), (b, to_b) = pair
+        if abs(b) <= self.reach * self.error(to_b):
+            self.divisor_unsure = True
+        if b == 0:
+            return math.nan, to_a
+        return a / b, (to_a - a / b * to_b) / b
+
+    def _quotient(self, quantity: Quantity) -> tuple[tuple[float, Floats], tuple[float, Floats]] | None:
+        """What is divided and by what, None if the figure is a sum or a difference."""
+        if isinstance(quantity, Difference):
+            return None
+        if isinstance(quantity, Ratio):
+            return self._value(quantity.first), self._value(quantity.second)
+        return None if quantity.base == Sum(EVERYONE) else (self._sum(quantity.top), self._sum(quantity.base))
+
+    def _fieller(self, top: tuple[float, Floats], base: tuple[float, Floats]) -> tuple[float, float]:
+        (a, to_a), (b, to_b) = top, base
+        gradients = np.stack([to_a, to_b])
+        covariance = gradients @ self.answer.covariance @ gradients.T
+        low, high = fieller(np.array(a), b, (covariance[0, 0], covariance[0, 1], covariance[1, 1]), self.reach)
+        return float(low), float(high)
+
+
+def fieller(top: Floats, base: float, variances: tuple[Floats, Floats, float], reach: float) -> tuple[Floats, Floats]:
+    """For each a / b all r with |a - r b| at most `reach` standard errors of a - r b; NaN where b cannot be told from zero.
+
+    `variances` are V_a, V_ab and V_b. The ends are the roots of (b^2 - t^2 V_b) r^2 - 2 (a b - t^2 V_ab) r + (a^2 - t^2 V_a).
+    """
+    square = reach * reach
+    leading = base * base - square * variances[2]
+    if not leading > 0:
+        return np.full(top.shape, np.nan), np.full(top.shape, np.nan)
+    half = top * base - square * variances[1]
+    constant = top * top - square * variances[0]
+    root = np.sqrt(np.maximum(half * half - leading * constant, 0.0))
+    return (half - root) / leading, (half + root) / leading

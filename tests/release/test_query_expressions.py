@@ -1,0 +1,334 @@
+"""Questions as text and mappings: read like Python, answered like a count over every single person, and never run."""
+
+from __future__ import annotations
+
+import operator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dither.errors import ParameterError
+from dither.models.grouped import add_up
+from dither.release.query.cells import build_grid
+from dither.release.query.expression import DEEPEST, LONGEST, Reader, notes_of
+from dither.schema import Attribute, Schema
+
+SIZES = ("small", "medium", "large")
+SCHEMA = Schema(
+    (
+        Attribute("colour", "categorical", values=("red", "green", "it's blue"), missing=True),
+        Attribute("member", "boolean", values=(False, True)),
+        Attribute("size", "ordinal", values=SIZES),
+        Attribute("grade", "ordinal", values=(1, 2, 5)),
+        Attribute("age", "numeric", edges=(0.0, 4.0, 5.0, 9.5, 12.0), missing=True),
+        Attribute("odd-weight", "numeric", edges=(0.0, 0.5, 2.0)),
+    )
+)
+READER = Reader(SCHEMA, {"age": 1.0})
+JOINT = (
+    np.random.default_rng(3).dirichlet(np.full(int(np.prod(SCHEMA.cardinalities)), 0.3)).reshape(SCHEMA.cardinalities)
+)
+
+
+class Missing:
+    """A missing answer as the questions mean it: equal to None alone, in no order with anything."""
+
+    def __eq__(self, other: object) -> bool:
+        return other is None
+
+    def __hash__(self) -> int:
+        return 0
+
+    def _never(self, other: object) -> bool:
+        return False
+
+    __lt__ = __le__ = __gt__ = __ge__ = _never
+
+
+class Size(str):
+    """A label with its place in the schema."""
+
+    def _at(self) -> int:
+        return SIZES.index(str(self))
+
+    def __lt__(self, other: str) -> bool:
+        return self._at() < SIZES.index(str(other))
+
+    def __le__(self, other: str) -> bool:
+        return self._at() <= SIZES.index(str(other))
+
+    def __gt__(self, other: str) -> bool:
+        return self._at() > SIZES.index(str(other))
+
+    def __ge__(self, other: str) -> bool:
+        return self._at() >= SIZES.index(str(other))
+
+
+def people_of(attribute: Attribute) -> list[tuple[int, float, object]]:
+    """Each code's people: the code, the share of them, their value. Ages are whole; weights lie in the middles of sixteenths."""
+    out: list[tuple[int, float, object]] = []
+    for code in range(attribute.answers):
+        values: list[object]
+        if attribute.name == "age":
+            last = code == attribute.answers - 1
+            values = [
+                k for k in range(20) if attribute.edges[code] <= k < attribute.edges[code + 1] + (0.1 if last else 0)
+            ]
+        elif attribute.kind == "numeric":
+            low, high = attribute.edges[code : code + 2]
+            values = [low + (high - low) * (i + 0.5) / 24 for i in range(24)]
+        else:
+            value = attribute.values[code]
+            values = [Size(value) if attribute.name == "size" else value]
+        out += [(code, 1 / len(values), value) for value in values]
+    return [*out, (attribute.answers, 1.0, Missing())] if attribute.missing else out
+
+
+def counted(text: str) -> float:
+    """The share of people for whom Python itself finds the text true."""
+    used = [a for a in SCHEMA if a.name in text]
+    rest = tuple(i for i, a in enumerate(SCHEMA) if a not in used)
+    joint, code, share = JOINT.sum(axis=rest), compile(text, "question", "eval"), 0.0
+    calls = {"between": lambda x, low, high: operator.ge(x, low) and operator.le(x, high)}
+    for person in product(*(people_of(a) for a in used)):
+        values = {a.name: value for a, (_, _, value) in zip(used, person, strict=True)}
+        if eval(code, {"__builtins__": {}, "attr": values, **calls, **values}):
+            share += joint[tuple(c for c, _, _ in person)] * float(np.prod([s for _, s, _ in person]))
+    return share
+
+
+def asked(where: object, reader: Reader = READER) -> float:
+    """The same share by way of groups and weights."""
+    node = reader.read(where)  # type: ignore[arg-type]
+    grid = build_grid(reader, [node])
+    axes = [SCHEMA.index(name) for name in grid.names]
+    marginal = JOINT.sum(axis=tuple(i for i in range(len(SCHEMA)) if i not in axes))
+    marginal = np.transpose(marginal, np.argsort(np.argsort(axes)))
+    return float((grid.weights(grid.holds(node)) * add_up(marginal, grid.groups)).sum())
+
+
+SIGNS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+ATOMS = st.one_of(
+    st.builds("colour {} {!r}".format, st.sampled_from(["==", "!="]), st.sampled_from(["red", "it's blue", None])),
+    st.builds("colour {} ['red', None]".format, st.sampled_from(["in", "not in"])),
+    st.sampled_from(["member", "not member", "member == False", "True", "False"]),
+    st.builds("size {} {!r}".format, SIGNS, st.sampled_from(SIZES)),
+    st.builds("{} {} grade".format, st.sampled_from([1, 2, 5, 3.5, -1]), SIGNS.filter(lambda s: s not in ("==", "!="))),
+    st.builds("grade {} {}".format, SIGNS, st.sampled_from([1, 2, 5])),
+    st.builds("age {} {}".format, SIGNS, st.integers(-1, 13)),
+    st.builds("{} <= age < {}".format, st.integers(0, 7), st.sampled_from([3, 7.5, 9, 12])),
+    st.builds("between(age, {}, {})".format, st.integers(0, 7), st.integers(4, 12)),
+    st.builds("age in [{}, 11, None]".format, st.integers(0, 12)),
+    st.builds(
+        "{} < attr['odd-weight'] <= {}".format, st.sampled_from([0, 0.25, 0.5]), st.sampled_from([0.375, 1, 1.5, 7])
+    ),
+)
+TEXTS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.builds("({}) and ({})".format, inner, inner),
+        st.builds("({}) or ({})".format, inner, inner),
+        st.builds("not ({})".format, inner),
+    ),
+    max_leaves=4,
+)
+
+
+@given(TEXTS)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+def test_a_question_counts_whom_python_would_count(text: str) -> None:
+    assert asked(text) == pytest.approx(counted(text), abs=1e-9)
+
+
+def test_the_count_tells_wrong_readings_apart() -> None:
+    assert abs(asked("age <= 4") - counted("age < 4")) > 0.01
+    assert abs(asked("age < 7") - asked("age < 7", Reader(SCHEMA))) > 0.001  # whole numbers are not spread evenly
+
+
+@pytest.mark.parametrize(
+    ("mapping", "text"),
+    [
+        ({}, "True"),
+        ({"colour": "red", "member": True}, "colour == 'red' and member"),
+        ({"colour": ["red", None], "size": {"large"}}, "colour in ['red', None] and size == 'large'"),
+        ({"age": (4, 9)}, "4 <= age < 9"),
+        ({"age": (None, 7), "odd-weight": (0.25, None)}, "age < 7 and attr['odd-weight'] >= 0.25"),
+        ({"age": 4, "grade": np.int64(5)}, "age == 4 and grade == 5"),
+        ({"age": "[0, 4)"}, "age < 4"),
+        ({"age": "(missing)"}, "age == None"),
+    ],
+)
+def test_a_mapping_is_the_same_question(mapping: dict[str, object], text: str) -> None:
+    assert asked(mapping) == pytest.approx(asked(text), abs=1e-12)
+
+
+def test_other_ways_to_say_it() -> None:
+    assert asked("age is None") == asked("age == None") == asked("age == '(missing)'")
+    assert asked("3 < age") == asked("age > 3") == asked("age >= 4")
+    assert asked("colour in {'red'}") == asked("colour in ('red',)") == asked("'red' == colour")
+    assert asked("member\n and age < 4 ") == asked("member and age < 4")
+
+
+def test_values_that_are_treated_alike_share_a_group() -> None:
+    grid = build_grid(READER, [READER.read("age >= 5 and colour != 'red' and age < 20")])
+    assert [int(groups.max()) + 1 for groups in grid.groups] == [3, 2]  # below, from 5 on, missing; red, not red
+    divided = build_grid(READER, [READER.read("age >= 7")])
+    assert divided.groups[0].tolist() == [0, 0, 2, 1, 0]
+
+
+def test_many_attributes_stay_small_and_too_many_are_refused() -> None:
+    wide = Reader(Schema(tuple(Attribute(f"a{i}", "numeric", edges=tuple(range(100))) for i in range(24))))
+    grid = build_grid(wide, [wide.read(" and ".join(f"a{i} >= 50" for i in range(15)))])
+    assert grid.weights(grid.holds(wide.read("a0 >= 50"))).shape == (2,) * 15
+    with pytest.raises(ParameterError, match="16,777,216 combinations of a0, "):
+        build_grid(wide, [wide.read(" and ".join(f"a{i} >= 50" for i in range(24)))])
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("age >= 7", "inside-a-bin", "7 divides [5, 9.5), whose people are taken as evenly spread"),
+        ("age <= 7", "inside-a-bin", "the bin's ends would be exact"),
+        ("attr['odd-weight'] > 0.25", "inside-a-bin", "0.25 divides [0, 0.5)"),
+        ("age > 90", "outside-the-domain", "age is compared with 90, outside its range from 0 to 12"),
+        ("age == 3.5", "outside-the-domain", "only multiples of 1 are known"),
+    ],
+)
+def test_what_is_not_exact_is_said(text: str, code: str, words: str) -> None:
+    (note,) = notes_of([READER.read(text)])
+    assert note.code == code
+    assert words in note.message
+
+
+@pytest.mark.parametrize(
+    "text", ["age >= 5", "age <= 4", "age < 4.5", "age < 9.5", "attr['odd-weight'] >= 0.5", "age == 4"]
+)
+def test_an_edge_is_exact(text: str) -> None:
+    assert notes_of([READER.read(text)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("agee > 3", "no attribute 'agee'; did you mean 'age'?"),
+        ("zzz > 3", "no attribute 'zzz'; there are colour, member"),
+        ("colour == 'Red'", "colour has no value 'Red'; did you mean 'red'?"),
+        ("colour == 7", "colour has no value 7; there are red, green"),
+        ("colour == red", "no attribute 'red'; if it is a value, write it in quotes: 'red'"),
+        ("colour in [red]", "red stands where a value should; write it in quotes: 'red'"),
+        ("colour < 'red'", "colour is categorical and has no order"),
+        ("member > False", "member is boolean and has no order"),
+        ("size > 'tiny'", "size has no value 'tiny'"),
+        ("size == None", "size has no missing answers"),
+        ("age < None", "a missing answer (None) has no order"),
+        ("age == 'old'", "age is a number and cannot be compared with 'old'"),
+        ("age > True", "cannot be compared with True"),
+        (
+            "attr['odd-weight'] == 1",
+            "is known by bins, which tell no single number apart; ask for a range or for a bin",
+        ),
+        ("age", "age stands alone; compare it with something, as in age >= 5"),
+        ("age > grade", "age and grade are both attributes"),
+        ("3 > 2", "compares no attribute"),
+        (
+            "odd-weight > 1",
+            "'odd-weight' is not understood: a question does no arithmetic; a name that is no Python name",
+        ),
+        ("age + 1 > 3", "'age + 1' is not understood"),
+        ("age > 3 + 1", "does no arithmetic"),
+        ("(age > 3) & member", "write and, or, not instead of &, |, ~"),
+        ("age = 3", "cannot read 'age = 3'"),
+        ("age >", "cannot read 'age >'"),
+        ("", "an empty question"),
+        (" \n ", "an empty question"),
+        ("'red' in colour", "'in' stands between an attribute and a list"),
+        ("colour in 'red'", "'in' stands between an attribute and a list"),
+        ("attr[age] > 3", "with the name in quotes"),
+        ("between(3, age, 4)", "begins with an attribute"),
+        ("between(age, 3)", "the only call that a question may make"),
+        ("age > -'x'", "is not understood"),
+        ("age > 3j", "is not understood"),
+        ("colour == b'red'", "is not understood"),
+        ("colour == ...", "is not understood"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_clear_line(text: str, words: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        asked(text)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+HOSTILE = [
+    "__import__('os').system('touch owned')",
+    "().__class__.__bases__[0].__subclasses__()",
+    "(lambda: member)()",
+    "[member for _ in range(9)]",
+    "member if True else member",
+    "(x := member)",
+    "f'{member}'",
+    "age.real > 3",
+    "member; member",
+    "age > 9**9**9",
+    "age > 1e999",
+    "age > -1e999",
+    "age > " + "9" * (LONGEST - 10),
+    "colour == 'a\x00b'\x00",
+    "colour == '\ud800'",
+    "not " * (DEEPEST + 2) + "member",
+    "not " * (LONGEST // 4 - 2) + "member",
+    "-" * (LONGEST - 10) + "1 > age",
+    "(" * 1000 + "member" + ")" * 1000,
+    "[" * 1900 + "]" * 1900,
+    "age" + "[0]" * 1000 + " > 1",
+    "age > " + "1+" * 1500 + "1",
+    "colour in [" + "'a'," * 990 + "]",
+    "member and " * 1000 + "member",
+    "member or " * 350 + "membr",
+    "await member",
+    "*member",
+    "yield",
+    "member\\",
+    "'" * 3,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        asked(text)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        ({"ages": 3}, "did you mean 'age'?"),
+        ({3: "x"}, "no attribute '3'"),
+        ({"colour": ("red", "green")}, "a range (low, high) is for numbers"),
+        ({"age": (1, 2, 3)}, "a range is (low, high)"),
+        ({"age": {"low": 3}}, "not dict"),
+        ({"age": np.arange(3)}, "not ndarray"),
+        ({"age": float("nan")}, "cannot be compared with nan"),
+        ({"age": 10**400}, "cannot be compared with"),
+        ({"age": 10**9000}, "cannot be compared with a number that long"),
+    ],
+)
+def test_mappings_are_checked(mapping: dict[object, object], words: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        asked(mapping)
+    assert words in str(caught.value)
+
+
+def test_a_question_is_text_or_a_mapping() -> None:
+    with pytest.raises(ParameterError, match="text or a mapping, not int"):
+        READER.read(3)  # type: ignore[arg-type]
+
+
+def test_names_in_compatibility_form_are_found() -> None:
+    reader = Reader(Schema((Attribute("\N{LATIN SMALL LIGATURE FI}t", "boolean", values=(False, True)),)))
+    assert reader.read("\N{LATIN SMALL LIGATURE FI}t") == reader.read("attr['\N{LATIN SMALL LIGATURE FI}t']")
