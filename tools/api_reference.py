@@ -26,12 +26,14 @@ holds it against them.
 
 RETURNED = {
     "AskedRound": "dither.release",
+    "Bootstrap": "dither.uncertainty.bootstrap",
     "Call": "dither.release",
     "ConsumerHistogram": "dither.release.histogram",
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",
-    "Interval": "dither.uncertainty.replicates",
+    "Interval": "dither.uncertainty.bootstrap",
     "LateAnswer": "dither.protocols.histogram.estimates",
+    "LinearAnswer": "dither.uncertainty.linear",
     "Marginal": "dither.estimate",
     "Model": "dither.models",
     "Notice": "dither.notice",
@@ -42,6 +44,7 @@ RETURNED = {
     "WaySummary": "dither.evaluation",
 }
 CHOICES = {
+    "Basis": "dither.uncertainty.linear",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.protocols.histogram.values",
@@ -51,13 +54,14 @@ CHOICES = {
 PLAIN = {
     "Codes": "a NumPy array of whole numbers: one row per person, one column per attribute",
     "Floats": "a NumPy array of float64",
+    "Indices": "a NumPy array of positions",
     "JsonMapping": "a mapping from names to plain values, such as parameters",
     "JsonObject": "a dictionary from names to plain values, as JSON holds them",
     "NativeTable": "a pandas, polars or PyArrow table",
     "Progress": "a function that is called with what is done, how much of it, and of how much",
     "Value": "text, a number or a boolean",
 }
-INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Partition", "ProtocolMachine")
+INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Misfit", "Partition", "ProtocolMachine", "Reports")
 STANDARD = {
     "Any",
     "Callable",
