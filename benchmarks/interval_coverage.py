@@ -89,9 +89,11 @@ def joined(name: str, data_dir: Path | None) -> Population:
     return Population(schema, np.asfortranarray(np.column_stack([bins, adult.codes[rows][:, kept]]).astype(np.int32)))
 
 
-def collect(truth: Any, method: str, participants: int, epsilon: float, seed: int, replicates: int) -> Bootstrap:
+def collect(
+    truth: Any, method: str, participants: int, epsilon: float, seed: int, replicates: int, **parameters: Any
+) -> Bootstrap:
     """One collection of people drawn from a distribution, and its replicates."""
-    machine = start(method, truth.schema, epsilon, participants, {}, seed)
+    machine = start(method, truth.schema, epsilon, participants, parameters, seed)
     redraw(machine, truth, np.random.default_rng([seed, 1]))
     return prepare_bootstrap(machine, replicates=replicates, seed=seed)
 

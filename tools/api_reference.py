@@ -29,14 +29,16 @@ RETURNED = {
     "AnswerRow": "dither.release.query",
     "AnswerTable": "dither.release.query",
     "AskedRound": "dither.release",
+    "Bootstrap": "dither.uncertainty.bootstrap",
     "Bound": "dither.uncertainty.amplification",
     "Call": "dither.release",
     "CentralGuarantee": "dither.uncertainty.amplification",
     "ConsumerHistogram": "dither.release.histogram",
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",
-    "Interval": "dither.uncertainty.replicates",
+    "Interval": "dither.uncertainty.bootstrap",
     "LateAnswer": "dither.protocols.histogram.estimates",
+    "LinearAnswer": "dither.uncertainty.linear",
     "Marginal": "dither.estimate",
     "Model": "dither.models",
     "Notice": "dither.notice",
@@ -59,6 +61,7 @@ CHOICES = {
 PLAIN = {
     "Codes": "a NumPy array of whole numbers: one row per person, one column per attribute",
     "Floats": "a NumPy array of float64",
+    "Indices": "a NumPy array of positions",
     "JsonMapping": "a mapping from names to plain values, such as parameters",
     "JsonObject": "a dictionary from names to plain values, as JSON holds them",
     "NativeTable": "a pandas, polars or PyArrow table",
@@ -66,7 +69,7 @@ PLAIN = {
     "Value": "text, a number or a boolean",
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
-INSIDE = ("Bootstrap", "CellEstimates", "HistogramMachine", "Layout", "Partition", "ProtocolMachine")
+INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Misfit", "Partition", "ProtocolMachine", "Reports")
 STANDARD = {
     "Any",
     "Callable",

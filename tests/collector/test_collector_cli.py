@@ -77,11 +77,15 @@ def test_a_campaign_from_the_shell(
     run(capsys, "campaign", "export", campaign, "-o", "reports.parquet")
     assert pq.read_table(folder / "reports.parquet").num_rows == 300
     assert "collected" in run(capsys, "campaign", "close-round", campaign)
-    told = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "40")
+    few = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--replicates", "2", status=2)
+    assert "replicates" in few, "said before anything is finalised"
+    told = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "40", "--replicates", "5")
     assert "300 participants" in told
     assert pq.read_table(folder / "out" / "synthetic.parquet").num_rows == 40
     manifest = json.loads((folder / "out" / "release.json").read_text())
     assert (manifest["simulated"], manifest["participants"], manifest["epsilon_asked"]) == (False, 300, 2.0)
+    assert manifest["replicates"] == 5
+    assert (folder / "out" / "replicates.bin").is_file()
     central = manifest["central"]
     assert central["people"] < central["question_hidden"]["people"] == 300
     assert 0 < central["question_hidden"]["epsilon"] <= central["epsilon"] <= manifest["epsilon_achieved"]

@@ -52,20 +52,18 @@ def test_coverage(method: str, strength: float, participants: int, epsilon: floa
         assert np.concatenate(mutant[k]).mean() < 0.88
 
 
-@pytest.mark.parametrize("method", ["mixture", "privincr"])
-def test_coverage_on_a_real_table(method: str) -> None:
+@pytest.mark.parametrize(("method", "parameters"), [("mixture", {"total": 40}), ("privincr", {})])
+def test_coverage_on_a_real_table(method: str, parameters: dict[str, int]) -> None:
     """Bundled Adult, some attributes: cells, conjunctions, ranges and conditional shares; half the error is rejected."""
     table = tables.load("Adult")
-    names = ["age", "education", "marital_status", "sex", "hours_per_week", "income"]
-    at = [table.schema.index(name) for name in names]
+    at = [table.schema.index(name) for name in ("age", "education", "marital_status", "hours_per_week", "income")]
     truth = Population(Schema(tuple(table.schema.attributes[i] for i in at)), np.asfortranarray(table.codes[:, at]))
     held = []
-    for seed in (1, 2, 3):
-        found = collect(truth, method, 45_222, 4.0, seed, 10)
-        lines = questions_held(found, truth, 25, seed)
-        held.append(np.array([kind.mean(axis=0) for kind in lines.values()]))
+    for seed in (1, 2):
+        found = collect(truth, method, 45_222, 2.0, seed, 8, **parameters)
+        held.append(np.array([kind.mean(axis=0) for kind in questions_held(found, truth, 20, seed).values()]))
     right, half, known = np.mean(held, axis=0).mean(axis=0)
     assert known > 0.9
-    # Three collections; the figures of one err together, and the mean over the kinds scattered by 2 points from seed to seed.
-    assert 0.90 < right < 0.995
-    assert half < 0.85
+    # The figures of one collection err together: the mean over the kinds scatters by 2 to 3 points from seed to seed.
+    assert 0.88 < right < 0.998
+    assert half < 0.86

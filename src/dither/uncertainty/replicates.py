@@ -139,6 +139,8 @@ def prepare_bootstrap(
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
+    if "edges" in parameters:  # the replicates tie the pairs that the release's own fit chose, and need not choose
+        parameters = {**parameters, "edges": _notes_of(source).get("fit", {}).get("edges", parameters["edges"])}
     known = isinstance(source, ProtocolMachine) and bool(source.counted)
     refits: list[Model] = []
     redrawn: list[PairTargets] = []
@@ -190,6 +192,10 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     pairs_alone = machine.method == "mixture" and not tables_pay(len(machine.campaign.schema), answers)
     sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)
     return frozenset(frozenset(some) for names in sets for size in sizes for some in combinations(names, size))
+
+
+def _notes_of(source: Release | ProtocolMachine) -> JsonMapping:
+    return source.notes() if isinstance(source, ProtocolMachine) else source.notes
 
 
 def _learns_dependence(source: Release | ProtocolMachine) -> bool:
