@@ -140,7 +140,7 @@ def release(task: CuratorTask, parameters: CsmParameters) -> NoisyHistogram:
     """Release a histogram by compressed sensing; under `replace` the number of records is public and no guess is needed."""
     chosen = parameters.tau
     if chosen is None:
-        public = int(task.counts.sum()) if task.neighbours == "replace" else parameters.records
+        public = max(1, int(task.counts.sum())) if task.neighbours == "replace" else parameters.records
         chosen = automatic_tau(task.cells, task.epsilon, public)
     how = "automatically, without looking at the data" if parameters.tau is None else "given"
     notes = {"tau": chosen, "tau_chosen": how}

@@ -185,9 +185,7 @@ def _histogram_form(
     filled = whole_cells(made.estimate, total)
     errors = None
     if replicates >= 2 and filled.size <= REPLICATED_CELLS:
-        errors = _noise_errors(
-            release, replace(task, counts=filled, epsilon=made.epsilon), public, parameters, replicates
-        )
+        errors = _noise_errors(release, replace(task, counts=filled), public, parameters, replicates)
     if not known and total > MOST_ROWS:
         filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
     order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
