@@ -59,6 +59,9 @@ TPCE_COLUMNS = {  # those whose cardinalities multiply to the domain size
     **{128: (0, 3, 2), 256: (0, 3, 2, 9), 512: (0, 3, 2, 9, 22), 1024: (0, 3, 2, 9, 22, 23)},
     **{2048: (0, 4, 3, 2), 4096: (0, 4, 3, 2, 9), 8192: (0, 4, 3, 2, 9, 22)},
 }
+PRINTED = CsmParameters(
+    measurement="hadamard", dictionary="haar"
+)  # a dense matrix and one dictionary, as the paper has it
 Shape = tuple[int, ...]
 
 
@@ -148,12 +151,13 @@ def release(method: str, task: CuratorTask, **parameters: Any) -> np.ndarray:
 
 
 def paper_noise(counts: np.ndarray, epsilon: float, tau: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """CSM with noise of scale 1 / epsilon for columns of unit length, as definition 5 suggests. NOT epsilon-DP.
+    """CSM as printed, with noise of scale 1 / (tau epsilon) for columns of unit length: definition 5 with its 1 / tau. NOT
+    epsilon-DP.
 
     The second value is the epsilon that this noise really gives: the exact L1 sensitivity over the scale.
     """
-    drawn = compressed_sensing(counts.size, tau, rng, CsmParameters())
-    scale = Fraction(math.ceil(2**16 * drawn.matrix.unit * math.sqrt(drawn.matrix.rows) / epsilon), 2**16)
+    drawn = compressed_sensing(counts.size, tau, rng, PRINTED)
+    scale = Fraction(math.ceil(2**16 * drawn.matrix.unit * math.sqrt(drawn.matrix.rows) / (tau * epsilon)), 2**16)
     exact = drawn.measure(counts)
     noisy = exact + discrete_laplace(scale, exact.size, seeded_source(int(rng.integers(2**31))))
     return drawn.decode(noisy, noise_variance(scale)), float(drawn.sensitivity("add-remove") / scale)

@@ -41,4 +41,5 @@ def test_measuring_tells_better_from_worse() -> None:
 
 def test_the_papers_noise_is_not_what_it_claims() -> None:
     counts, _ = csm.counts_of(GENERATED, 128, None)
-    assert csm.paper_noise(counts, 1.0, 0.4, np.random.default_rng(0))[1] > 5
+    real = csm.paper_noise(counts, 1.0, 0.4, np.random.default_rng(0))[1]
+    assert real == pytest.approx(0.4 * np.sqrt(52), rel=0.01)  # tau sqrt(s) times what it claims

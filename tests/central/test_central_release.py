@@ -189,7 +189,7 @@ def test_checks_of_arrays_and_names() -> None:
         "hierarchical",
         "fourier",
         "privbayes",
-        "dppro",
+        "projection",
         "csm-records",
     }
     assert central_method("csm").reference

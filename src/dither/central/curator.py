@@ -17,7 +17,6 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from dither.central.csm import release_records
 from dither.central.measurement import (
     MOST_CELLS,
     CuratorTask,
@@ -29,6 +28,7 @@ from dither.central.measurement import (
 from dither.central.methods import CentralMethod, central_method
 from dither.central.noise import ByteSource, seeded_source
 from dither.central.privbayes import learn, network_notes, table_counts
+from dither.central.records import release_records
 from dither.central.release import CentralRelease
 from dither.checks import check_between, check_whole
 from dither.datasets import open_table, published_layout

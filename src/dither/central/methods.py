@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dither.central import csm, dppro, fourier, linear, privbayes
+from dither.central import csm, fourier, linear, privbayes, projection, records
 from dither.central.measurement import CuratorTask, NoisyHistogram
 from dither.checks import check_choice
 
@@ -45,9 +45,10 @@ _METHODS = (
         "privbayes", "Bayesian network", "Zhang et al. 2017", privbayes.PrivBayesParameters, privbayes.release, partial=True
     ),
     CentralMethod(
-        "dppro", "random projection, decoded linearly", "Xu et al. 2017", dppro.DpproParameters, dppro.release, partial=True
+        "projection", "random projection, decoded linearly", "after Xu et al. 2017", projection.ProjectionParameters,
+        projection.release, partial=True,
     ),
-    CentralMethod(RECORDS, "compressed sensing, record form", "Zheng et al. 2020", csm.RecordParameters, None),
+    CentralMethod(RECORDS, "compressed sensing, record form", "Zheng et al. 2020", records.RecordParameters, None),
 )  # fmt: skip
 CENTRAL: dict[str, CentralMethod] = {method.name: method for method in _METHODS}
 
