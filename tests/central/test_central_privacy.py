@@ -18,6 +18,7 @@ from tests.central.running import run
 from dither.central import csm, fourier, linear, privbayes, projection
 from dither.central.measurement import LinearMeasurement, Neighbours, observe
 from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace, exponents, seeded_source
+from dither.central.products import Axis, Each, Product
 from dither.central.sensing import sensing
 
 NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
@@ -28,9 +29,15 @@ def measurements(cells: int) -> dict[str, LinearMeasurement]:
     rng = np.random.default_rng(11)
     made: dict[str, LinearMeasurement] = {
         "laplace": linear.Cells(cells),
-        "privelet": linear.Wavelet(cells),
-        "hierarchical": linear.Tree(cells),
-        "hierarchical, 3 children": linear.Tree(cells, 3),
+        "privelet": Product((linear.Wavelet(cells),)),
+        "hierarchical": Product((linear.Tree(cells),)),
+        "hierarchical, no root": Product((linear.Tree(cells, 2, rooted=False),)),
+        "hierarchical, 3 children": Product((linear.Tree(cells, 3),)),
+        "two wavelets": Product((linear.Wavelet(2), linear.Wavelet(cells // 2))),
+        "two trees": Product((linear.Tree(2), linear.Tree(cells // 2))),
+        "two trees, no roots": Product((linear.Tree(cells // 2, rooted=False), linear.Tree(2, rooted=False))),
+        "cells and wavelet": Product((Each(2), linear.Wavelet(cells // 2))),
+        "wavelet and tree": Product((linear.Wavelet(2), linear.Tree(cells // 2))),
         "fourier": fourier.LowFrequencies(cells, max(3, cells // 4)),
         "projection": projection.Projection(sensing("gaussian", max(3, cells // 3), cells, rng, total=True), "ridge"),
     }
@@ -88,6 +95,25 @@ def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbour
             assert not is_private(matrix, Fraction(claimed - 1) / Fraction(epsilon), neighbours, epsilon)
 
 
+@pytest.mark.parametrize(
+    "axes",
+    [
+        (linear.Wavelet(4), linear.Wavelet(4), linear.Wavelet(2)),
+        (linear.Wavelet(3), Each(3), linear.Tree(3, 3)),
+        (linear.Tree(4, 2, rooted=False), linear.Wavelet(4)),
+        (Each(1), linear.Wavelet(5)),
+        (Each(1), Each(1)),
+    ],
+)
+@pytest.mark.parametrize("neighbours", NOTIONS)
+def test_products_of_three_axes_keep_epsilon_exactly(axes: tuple[Axis, ...], neighbours: Neighbours) -> None:
+    product = Product(axes)
+    cells = math.prod(product.shape)
+    matrix = matrix_of(product, cells)
+    brute = largest_distance(matrix, neighbours) if cells > 1 or neighbours == "add-remove" else 0
+    assert product.sensitivity(neighbours) == brute
+
+
 def test_the_paper_s_calibration_is_rejected() -> None:
     """Noise of scale 1 / epsilon for columns of unit length (definition 5): its loss is sqrt(s) epsilon."""
     measurement = csm.compressed_sensing(
@@ -101,7 +127,7 @@ def test_the_paper_s_calibration_is_rejected() -> None:
 
 def test_output_law_by_enumeration() -> None:
     """For two cells: the ratio of the output's exact probabilities over a box of outputs meets epsilon, and no less."""
-    for measurement in (linear.Cells(2), linear.Wavelet(2), linear.Tree(2)):
+    for measurement in (linear.Cells(2), Product((linear.Wavelet(2),)), Product((linear.Tree(2),))):
         matrix = matrix_of(measurement, 2)
         scale = calibrate(measurement.sensitivity("add-remove"), 0.7)
         here, there = matrix @ np.array([2, 1]), matrix @ np.array([2, 2])
