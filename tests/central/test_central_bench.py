@@ -33,6 +33,7 @@ def test_measuring_tells_better_from_worse() -> None:
     assert raw["csm"].shape == (200, 2)
     mean = {m: np.mean([row["mse"] for row in rows if row["method"] == m]) for m in methods}
     assert mean["laplace"] < mean["uniform"]
+    assert mean["csm"] < mean["uniform"]
     again, _ = csm.released(("csm",), GENERATED, 128, 1.0, 0.4, effort)
     assert [row["mse"] for row in again] == pytest.approx(
         [row["mse"] for row in rows[:2]], rel=1e-9
