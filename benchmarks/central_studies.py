@@ -206,7 +206,7 @@ def more_studies(size: Size, effort: Effort, datasets: tuple[str, ...], sizes: t
             name="forms",
             title="The forms of csm against each other",
             axes={"dataset": datasets, "cells": sizes},
-            measure=partial(forms, epsilon=0.1, effort=effort),
+            measure=partial(forms, epsilon=0.1, effort=few),
             charts=(Chart(x="cells", y="worse", log_x=True, log_y=True, title="Error over that of the best form"),),
             note="Epsilon 0.1, all queries. 'Everything chosen': a row for each cell, the dictionary after the noise.",
         ),
