@@ -28,6 +28,7 @@ RETURNED = {
     "AskedRound": "dither.release",
     "Call": "dither.release",
     "ConsumerHistogram": "dither.release.histogram",
+    "CountAnswer": "dither.central.answers",
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",
     "Interval": "dither.uncertainty.replicates",
@@ -50,6 +51,7 @@ CHOICES = {
 }
 PLAIN = {
     "Codes": "a NumPy array of whole numbers: one row per person, one column per attribute",
+    "Condition": "a value, a list of values, or a range as a pair (low, high)",
     "Floats": "a NumPy array of float64",
     "JsonMapping": "a mapping from names to plain values, such as parameters",
     "JsonObject": "a dictionary from names to plain values, as JSON holds them",
