@@ -89,7 +89,7 @@ def test_counts_add_up_and_survive_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["laplace", "hierarchical"])
 def test_intervals_cover_at_their_level(method: str) -> None:
     """Over fresh noise. Three answers of one run hang together: at worst they are as good as one."""
-    runs, data = 80, table()
+    runs, data = 60, table(500)
     age, grade = data["age"].to_numpy(), np.asarray(data["grade"])
     questions = [
         ({"age": (20, 30)}, (age < 30).sum()),

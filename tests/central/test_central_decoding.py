@@ -208,11 +208,11 @@ def range_variance(axis: Axis) -> float:
     """The mean variance of all ranges of an axis, over that of one count: exactly, from the matrices."""
     cells = axis.cells
     matrix = np.stack([axis.forward(row) for row in np.eye(cells, dtype=np.int64)], axis=1).astype(float)
-    covariance = np.linalg.inv(matrix.T @ matrix)
-    ranges = [
-        np.r_[np.zeros(i), np.ones(j - i), np.zeros(cells - j)] for i in range(cells) for j in range(i + 1, cells + 1)
-    ]
-    return float(np.mean([q @ covariance @ q for q in ranges])) * axis.shared()[0][0] ** 2
+    sums = np.zeros((cells + 1, cells + 1))
+    sums[1:, 1:] = np.linalg.inv(matrix.T @ matrix).cumsum(axis=0).cumsum(axis=1)
+    ends = np.diag(sums)
+    variances = ends[:, None] + ends - sums - sums.T
+    return float(variances[np.triu_indices(cells + 1, 1)].mean()) * axis.shared()[0][0] ** 2
 
 
 def test_the_chosen_fan_out_is_nearly_the_best_for_ranges() -> None:

@@ -51,5 +51,7 @@ def advise(shape: Sequence[int], epsilon: float, records: int | None = None, wor
     if mean >= FAINT:
         return Advice("laplace", f"with {supposed:,} records{guessed} an average cell stands above the noise")
     if len(shape) > 2:
-        return Advice("privbayes", f"with {supposed:,} records{guessed} an average cell is noise: a network of small tables")
+        return Advice(
+            "privbayes", f"with {supposed:,} records{guessed} an average cell is noise: a network of small tables"
+        )
     return Advice("csm", f"with {supposed:,} records{guessed} an average cell is noise: few atoms stand above it")
