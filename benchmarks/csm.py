@@ -1,4 +1,4 @@
-"""Figures 2 to 6 of the CSM paper: compressed sensing against its six rivals, under one exact guarantee.
+"""Figures 2 to 6 of the CSM paper: compressed sensing against its rivals and newer ones, under one exact guarantee.
 
 Trust model of everything here: central, a curator holds the table. Neighbours: one record added or removed. Every run
 draws fresh noise and a fresh matrix from a recorded seed.
@@ -41,12 +41,29 @@ from dither.schema.cells import count_cells
 
 SEED = 20200401
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
-AUTOMATIC, PAPER = "csm, automatic tau", "csm, paper's noise (not private)"
-METHODS = ("csm", AUTOMATIC, "laplace", "privelet", "hierarchical", "fourier", "privbayes", "dppro", "uniform")
+DENSE, AUTOMATIC, PAPER = "csm, dense", "csm, dense, automatic tau", "csm, paper's noise (not private)"
+METHODS = (
+    "csm",
+    DENSE,
+    AUTOMATIC,
+    "laplace",
+    "threshold",
+    "privelet",
+    "hierarchical",
+    "dawa",
+    "fourier",
+    "privbayes",
+    "projection",
+    "uniform",
+)
+FLAT = {
+    "privelet": {"flatten": True},
+    "hierarchical": {"flatten": True},
+}  # the queries are ranges of the flattened domain
 CHERNOFF, STATED = "laplace, Chernoff bound", "csm, the paper's proposition 2"
 BOUNDED = (
     "csm",
-    AUTOMATIC,
+    DENSE,
     STATED,
     "laplace",
     CHERNOFF,
@@ -59,6 +76,9 @@ TPCE_COLUMNS = {  # those whose cardinalities multiply to the domain size
     **{128: (0, 3, 2), 256: (0, 3, 2, 9), 512: (0, 3, 2, 9, 22), 1024: (0, 3, 2, 9, 22, 23)},
     **{2048: (0, 4, 3, 2), 4096: (0, 4, 3, 2, 9), 8192: (0, 4, 3, 2, 9, 22)},
 }
+PRINTED = CsmParameters(
+    measurement="hadamard", dictionary="haar"
+)  # a dense matrix and one dictionary, as the paper has it
 Shape = tuple[int, ...]
 
 
@@ -73,7 +93,7 @@ def counts_of(dataset: str, cells: int, data_dir: Path | None) -> tuple[np.ndarr
         codes, shape = tables.load(GENERATED).codes[:, picked], tuple(tables.TPCE[j] for j in picked)
     elif dataset == "Adult":
         extra = cells.bit_length() - 8
-        codes, shape = _adult()[:, : 2 + extra], (16, 8) + (2,) * extra
+        codes, shape = adult_codes()[:, : 2 + extra], (16, 8) + (2,) * extra
     else:
         items = cells.bit_length() - 1
         codes, shape = _retail((data_dir or tables.BESIDE) / "retail50.parquet")[:, :items], (2,) * items
@@ -91,7 +111,7 @@ def _retail(path: Path) -> np.ndarray:
 
 
 @lru_cache(maxsize=1)
-def _adult() -> np.ndarray:
+def adult_codes() -> np.ndarray:
     """Age in 16 bins, hours in 8, then yes-or-no columns: fixed public cuts."""
     from dither.datasets import load_dataset
 
@@ -129,16 +149,17 @@ def one_release(method: str, counts: np.ndarray, shape: Shape, epsilon: float, t
     """One run of a method, a baseline or the diagnostic."""
     rng, source = np.random.default_rng([seed, 1]), seeded_source(seed)
     task = CuratorTask(counts, epsilon, source, rng, shape=shape)
-    if method == "csm":
-        return release("csm", task, tau=tau)
+    dense = {"measurement": PRINTED.measurement, "dictionary": PRINTED.dictionary}
+    if method == DENSE:
+        return release("csm", task, tau=tau, **dense)
     if method == AUTOMATIC:
-        return release("csm", task, records=PUBLIC_RECORDS)
+        return release("csm", task, records=PUBLIC_RECORDS, **dense)
     if method == "uniform":
         total = observe(Cells(1), counts.sum(keepdims=True), epsilon, source).values[0]
         return np.full(counts.size, total / counts.size)
     if method == PAPER:
         return paper_noise(counts, epsilon, tau, rng)[0]
-    return release(method, task)
+    return release(method, task, **FLAT.get(method, {}))
 
 
 def release(method: str, task: CuratorTask, **parameters: Any) -> np.ndarray:
@@ -148,12 +169,13 @@ def release(method: str, task: CuratorTask, **parameters: Any) -> np.ndarray:
 
 
 def paper_noise(counts: np.ndarray, epsilon: float, tau: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """CSM with noise of scale 1 / epsilon for columns of unit length, as definition 5 suggests. NOT epsilon-DP.
+    """CSM as printed, with noise of scale 1 / (tau epsilon) for columns of unit length: definition 5 with its 1 / tau. NOT
+    epsilon-DP.
 
     The second value is the epsilon that this noise really gives: the exact L1 sensitivity over the scale.
     """
-    drawn = compressed_sensing(counts.size, tau, rng, CsmParameters())
-    scale = Fraction(math.ceil(2**16 * drawn.matrix.unit * math.sqrt(drawn.matrix.rows) / epsilon), 2**16)
+    drawn = compressed_sensing(counts.size, tau, rng, PRINTED)
+    scale = Fraction(math.ceil(2**16 * drawn.matrix.unit * math.sqrt(drawn.matrix.rows) / (tau * epsilon)), 2**16)
     exact = drawn.measure(counts)
     noisy = exact + discrete_laplace(scale, exact.size, seeded_source(int(rng.integers(2**31))))
     return drawn.decode(noisy, noise_variance(scale)), float(drawn.sensitivity("add-remove") / scale)
@@ -196,11 +218,11 @@ def _squares(parts: dict[str, np.ndarray], at: int) -> dict[str, float]:
 
 
 def figure2(dataset: str, epsilon: float, cells: int, taus: tuple[float, ...], effort: Effort) -> list[dict[str, Any]]:
-    """CSM's error against its compression ratio; what does not depend on it is repeated, to be drawn as level lines."""
+    """Dense CSM's error against its compression ratio; what does not depend on it is repeated, to be drawn as level lines."""
     rows = []
-    level, _ = released((AUTOMATIC, "laplace", "uniform"), dataset, cells, epsilon, 0.3, effort)
+    level, _ = released(("csm", AUTOMATIC, "laplace", "uniform"), dataset, cells, epsilon, 0.3, effort)
     for tau in taus:
-        own, _ = released(("csm",), dataset, cells, epsilon, tau, effort)
+        own, _ = released((DENSE,), dataset, cells, epsilon, tau, effort)
         rows += [{**row, "tau": tau} for row in own + level]
     return rows
 
@@ -242,7 +264,7 @@ def figure6(cells: int, measurement: str, repeats: int) -> list[dict[str, Any]]:
         for run in range(-1, repeats):
             begin = time.process_time()
             task = CuratorTask(counts, 0.1, seeded_source(run + 1), np.random.default_rng([SEED, run + 1]))
-            made = release("csm", task, tau=0.3, measurement=measurement)
+            made = release("csm", task, tau=1.0 if measurement == "sparse" else 0.3, measurement=measurement)
             taken = time.process_time() - begin
             for queries in (64, 128, 256) if run >= 0 else ():
                 begin = time.process_time()
@@ -252,7 +274,7 @@ def figure6(cells: int, measurement: str, repeats: int) -> list[dict[str, Any]]:
 
 
 def settings(dataset: str, dictionary: str, measurement: str, total: str, effort: Effort) -> list[dict[str, Any]]:
-    """CSM's own choices at 1,024 cells, epsilon 1 and tau 0.1."""
+    """Dense CSM's own choices at 1,024 cells, epsilon 1 and tau 0.1."""
     counts, _ = counts_of(dataset, 1024, effort.data_dir)
     work = effort.workload(1024)
     with threadpool_limits(1):
@@ -276,6 +298,8 @@ def settings(dataset: str, dictionary: str, measurement: str, total: str, effort
 
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The studies of one size. Without Retail's table the other two are used."""
+    from benchmarks.central_studies import more_studies  # it measures with this module
+
     small, smoke = size != "full", size == "smoke"
     effort = {"full": Effort(20, 10_000, data_dir), "quick": Effort(3, 1_000, data_dir), "smoke": Effort(2, 200)}[size]
     here = ((data_dir or tables.BESIDE) / "retail50.parquet").is_file() and not smoke
@@ -292,7 +316,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             measure=partial(figure2, cells=cells, taus=tau, effort=effort),
             labels=("tau",),
             charts=(Chart(x="tau", y="mse", panels=("dataset", "epsilon"), log_y=True),),
-            note=f"{cells:,} cells. Only csm depends on tau; the others are level lines to compare it with.",
+            note=f"{cells:,} cells. Only dense csm is drawn over tau; the others are level lines to compare it with.",
         ),
         Study(
             name="figure3",
@@ -338,18 +362,18 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         Study(
             name="figure6",
             title="Figure 6. CPU seconds of a CSM release and its answers",
-            axes={"cells": sizes, "measurement": ("hadamard", "bernoulli", "gaussian")},
+            axes={"cells": sizes, "measurement": ("sparse", "hadamard", "bernoulli", "gaussian")},
             measure=partial(figure6, repeats=1 if small else 3),
             labels=("queries",),
             charts=(
                 Chart(x="cells", y="cpu_s", colour="measurement", panels=(), log_x=True, log_y=True, only={"queries": (256,)},
                       title="CPU seconds with 256 answers"),
             ),
-            note="Adult, tau 0.3, epsilon 0.1.",
+            note="Adult, epsilon 0.1; tau 0.3, sparse 1.",
         ),
         Study(
             name="settings",
-            title="CSM's own choices",
+            title="Dense CSM's own choices",
             axes={
                 "dataset": datasets[:1] if smoke else datasets,
                 "dictionary": ("dct", "haar", "identity"),
@@ -359,6 +383,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             measure=partial(settings, effort=Effort(min(effort.runs, 10), effort.queries, data_dir)),
             note="1,024 cells, epsilon 1, tau 0.1; total says whether one row measures the number of records.",
         ),
+        *more_studies(size, effort, datasets, sizes),
     )  # fmt: skip
     about = (
         "Trust model: central, a curator holds the table; neighbours differ by one record added or removed. "

@@ -113,7 +113,18 @@ def central(method: str) -> dict[str, Any]:
 
 
 LOCAL = ("mixture", "independent", "lopub", "privincr", "noincremental", "calm", "fourier", "bayesnet")
-CENTRAL = ("laplace", "csm", "dppro", "fourier", "hierarchical", "privbayes", "privelet", "csm-records")
+CENTRAL = (
+    "laplace",
+    "threshold",
+    "csm",
+    "projection",
+    "fourier",
+    "hierarchical",
+    "dawa",
+    "privbayes",
+    "privelet",
+    "csm-records",
+)
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{f"publish {m}": lambda m=m: publication(m) for m in LOCAL},
     "publish jtree-nonprivate": lambda: publication("jtree-nonprivate", no_privacy=True) | {"epsilon": None},

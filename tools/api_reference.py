@@ -34,6 +34,7 @@ RETURNED = {
     "Call": "dither.release",
     "CentralGuarantee": "dither.uncertainty.amplification",
     "ConsumerHistogram": "dither.release.histogram",
+    "CountAnswer": "dither.central.answers",
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",
     "Interval": "dither.uncertainty.bootstrap",
@@ -60,6 +61,7 @@ CHOICES = {
 }
 PLAIN = {
     "Codes": "a NumPy array of whole numbers: one row per person, one column per attribute",
+    "Condition": "a value, a list of values, or a range as a pair (low, high)",
     "Floats": "a NumPy array of float64",
     "Indices": "a NumPy array of positions",
     "JsonMapping": "a mapping from names to plain values, such as parameters",

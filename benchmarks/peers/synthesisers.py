@@ -67,7 +67,7 @@ def measure(
         records = records[np.random.default_rng([tables.SEED, seed]).integers(0, len(records), many)]
     python = None if library == "dither" else environments.interpreter(library, build)
     try:
-        costs, samples = _fit(library, name, table, records, epsilon, seed, python, limit)
+        costs, samples = fit(library, name, table, records, epsilon, seed, python, limit)
     except child.MissingError as missing:
         raise NotAvailable(f"{method}: its environment has no module {missing}") from None
     except child.ChildFailedError as failure:
@@ -78,7 +78,7 @@ def measure(
     return [{**said, "sampler": sampler, **costs, **errors(table, codes)} for sampler, codes in samples.items()]
 
 
-def _fit(
+def fit(
     library: str,
     name: str,
     table: Table,
@@ -88,6 +88,7 @@ def _fit(
     python: Path | None,
     limit: float,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Costs of fitting some records with a library, and as many rows as the table has from each of its samplers."""
     schema = table.schema
     about = {"domain": dict(zip(schema.names, schema.cardinalities, strict=True)), "schema": schema.to_json()}
     with tempfile.TemporaryDirectory() as folder:

@@ -33,6 +33,7 @@ def test_measuring_tells_better_from_worse() -> None:
     assert raw["csm"].shape == (200, 2)
     mean = {m: np.mean([row["mse"] for row in rows if row["method"] == m]) for m in methods}
     assert mean["laplace"] < mean["uniform"]
+    assert mean["csm"] < mean["uniform"]
     again, _ = csm.released(("csm",), GENERATED, 128, 1.0, 0.4, effort)
     assert [row["mse"] for row in again] == pytest.approx(
         [row["mse"] for row in rows[:2]], rel=1e-9
@@ -41,4 +42,5 @@ def test_measuring_tells_better_from_worse() -> None:
 
 def test_the_papers_noise_is_not_what_it_claims() -> None:
     counts, _ = csm.counts_of(GENERATED, 128, None)
-    assert csm.paper_noise(counts, 1.0, 0.4, np.random.default_rng(0))[1] > 5
+    real = csm.paper_noise(counts, 1.0, 0.4, np.random.default_rng(0))[1]
+    assert real == pytest.approx(0.4 * np.sqrt(52), rel=0.01)  # tau sqrt(s) times what it claims

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from tests.central.running import run
 
-from dither.central import csm, dppro, fourier, linear, privbayes
+from dither.central import csm, fourier, linear, privbayes, projection
 from dither.central.measurement import LinearMeasurement, Neighbours, observe
 from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace, exponents, seeded_source
+from dither.central.products import Axis, Each, Product
 from dither.central.sensing import sensing
 
 NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")
@@ -28,17 +29,27 @@ def measurements(cells: int) -> dict[str, LinearMeasurement]:
     rng = np.random.default_rng(11)
     made: dict[str, LinearMeasurement] = {
         "laplace": linear.Cells(cells),
-        "privelet": linear.Wavelet(cells),
-        "hierarchical": linear.Tree(cells),
-        "hierarchical, 3 children": linear.Tree(cells, 3),
+        "privelet": Product((linear.Wavelet(cells),)),
+        "hierarchical": Product((linear.Tree(cells),)),
+        "hierarchical, no root": Product((linear.Tree(cells, 2, rooted=False),)),
+        "hierarchical, 3 children": Product((linear.Tree(cells, 3),)),
+        "two wavelets": Product((linear.Wavelet(2), linear.Wavelet(cells // 2))),
+        "two trees": Product((linear.Tree(2), linear.Tree(cells // 2))),
+        "two trees, no roots": Product((linear.Tree(cells // 2, rooted=False), linear.Tree(2, rooted=False))),
+        "cells and wavelet": Product((Each(2), linear.Wavelet(cells // 2))),
+        "wavelet and tree": Product((linear.Wavelet(2), linear.Tree(cells // 2))),
         "fourier": fourier.LowFrequencies(cells, max(3, cells // 4)),
-        "dppro": dppro.Projection(sensing("gaussian", max(3, cells // 3), cells, rng), "transpose"),
+        "projection": projection.Projection(sensing("gaussian", max(3, cells // 3), cells, rng, total=True), "ridge"),
     }
     for kind in ("gaussian", "bernoulli", "hadamard"):
         for total in (True, False):
             made[f"csm, {kind}, total {total}"] = csm.compressed_sensing(
                 cells, 0.6, rng, csm.CsmParameters(measurement=kind, total=total)
             )
+    for entries, tau in ((1, 1.0), (2, 0.5), (4, 0.6), (8, 1.0)):
+        for total in (True, False):
+            chosen = csm.CsmParameters(entries=entries, total=total)
+            made[f"csm, {entries} entries, total {total}"] = csm.compressed_sensing(cells, tau, rng, chosen)
     return made
 
 
@@ -84,6 +95,25 @@ def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbour
             assert not is_private(matrix, Fraction(claimed - 1) / Fraction(epsilon), neighbours, epsilon)
 
 
+@pytest.mark.parametrize(
+    "axes",
+    [
+        (linear.Wavelet(4), linear.Wavelet(4), linear.Wavelet(2)),
+        (linear.Wavelet(3), Each(3), linear.Tree(3, 3)),
+        (linear.Tree(4, 2, rooted=False), linear.Wavelet(4)),
+        (Each(1), linear.Wavelet(5)),
+        (Each(1), Each(1)),
+    ],
+)
+@pytest.mark.parametrize("neighbours", NOTIONS)
+def test_products_of_three_axes_keep_epsilon_exactly(axes: tuple[Axis, ...], neighbours: Neighbours) -> None:
+    product = Product(axes)
+    cells = math.prod(product.shape)
+    matrix = matrix_of(product, cells)
+    brute = largest_distance(matrix, neighbours) if cells > 1 or neighbours == "add-remove" else 0
+    assert product.sensitivity(neighbours) == brute
+
+
 def test_the_paper_s_calibration_is_rejected() -> None:
     """Noise of scale 1 / epsilon for columns of unit length (definition 5): its loss is sqrt(s) epsilon."""
     measurement = csm.compressed_sensing(
@@ -97,7 +127,7 @@ def test_the_paper_s_calibration_is_rejected() -> None:
 
 def test_output_law_by_enumeration() -> None:
     """For two cells: the ratio of the output's exact probabilities over a box of outputs meets epsilon, and no less."""
-    for measurement in (linear.Cells(2), linear.Wavelet(2), linear.Tree(2)):
+    for measurement in (linear.Cells(2), Product((linear.Wavelet(2),)), Product((linear.Tree(2),))):
         matrix = matrix_of(measurement, 2)
         scale = calibrate(measurement.sensitivity("add-remove"), 0.7)
         here, there = matrix @ np.array([2, 1]), matrix @ np.array([2, 2])
@@ -127,7 +157,7 @@ def test_the_noise_that_is_added_has_the_scale_that_is_claimed(name: str) -> Non
     assert not noise_is_of_scale(smaller, seen[0].scale)
 
 
-@pytest.mark.parametrize("name", ["csm", "laplace", "privelet", "hierarchical", "dppro"])
+@pytest.mark.parametrize("name", ["csm", "laplace", "privelet", "hierarchical", "projection"])
 @pytest.mark.parametrize("neighbours", NOTIONS)
 def test_a_release_tells_the_noise_it_used(name: str, neighbours: Neighbours) -> None:
     counts = np.arange(16)
@@ -245,22 +275,3 @@ def test_privbayes_budget_adds_up(neighbours: Neighbours) -> None:
         # four tables, each moved by one record by 1 (or 2): the noise must be that of the sum
         sensitivity = 4 * (1 if neighbours == "add-remove" else 2)
         assert budget.tables == achieved_epsilon(sensitivity, calibrate(sensitivity, budget.tables))
-
-
-def test_record_form_is_private_for_any_two_records() -> None:
-    rng = np.random.default_rng(1)
-    sizes = (3, 2, 4)
-    matrix = sensing("gaussian", 2, 3, rng).matrix  # type: ignore[union-attr]
-    every = np.array(list(itertools.product(*(range(k) for k in sizes))))
-    measured = every @ matrix.T.astype(np.int64)
-    brute = max(int(np.abs(a - b).sum()) for a, b in itertools.combinations(measured, 2))
-    claimed, exact = csm.record_sensitivity(matrix, sizes)
-    assert exact
-    assert claimed == brute
-    assert Fraction(brute) / calibrate(claimed, 0.9) <= Fraction(0.9)
-    assert Fraction(brute) / calibrate(claimed // 2, 0.9) > Fraction(0.9)
-    wide = rng.integers(-5, 6, size=(3, 20))
-    bound, exact = csm.record_sensitivity(wide, (2,) * 20)
-    assert not exact
-    corners = rng.integers(0, 2, size=(2000, 20)) * 2 - 1
-    assert bound >= int(np.abs(corners @ wide.T).sum(axis=1).max())

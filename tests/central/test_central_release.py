@@ -32,6 +32,9 @@ SCHEMA = Schema(
 )
 
 
+COLUMNS = {"agrid": ["size", "old"]}  # the others take all three
+
+
 def table(rows: int = 3000) -> pa.Table:
     rng = np.random.default_rng(0)
     size = rng.integers(1, 5, rows)
@@ -42,11 +45,12 @@ def table(rows: int = 3000) -> pa.Table:
 @pytest.mark.parametrize("method", [*CENTRAL])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_every_method_makes_a_table_like_the_input(method: str, neighbours: str) -> None:
+    columns = COLUMNS.get(method, ["colour", "size", "old"])
     made = central_release(
-        table(), epsilon=2.0, method=method, schema=SCHEMA, neighbours=neighbours, seed=1, replicates=3
+        table(), epsilon=2.0, method=method, schema=SCHEMA, neighbours=neighbours, seed=1, replicates=3, columns=columns
     )
-    assert made.synthetic.schema.names == ["colour", "size", "old"]
-    assert [f.type for f in made.synthetic.schema] == [f.type for f in table().schema]
+    assert made.synthetic.schema.names == columns
+    assert [f.type for f in made.synthetic.schema] == [table().schema.field(name).type for name in columns]
     assert made.epsilon_achieved <= 2.0
     assert made.rows == made.synthetic.num_rows
     if neighbours == "replace":
@@ -156,6 +160,7 @@ def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
     made.save(out)
     made.save(out)  # an earlier central release may be replaced
     assert sorted(p.name for p in out.iterdir()) == [
+        "deviations.bin",
         "histogram.parquet",
         "release.json",
         "report.html",
@@ -183,13 +188,16 @@ def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
 def test_checks_of_arrays_and_names() -> None:
     assert check_neighbours("replace") == "replace"
     assert set(CENTRAL) == {
-        "csm",
         "laplace",
+        "threshold",
         "privelet",
         "hierarchical",
+        "dawa",
+        "agrid",
         "fourier",
         "privbayes",
-        "dppro",
+        "csm",
+        "projection",
         "csm-records",
     }
     assert central_method("csm").reference
@@ -329,16 +337,20 @@ def test_marginals_are_sums_of_the_cells() -> None:
     assert made.estimate is not None
     assert made.standard_errors is not None
     cells, total = made.estimate.reshape(3, 4, 2), made.estimate.sum()
+    assert made.deviations is not None
     one = made.marginal("size")
     assert one.attributes == ("size",)
     assert one.labels == (SCHEMA["size"].labels,)
     assert one.frequencies == pytest.approx(cells.sum(axis=(0, 2)) / total, abs=1e-9)
-    assert one.standard_errors is None
+    off = made.deviations.reshape(-1, 3, 4, 2).sum(axis=(1, 3))
+    share = cells.sum(axis=(0, 2)) / total
+    off = (off - share * off.sum(axis=1, keepdims=True)) / total
+    assert one.standard_errors == pytest.approx(np.sqrt((off**2).mean(axis=0)))
     turned = made.marginal(["old", "colour"])
     assert turned.frequencies == pytest.approx((cells.sum(axis=1) / total).T, abs=1e-3)
     assert turned.frequencies.sum() == pytest.approx(1.0)
-    whole = made.marginal(["old", "size", "colour"])
-    assert whole.standard_errors == pytest.approx(made.standard_errors.reshape(3, 4, 2).transpose(2, 1, 0) / total)
+    assert turned.standard_errors is not None
+    assert turned.standard_errors.shape == (2, 3)
     rows = central_release(table(), epsilon=3.0, method="csm-records", schema=SCHEMA, seed=5)
     shares = [np.mean(np.array(rows.synthetic["old"].to_pylist()) == value) for value in (False, True)]
     assert rows.marginal(["old"]).frequencies == pytest.approx(shares)
@@ -398,6 +410,7 @@ def test_every_epsilon_in_the_range_gives_a_release_or_one_clear_refusal(
 ) -> None:
     monkeypatch.setattr("dither.central.curator.MOST_ROWS", 5000)
     given = {"epsilon": epsilon, "method": method, "schema": SCHEMA, "seed": 2, "replicates": 2}
+    given["columns"] = COLUMNS.get(method)
     if method in ("fourier", "privbayes"):  # what they choose by takes less extreme ones only
         with pytest.raises(PrivacyError, match="out of range for choosing"):
             central_release(table(50), **given)

@@ -17,7 +17,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from dither.central.csm import release_records
+from dither.central.advice import Advice, advise, check_workload
 from dither.central.measurement import (
     MOST_CELLS,
     CuratorTask,
@@ -29,8 +29,9 @@ from dither.central.measurement import (
 from dither.central.methods import CentralMethod, central_method
 from dither.central.noise import ByteSource, seeded_source
 from dither.central.privbayes import learn, network_notes, table_counts
+from dither.central.records import release_records
 from dither.central.release import CentralRelease
-from dither.checks import check_between, check_whole
+from dither.checks import check_between, check_whole, check_whole_or_none
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.estimate.project import apportion, norm_sub
@@ -59,47 +60,58 @@ class _Outcome:
     notes: JsonMapping
     total: int | None = None
     estimate: Floats | None = None
-    standard_errors: Floats | None = None
+    deviations: Floats | None = None
 
 
 def central_release(
     table: NativeTable | str | Path,
     *,
     epsilon: float,
-    method: str = "csm",
+    method: str | None = None,
     columns: Sequence[str] | None = None,
     schema: Schema | str | Path | None = None,
     neighbours: str = "add-remove",
     seed: int | None = None,
     parameters: JsonMapping | None = None,
     replicates: int = REPLICATES,
+    workload: str = "cells",
+    records: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> CentralRelease:
-    """Release some columns of a table by a central method.
+    """Release some columns of a table by a central method; you hold the whole table and are trusted with it.
+
+    Without `method` one is taken by public facts alone (`advice.advise`): the columns' domains, epsilon, the `workload` (single
+    "cells" and broad counts, or "ranges"), and `records`, a public guess of how many there are; under `replace` their number is
+    public.
 
     Without `seed` the noise comes from the operating system and nothing recorded can draw it again; with one whoever
     knows it can. `public_seed` in the release is of what is public anyway (matrices, the rows' order) and not of the
-    noise. `replicates` is the number of repetitions, on the estimate itself, from which standard errors are computed;
-    they cost no privacy.
+    noise. `replicates` is the number of repetitions, on the estimate itself, from which intervals are computed; they cost no
+    privacy.
     """
     columns, seed = None if columns is None else list(columns), check_seed(seed)
     call = recorded(central_release, locals())
     epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
     notion = check_neighbours(neighbours)
-    chosen = central_method(method)
-    built: Any = build_parameters(chosen.parameters, parameters or {}, method)
+    asked = check_workload(workload)
+    check_whole_or_none("records", records, 1)
     check_whole("replicates", replicates, 0)
+    if method is not None:
+        _built(method, parameters)  # a wrong name or parameter is said before the table is read
     started = clock()
     opened, whole, warnings = open_table(table, schema)
     kept = _chosen_columns(whole, columns)
     encoded = encode(_select(opened, kept.names), kept)
+    known = len(encoded.codes) if notion == "replace" else records
+    advice = advise(kept.cardinalities, epsilon, known, asked) if method is None else Advice(method, "given")
+    chosen, built = _built(advice.method, parameters)
     read = clock()
     public = secrets.randbits(63) if seed is None else seed
     source: ByteSource = secrets.token_bytes if seed is None else seeded_source(seed)
     if chosen.release is None:
         notion = "replace"  # any record against any other
         made = _record_form(encoded.codes, kept, epsilon, source, public, built)
-    elif method == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MOST_CELLS:
+    elif chosen.name == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MOST_CELLS:
         made = _wide_network(encoded.codes, kept, epsilon, source, public, notion, built)
     else:
         domain_size(kept.cardinalities, kept.names)
@@ -112,11 +124,11 @@ def central_release(
     synthetic = decode(made.codes, kept, layout, np.random.default_rng([public, 3]))
     told = [*warnings, *([REPLAYABLE] if seed is not None else []), *_cautions(chosen), *_about_size(made)]
     return CentralRelease(
-        method=method,
+        method=chosen.name,
         schema=kept,
         synthetic=synthetic,
         estimate=made.estimate,
-        standard_errors=made.standard_errors,
+        deviations=made.deviations,
         epsilon_asked=epsilon,
         epsilon_achieved=made.epsilon,
         neighbours=notion,
@@ -125,10 +137,15 @@ def central_release(
         seed=seed,
         rows=len(made.codes),
         seconds={"read": read - started, "method": noised - read, "table": clock() - noised},
-        notes=made.notes,
+        notes={"method_chosen": advice.why, **made.notes},
         warnings=tuple(told),
         call=call,
     )
+
+
+def _built(name: str, parameters: JsonMapping | None) -> tuple[CentralMethod, Any]:
+    method = central_method(name)
+    return method, build_parameters(method.parameters, parameters or {}, name)
 
 
 def _chosen_columns(schema: Schema, columns: Sequence[str] | None) -> Schema:
@@ -151,7 +168,8 @@ def _record_form(
 ) -> _Outcome:
     rng = np.random.default_rng([public, 1])
     made = release_records(codes, schema.cardinalities, epsilon, source, rng, parameters)
-    return _Outcome(made.codes, made.epsilon, {"sensitivity": made.sensitivity, "sensitivity_exact": made.exact})
+    notes = {"sensitivity": made.sensitivity, "sensitivity_exact": made.exact, "measurements_of_a_record": made.rows}
+    return _Outcome(made.codes, made.epsilon, notes)
 
 
 def _wide_network(
@@ -183,16 +201,14 @@ def _histogram_form(
     known = task.neighbours == "replace"
     total = int(task.counts.sum()) if known else max(0, round(float(made.estimate.sum())))
     filled = whole_cells(made.estimate, total)
-    errors = None
+    deviations = None
     if replicates >= 2 and filled.size <= REPLICATED_CELLS:
-        errors = _noise_errors(
-            release, replace(task, counts=filled, epsilon=made.epsilon), public, parameters, replicates
-        )
+        deviations = _deviations(release, replace(task, counts=filled), public, parameters, replicates)
     if not known and total > MOST_ROWS:
         filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
     order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
     rows = codes_of(np.repeat(np.arange(filled.size), filled), task.shape).astype(np.int32)[order]
-    return _Outcome(rows, made.epsilon, made.notes, total, made.estimate, errors)
+    return _Outcome(rows, made.epsilon, made.notes, total, made.estimate, deviations)
 
 
 def whole_cells(estimate: Floats, total: int) -> Integers:
@@ -202,21 +218,21 @@ def whole_cells(estimate: Floats, total: int) -> Integers:
     return apportion(total, norm_sub(estimate / total))
 
 
-def _noise_errors(
+def _deviations(
     release: Callable[[CuratorTask, Any], NoisyHistogram],
     task: CuratorTask,
     public: int,
     parameters: Any,
     replicates: int,
 ) -> Floats:
-    """Standard errors of the cells from repeating the method on its own estimate, which is public already."""
+    """What the method is off by when it is run on its own estimate, which is public already: runs by cells."""
     again = []
     for run in range(replicates):
         rng = np.random.default_rng([public, 4, run])
         source = seeded_source(int(rng.integers(2**62)))
         made = release(replace(task, source=source, rng=rng), parameters)
         again.append(made.estimate - task.counts)
-    return np.sqrt((np.stack(again) ** 2).mean(axis=0))
+    return np.stack(again)
 
 
 def _about_size(made: _Outcome) -> list[Notice]:

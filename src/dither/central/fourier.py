@@ -111,5 +111,7 @@ def release(task: CuratorTask, parameters: LowFrequencyParameters) -> NoisyHisto
     check_whole("frequencies", chosen, 1, int(candidates[-1]))
     measurement = LowFrequencies(task.cells, chosen)
     seen = observe(measurement, task.counts, share, task.source, task.neighbours)
-    notes = {"frequencies": chosen, "epsilon_choice": choosing, "epsilon_noise": seen.epsilon, **seen.notes}
-    return NoisyHistogram(measurement.decode(seen.values, seen.variance), choosing + seen.epsilon, notes)
+    # What the guarantee costs is the same whatever was chosen, even a measurement that needs no noise.
+    spent = seen.epsilon if parameters.frequencies is not None else share
+    notes = {"frequencies": chosen, "epsilon_choice": choosing, "epsilon_noise": spent, **seen.notes}
+    return NoisyHistogram(measurement.decode(seen.values, seen.variance), choosing + spent, notes)

@@ -1,17 +1,19 @@
-"""Three linear methods on the cells, on wavelets and on a tree of counts.
+"""Linear methods: every cell, wavelets, and trees of counts; on a product of attributes axis by axis.
 
 Trust model: central. Guarantee: pure epsilon, from the sensitivity that each measurement states.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, release_by
-from dither.central.sparse import dictionary
-from dither.checks import check_whole
+from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe, release_by
+from dither.central.products import Axis, Each, Product
+from dither.central.sparse import dictionary, leaves_below
+from dither.checks import check_whole_or_none
 from dither.types import Floats, Integers
 
 
@@ -48,18 +50,30 @@ def laplace(task: CuratorTask, parameters: NoParameters) -> NoisyHistogram:
     return release_by(Cells(task.cells), task)
 
 
+def threshold(task: CuratorTask, parameters: NoParameters) -> NoisyHistogram:
+    """Release a histogram with Laplace noise on each cell, and nothing in cells below what noise alone reaches.
+
+    scale ln(cells) is exceeded by noise alone in half a cell on average. For tables that leave most of a large domain empty; cells
+    below the threshold are lost, and with them part of the total.
+
+    Reference: Cormode, Procopiuc, Srivastava, Tran, "Differentially private summaries for sparse data", ICDT 2012.
+    """
+    seen = observe(Cells(task.cells), task.counts, task.epsilon, task.source, task.neighbours)
+    least = float(seen.scale) * math.log(task.cells)
+    kept = np.where(seen.values > least, seen.values, 0).astype(np.float64)
+    return NoisyHistogram(kept, seen.epsilon, {"threshold": least, **seen.notes})
+
+
 @dataclass(frozen=True)
 class Wavelet:
-    """Privelet: the total and the half-differences of every node of a binary tree, coarse to fine, so that a range needs
-    few of them.
+    """Privelet's axis: the total and the half-differences of every node of a binary tree, coarse to fine, so that a range
+    needs few of them.
 
     Xiao et al. weight a Haar coefficient by the number m of leaves below it; m times the coefficient is (sum of the left
     half) - (sum of the right half), a whole number. So equal noise on these whole numbers *is* their weighted noise, and
-    it is exact. One record changes one number per level and the total: sensitivity 1 + log2 N for an added record;
-    2 log2 N for a replaced one (the total does not move).
+    it is exact. One record changes one number per level and the total: 1 + log2 N of them.
 
-    Reference: Xiao, Wang, Gehrke, "Differential privacy via wavelet transforms", IEEE TKDE 2011, section IV (one
-    dimension; in the flattened domain cells that share their first attributes are near each other).
+    Reference: Xiao, Wang, Gehrke, "Differential privacy via wavelet transforms", IEEE TKDE 2011, section IV.
     """
 
     cells: int
@@ -69,47 +83,49 @@ class Wavelet:
         """The depth of the tree over the next power of two."""
         return (self.cells - 1).bit_length()
 
-    def measure(self, counts: Integers) -> Integers:
-        sums = np.zeros(1 << self.levels, dtype=np.int64)
-        sums[: counts.size] = counts
+    def forward(self, counts: Integers) -> Integers:
+        sums = _filled(counts, 1 << self.levels)
         parts = []
-        while sums.size > 1:
-            parts.append(sums[0::2] - sums[1::2])
-            sums = sums[0::2] + sums[1::2]
-        return np.concatenate([sums, *parts[::-1]])
+        while sums.shape[-1] > 1:
+            parts.append(sums[..., 0::2] - sums[..., 1::2])
+            sums = sums[..., 0::2] + sums[..., 1::2]
+        return np.concatenate([sums, *parts[::-1]], axis=-1)
 
-    def sensitivity(self, neighbours: Neighbours) -> int:
-        return 1 + self.levels if neighbours == "add-remove" else 2 * self.levels
-
-    def decode(self, noisy: Integers, variance: float) -> Floats:
+    def inverse(self, values: Floats) -> Floats:
         """Divide by the square root of the leaves below to get orthonormal coefficients, then invert."""
-        size = 1 << self.levels
-        leaves = np.concatenate([[size], *(np.full(1 << j, size >> j) for j in range(self.levels))])
-        return np.asarray(dictionary("haar").synthesise(noisy / np.sqrt(leaves)), dtype=np.float64)[: self.cells]
+        orthonormal = values / np.sqrt(leaves_below(1 << self.levels))
+        return np.asarray(dictionary("haar").synthesise(orthonormal), dtype=np.float64)[..., : self.cells]
 
-
-def privelet(task: CuratorTask, parameters: NoParameters) -> NoisyHistogram:
-    """Release a histogram through weighted Haar coefficients."""
-    return release_by(Wavelet(task.cells), task)
+    def shared(self) -> list[tuple[int, int]]:
+        """Cells that part at depth k share the total and k differences, and are on opposite sides of the next one."""
+        return [(1 + self.levels, 0), *((1 + depth, 1) for depth in range(self.levels))]
 
 
 @dataclass(frozen=True)
-class HierarchicalParameters:
-    """`branching` is the number of children of a node."""
+class PriveletParameters:
+    """With `flatten` the product of the columns is one axis, the last column fastest, for ranges of cell numbers."""
 
-    branching: int = 2
+    flatten: bool = False
 
-    def __post_init__(self) -> None:
-        check_whole("branching", self.branching, 2)
+
+def privelet(task: CuratorTask, parameters: PriveletParameters) -> NoisyHistogram:
+    """Release a histogram through weighted Haar coefficients of every axis that is long enough to gain by it."""
+    axes = [_wavelet(cells) for cells in ((task.cells,) if parameters.flatten else task.shape)]
+    return release_by(Product(tuple(axes)), task)
+
+
+def _wavelet(cells: int) -> Axis:
+    """Xiao et al., section VI-D: a wavelet where cells > P^2 H with P = 1 + log2 cells and H = 1 + log2(cells) / 2."""
+    levels = math.log2(cells)
+    return Wavelet(cells) if cells > (1 + levels) ** 2 * (1 + levels / 2) else Each(cells)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """HM: the counts of a complete tree of fan-out `branching` over the cells, padded with empty ones.
+    """A complete tree of fan-out `branching` over an axis, padded with empty cells; its root only if `rooted`.
 
-    One record is counted once per level, so the sensitivity is the number of levels for an added record and twice the
-    levels below the root for a replaced one. Decoding is the exact least-squares solution (tested against a dense
-    solver) and is post-processing.
+    One record is counted once per level. Decoding is the exact least-squares solution (tested against a dense solver) and
+    is post-processing.
 
     Reference: Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
     consistency", VLDB 2010, theorem 3.
@@ -117,50 +133,115 @@ class Tree:
 
     cells: int
     branching: int = 2
+    rooted: bool = True
+
+    @property
+    def depth(self) -> int:
+        """How many levels there are below the root."""
+        depth, leaves = 0, 1
+        while leaves < self.cells:
+            depth, leaves = depth + 1, leaves * self.branching
+        return depth
 
     @property
     def levels(self) -> int:
-        """How many levels there are, the root's included."""
-        levels, leaves = 1, 1
-        while leaves < self.cells:
-            levels, leaves = levels + 1, leaves * self.branching
-        return levels
+        """How many levels are counted."""
+        return self.depth + (1 if self.rooted or self.depth == 0 else 0)
 
-    def measure(self, counts: Integers) -> Integers:
-        sums = np.zeros(self.branching ** (self.levels - 1), dtype=np.int64)
-        sums[: counts.size] = counts
+    def forward(self, counts: Integers) -> Integers:
+        sums = _filled(counts, self.branching**self.depth)
         parts = [sums]
-        while sums.size > 1:
-            sums = sums.reshape(-1, self.branching).sum(axis=1)
+        while len(parts) < self.levels:
+            sums = sums.reshape(*sums.shape[:-1], -1, self.branching).sum(axis=-1)
             parts.append(sums)
-        return np.concatenate(parts[::-1])
+        return np.concatenate(parts[::-1], axis=-1)
 
-    def sensitivity(self, neighbours: Neighbours) -> int:
-        return self.levels if neighbours == "add-remove" else 2 * (self.levels - 1)
+    def inverse(self, values: Floats) -> Floats:
+        return consistent_leaves(values, self.branching, self.levels, self.depth)[..., : self.cells]
 
-    def decode(self, noisy: Integers, variance: float) -> Floats:
-        return consistent_leaves(noisy.astype(np.float64), self.branching, self.levels)[: self.cells]
+    def shared(self) -> list[tuple[int, int]]:
+        """Cells that part below level k share the counts down to it."""
+        return [(levels, 0) for levels in range(self.levels, self.levels - self.depth - 1, -1)]
 
 
-def consistent_leaves(noisy: Floats, branching: int, levels: int) -> Floats:
-    """The least-squares leaves of a tree of equally noisy node counts, root first."""
+def consistent_leaves(noisy: Floats, branching: int, levels: int, depth: int) -> Floats:
+    """The least-squares leaves of equally noisy node counts, top level first, along the last axis."""
     b = branching
-    ends = np.cumsum([b**j for j in range(levels)])
-    tree = np.split(noisy, ends[:-1])
+    sizes = [b ** (depth - levels + 1 + j) for j in range(levels)]
+    tree = np.split(noisy, np.cumsum(sizes)[:-1], axis=-1)
     # Upwards: the best estimate of a node from itself and what is below it.
     up = [tree[-1]]
     for height in range(2, levels + 1):
-        below = up[-1].reshape(-1, b).sum(axis=1)
+        below = _groups(up[-1], b).sum(axis=-1)
         whole, part = b**height, b ** (height - 1)
         up.append(((whole - part) * tree[levels - height] + (part - 1) * below) / (whole - 1))
     # Downwards: what a parent has over its children is shared out evenly.
     best = up[-1]
     for children in reversed(up[:-1]):
-        groups = children.reshape(-1, b)
-        best = (groups + ((best - groups.sum(axis=1)) / b)[:, None]).ravel()
+        groups = _groups(children, b)
+        best = (groups + ((best - groups.sum(axis=-1)) / b)[..., None]).reshape(children.shape)
     return best
 
 
+def _groups(values: Floats, size: int) -> Floats:
+    return values.reshape(*values.shape[:-1], -1, size)
+
+
+def _filled(counts: Integers, size: int) -> Integers:
+    """With empty cells after the last of each line."""
+    out = np.zeros((*counts.shape[:-1], size), dtype=np.int64)
+    out[..., : counts.shape[-1]] = counts
+    return out
+
+
+def best_branching(cells: int) -> int:
+    """The fan-out with the least error of an average range: HB.
+
+    Without the root, h levels of fan-out b give an average range a variance that grows like (b - 1) h^3 - 2 (b + 1) h^2 / 3,
+    before the levels are made to agree. That leaves 0.58 of it for two levels and less for more (measured); one level is the
+    cells themselves, with (b + 2) / 3.
+
+    Reference: Qardaji, Yang, Li, "Understanding hierarchical methods for differentially private histograms", VLDB 2013, section
+    4.3.
+    """
+
+    def error(b: int) -> float:
+        height = Tree(cells, b).depth
+        return (b + 2) / 3 if height == 1 else CONSISTENT * ((b - 1) * height**3 - 2 * (b + 1) * height**2 / 3)
+
+    return min(range(2, max(2, min(cells, MOST_CHILDREN)) + 1), key=error)
+
+
+CONSISTENT = 0.58
+MOST_CHILDREN = 1024
+
+
+@dataclass(frozen=True)
+class HierarchicalParameters:
+    """`branching` is the number of children of a node, by `best_branching` for each axis unless given.
+
+    The root is counted only if the branching is given, as Hay et al. do. `flatten` is as for `privelet`.
+    """
+
+    branching: int | None = None
+    flatten: bool = False
+
+    def __post_init__(self) -> None:
+        check_whole_or_none("branching", self.branching, 2)
+
+
 def hierarchical(task: CuratorTask, parameters: HierarchicalParameters) -> NoisyHistogram:
-    """Release a histogram through a consistent tree of counts."""
-    return release_by(Tree(task.cells, parameters.branching), task)
+    """Release a histogram through consistent trees of counts, one for each axis."""
+    shape = (task.cells,) if parameters.flatten else task.shape
+    axes = [tree_axis(cells, parameters.branching) for cells in shape]
+    notes = {"branching": [axis.branching if isinstance(axis, Tree) else axis.cells for axis in axes]}
+    return release_by(Product(tuple(axes)), task, notes)
+
+
+def tree_axis(cells: int, branching: int | None = None) -> Axis:
+    """The tree of an axis, or its cells where the best tree is one level of them."""
+    if branching is not None:
+        return Tree(cells, branching)
+    chosen = best_branching(cells)
+    made = Tree(cells, chosen, rooted=False)
+    return made if made.depth > 1 else Each(cells)

@@ -84,7 +84,7 @@ class Observation:
     @property
     def variance(self) -> float:
         """The variance of the noise on each value."""
-        return noise_variance(self.scale)
+        return noise_variance(self.scale) if self.scale else 0.0
 
     @property
     def notes(self) -> JsonObject:
@@ -145,11 +145,17 @@ def observe(
     source: ByteSource,
     neighbours: Neighbours = "add-remove",
 ) -> Observation:
-    """Measure and add the noise that the guarantee needs; epsilon achieved is at most the one asked for."""
+    """Measure and add the noise that the guarantee needs; epsilon achieved is at most the one asked for.
+
+    A measurement that no record moves (the number of records, where that is public) needs none, and costs nothing. To
+    refuse it instead would tell which measurement was chosen, where that is a private choice.
+    """
     check_epsilon(epsilon)
     sensitivity = measurement.sensitivity(neighbours)
-    scale = calibrate(sensitivity, epsilon)
     exact = measurement.measure(counts)
+    if sensitivity == 0:
+        return Observation(exact, Fraction(0), 0, 0.0)
+    scale = calibrate(sensitivity, epsilon)
     noisy = exact + discrete_laplace(scale, exact.size, source)
     return Observation(noisy, scale, sensitivity, achieved_epsilon(sensitivity, scale))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dither.central import csm, dppro, fourier, linear, privbayes
+from dither.central import csm, dawa, fourier, grid, linear, privbayes, projection, records
 from dither.central.measurement import CuratorTask, NoisyHistogram
 from dither.checks import check_choice
 
@@ -33,9 +33,22 @@ _METHODS = (
         "csm", "compressed sensing, histogram form", "Zheng et al. 2020", csm.CsmParameters, csm.release, partial=True
     ),
     CentralMethod("laplace", "noise on every cell (LM)", "Dwork et al. 2006", linear.NoParameters, linear.laplace),
-    CentralMethod("privelet", "weighted Haar wavelet", "Xiao et al. 2011", linear.NoParameters, linear.privelet),
     CentralMethod(
-        "hierarchical", "tree of counts (HM)", "Hay et al. 2010", linear.HierarchicalParameters, linear.hierarchical
+        "threshold", "noise on every cell, small ones dropped", "Cormode et al. 2012", linear.NoParameters, linear.threshold,
+        partial=True,
+    ),
+    CentralMethod(
+        "privelet", "weighted Haar wavelets, axis by axis", "Xiao et al. 2011", linear.PriveletParameters, linear.privelet
+    ),
+    CentralMethod(
+        "hierarchical", "trees of counts, fan-out chosen (HB)", "Qardaji et al. 2013, Hay et al. 2010",
+        linear.HierarchicalParameters, linear.hierarchical,
+    ),
+    CentralMethod(
+        "dawa", "buckets of like cells, then a tree", "Li et al. 2014", dawa.DawaParameters, dawa.release, partial=True
+    ),
+    CentralMethod(
+        "agrid", "adaptive grids of two columns", "Qardaji et al. 2013", grid.GridParameters, grid.release, partial=True
     ),
     CentralMethod(
         "fourier", "privately chosen low frequencies (FM)", "Acs et al. 2012", fourier.LowFrequencyParameters,
@@ -45,9 +58,10 @@ _METHODS = (
         "privbayes", "Bayesian network", "Zhang et al. 2017", privbayes.PrivBayesParameters, privbayes.release, partial=True
     ),
     CentralMethod(
-        "dppro", "random projection, decoded linearly", "Xu et al. 2017", dppro.DpproParameters, dppro.release, partial=True
+        "projection", "random projection, decoded linearly", "after Xu et al. 2017", projection.ProjectionParameters,
+        projection.release, partial=True,
     ),
-    CentralMethod(RECORDS, "compressed sensing, record form", "Zheng et al. 2020", csm.RecordParameters, None),
+    CentralMethod(RECORDS, "compressed sensing, record form", "Zheng et al. 2020", records.RecordParameters, None),
 )  # fmt: skip
 CENTRAL: dict[str, CentralMethod] = {method.name: method for method in _METHODS}
 

@@ -7,7 +7,9 @@ parents, the remainder for one noisy count table per node (sensitivity d, or 2 d
 The score is PrivBayes' R, times the number of records: half the L1 distance between the joint counts of a node and
 its parents and what independence predicts. One added record moves it by 2 (n - a)(n - b) / (n (n + 1)) < 2, with a and
 b the counts of its value and of its parents' values; one replaced record by at most 3 + 2/n (Zhang et al.). Both are
-checked by enumeration in the tests. Parent sets are as large as theta-usefulness allows.
+checked by enumeration in the tests. Parent sets are as large as theta-usefulness allows: the average count of a table
+is at least theta times the scale of its noise, d or (for a replaced record) 2 d over the tables' share of epsilon. The
+paper's own rule is the second, since its neighbours differ by a replaced record.
 
 Reference: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes: private data release via Bayesian networks", ACM
 TODS 2017.
@@ -18,14 +20,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
 from dither.central.linear import Cells
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, release_by
 from dither.central.noise import ByteSource, achieved_epsilon, calibrate, choose, discrete_laplace
-from dither.checks import check_between, check_whole
+from dither.checks import check_between, check_whole_or_none
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.schema.cells import cells_of, count_cells
@@ -35,6 +36,7 @@ COUNT_SHARE = 0.02
 STRUCTURE_SHARE = 0.3
 SCORE_GRID = 64
 MOST_CANDIDATES = 20_000
+MOST_TABLE = 2**20
 
 # The counts of some attributes, as an array with one axis for each.
 CountsOf = Callable[[tuple[int, ...]], Integers]
@@ -42,13 +44,13 @@ CountsOf = Callable[[tuple[int, ...]], Integers]
 
 @dataclass(frozen=True)
 class PrivBayesParameters:
-    """At most `degree` parents per node, in tables whose average count is at least `theta` times its noise."""
+    """Parents in tables whose average count is at least `theta` times its noise, and at most `degree` of them if that is given."""
 
-    degree: int = 2
+    degree: int | None = None
     theta: float = 4.0
 
     def __post_init__(self) -> None:
-        check_whole("degree", self.degree, 0)
+        check_whole_or_none("degree", self.degree, 0)
         check_between("theta", self.theta, 0, math.inf, ends="()")
 
 
@@ -120,15 +122,14 @@ def learn(
     check_epsilon(epsilon)
     sizes = tuple(int(k) for k in cardinalities)
     d = len(sizes)
+    degree = affordable_degree(d, parameters.degree)
     records, spent_records = _records(counts_of, epsilon, source, neighbours)
     for_choices = STRUCTURE_SHARE * (epsilon - spent_records) if d > 1 else 0.0
     # A hair less than what is left, so that rounding in these sums cannot push the whole above epsilon.
     for_tables = (epsilon - spent_records - for_choices) * (1 - 2**-50)
-    most_cells = max(records, 1.0) * for_tables / (2 * d * parameters.theta)
-    edges, spent_choices = _structure(
-        counts_of, sizes, for_choices, source, rng, neighbours, parameters.degree, most_cells
-    )
     sensitivity = d * (1 if neighbours == "add-remove" else 2)
+    most_cells = max(records, 1.0) * for_tables / (sensitivity * parameters.theta)
+    edges, spent_choices = _structure(counts_of, sizes, for_choices, source, rng, neighbours, degree, most_cells)
     scale = calibrate(sensitivity, for_tables)
     nodes = []
     for attribute, parents in edges:
@@ -172,11 +173,6 @@ def _structure(
             if node not in placed
             for parents in parent_sets(node, placed, sizes, degree, most_cells)
         ]
-        if len(candidates) > MOST_CANDIDATES:
-            raise ParameterError(
-                f"{len(candidates):,} candidate parent sets for {d} columns are too many; use a smaller degree",
-                where="degree",
-            )
         for candidate in candidates:
             if candidate not in scores:
                 scores[candidate] = dependence_score(counts_of((*candidate[1], candidate[0])))
@@ -188,22 +184,52 @@ def _structure(
     return edges, epsilon
 
 
+def affordable_degree(columns: int, asked: int | None) -> int:
+    """The degree asked for, or the largest whose candidates are few enough to score, whatever is chosen on the way.
+
+    Told by the number of columns alone: a limit that depended on the nodes chosen so far would tell of them by failing. No set of
+    maximal parent sets among i placed attributes is larger than the largest binomial coefficient up to the degree (Sperner).
+    """
+
+    def most_candidates(degree: int) -> int:
+        widest = (max(math.comb(i, size) for size in range(min(degree, i) + 1)) for i in range(1, columns))
+        return max(((columns - i) * sets for i, sets in zip(range(1, columns), widest, strict=True)), default=0)
+
+    if asked is None:
+        return max((k for k in range(1, columns) if most_candidates(k) <= MOST_CANDIDATES), default=1)
+    if most_candidates(asked) > MOST_CANDIDATES:
+        raise ParameterError(
+            f"degree {asked} can make {most_candidates(asked):,} candidate parent sets of {columns} columns, more than "
+            f"{MOST_CANDIDATES:,}; use a smaller one, or leave it to the method",
+            where="degree",
+            value=asked,
+        )
+    return asked
+
+
 def parent_sets(
     node: int, placed: Iterable[int], sizes: Sequence[int], degree: int, most_cells: float
 ) -> list[tuple[int, ...]]:
-    """The maximal sets of at most `degree` placed attributes whose table with the node has at most so many cells."""
-    available = sorted(placed)
-    fitting: list[tuple[int, ...]] = [
-        parents
-        for count in range(min(degree, len(available)), -1, -1)
-        for parents in combinations(available, count)
-        if count == 0 or math.prod(sizes[p] for p in parents) * sizes[node] <= most_cells
-    ]
-    maximal: list[tuple[int, ...]] = []
-    for parents in fitting:
-        if not any(set(parents) < set(larger) for larger in maximal):
-            maximal.append(parents)
-    return maximal
+    """The maximal sets of at most `degree` placed attributes whose table with the node has at most so many cells.
+
+    A set that fits is maximal where no single attribute can join it; the empty set always fits. A table never needs more cells
+    than `MOST_TABLE`.
+    """
+    available, limit = sorted(placed), min(most_cells, MOST_TABLE)
+    found: list[tuple[int, ...]] = []
+
+    def grow(parents: tuple[int, ...], cells: int, rest: int) -> None:
+        """Every set that begins with these parents and goes on with attributes from place `rest`."""
+        joining = [a for a in available if a not in parents and cells * sizes[a] <= limit]
+        if len(parents) == degree or not joining:
+            found.append(parents)
+            return
+        for at in range(rest, len(available)):
+            if cells * sizes[available[at]] <= limit:
+                grow((*parents, available[at]), cells * sizes[available[at]], at + 1)
+
+    grow((), sizes[node], 0)
+    return found or [()]
 
 
 def dependence_score(counts: Integers) -> int:

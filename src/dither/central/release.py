@@ -1,7 +1,7 @@
 """The release of a trusted curator: some columns of a table, one method, a synthetic table and a histogram.
 
 Trust model: central. The guarantee protects people from readers of the release, not from the curator. (The record form of
-CSM could be run without one and says so.)
+CSM could be run without one and says so.) Everything a release says begins with that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dither import __version__
-from dither.central.measurement import Neighbours, check_neighbours
+from dither.central.answers import Condition, CountAnswer, answer
+from dither.central.measurement import Neighbours, check_neighbours, domain_size
 from dither.central.methods import RECORDS, central_method
 from dither.checks import check_whole
 from dither.errors import StateError
@@ -29,16 +30,17 @@ from dither.release.figures import attribute_figure
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
 from dither.release.report import attribute_card, shown_note
-from dither.release.words import noise_sentence
+from dither.release.words import noise_sentence, shown_epsilon
 from dither.schema import Schema, load_schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.files import write_table
 from dither.schema.table import encode
+from dither.tally.archive import pack, unpack
 from dither.types import Floats, JsonMapping, JsonObject, NativeTable
 
 FORMAT = "dither-central-release-1"
-SYNTHETIC, HISTOGRAM, SCHEMA = "synthetic.parquet", "histogram.parquet", "schema.json"
-FILES = (SYNTHETIC, HISTOGRAM, SCHEMA, MANIFEST, "report.html")
+SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA = "synthetic.parquet", "histogram.parquet", "deviations.bin", "schema.json"
+FILES = (SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA, MANIFEST, "report.html")
 CENTRAL_TRUST = "central: a curator holds the table"
 RECORD_TRUST = "local law, run by a curator who holds the table: each record is noised on its own"
 MEANING: dict[Neighbours, str] = {
@@ -47,20 +49,21 @@ MEANING: dict[Neighbours, str] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CentralRelease:
     """What is published, and how it came about.
 
-    `estimate` holds the raw estimates of all cells, the last column fastest, with standard errors; None where the domain
-    is too large or the method gives none. Everything is computed from noisy values and public parameters: `notes` too, and
-    the number of synthetic rows, which is public under `replace`. `call` has every argument of the call (`release.call.recorded`).
+    `estimate` holds the raw estimates of all cells, the last column fastest, and `deviations` what the method was off by in each
+    repetition on its own estimate; None where the domain is too large or the method gives none. Everything is computed from
+    noisy values and public parameters: `notes` too, and the number of synthetic rows, which is public under `replace`. `call`
+    has every argument of the call (`release.call.recorded`).
     """
 
     method: str
     schema: Schema
     synthetic: NativeTable
     estimate: Floats | None
-    standard_errors: Floats | None
+    deviations: Floats | None
     epsilon_asked: float
     epsilon_achieved: float
     neighbours: Neighbours
@@ -94,10 +97,30 @@ class CentralRelease:
         """Where the noise came from and whether it can be drawn again, in one sentence."""
         return noise_sentence(self.seed, simulated=True)
 
+    @property
+    def standard_errors(self) -> Floats | None:
+        """Of each cell, if they are known."""
+        return None if self.deviations is None else np.sqrt((self.deviations**2).mean(axis=0))
+
+    def count(self, where: Mapping[str, Condition] | None = None, *, level: float = 0.95) -> CountAnswer:
+        """How many records meet the conditions, with an interval.
+
+        `where` gives columns a value, a list of values, or a range as a pair: {"age": (30, 50), "sex": "Female"}. Raw and
+        unprojected, so the parts of a whole add up.
+        """
+        cells = self._counted() if self.estimate is None else self.estimate
+        return answer(self.schema, cells, self.deviations, where or {}, level)
+
+    def _counted(self) -> Floats:
+        domain_size(self.schema.cardinalities, self.schema.names)
+        return (
+            count_cells(encode(self.synthetic, self.schema).codes, self.schema.cardinalities).ravel().astype(np.float64)
+        )
+
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
         """The distribution of some columns: the nearest one to the estimate, or, without any, that of the synthetic table.
 
-        Standard errors are those of single cells, so they are there if all columns are asked for.
+        Standard errors are those of the raw shares, from the deviations.
         """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         places = [self.schema.index(name) for name in names]
@@ -110,8 +133,12 @@ class CentralRelease:
             sums = _sums(self.estimate.reshape(sizes), places)
             total = max(1.0, float(sums.sum()))
             shares = norm_sub(sums.ravel() / total).reshape(sums.shape)
-            if self.standard_errors is not None and len(set(places)) == len(sizes):
-                errors = _sums(self.standard_errors.reshape(sizes), places) / total
+            if self.deviations is not None:
+                runs = np.stack([_sums(run.reshape(sizes), places) for run in self.deviations])
+                # a share is a sum over the total, and both are off
+                axes = tuple(range(1, runs.ndim))
+                runs = (runs - sums / total * runs.sum(axis=axes, keepdims=True)) / total
+                errors = np.sqrt((runs**2).mean(axis=0))
         labels = tuple(self.schema[name].labels for name in names)
         return Marginal(attributes=names, labels=labels, frequencies=shares, standard_errors=errors)
 
@@ -127,6 +154,12 @@ class CentralRelease:
         if self.standard_errors is not None:
             columns[_free("standard_error", columns)] = pa.array(self.standard_errors)
         return pa.table(columns)
+
+    def __repr__(self) -> str:
+        return (
+            f"CentralRelease({self.trust_model}; {self.method}, {len(self.schema)} columns, epsilon "
+            f"{shown_epsilon(self.epsilon_achieved)}, {self.rows:,} synthetic rows)"
+        )
 
     def report(self) -> str:
         """The report, one HTML page without any outside resource."""
@@ -154,6 +187,8 @@ class CentralRelease:
             write_table(self.synthetic, folder / SYNTHETIC)
             if self.estimate is not None:
                 write_table(self.histogram(), folder / HISTOGRAM)
+            if self.deviations is not None:
+                (folder / DEVIATIONS).write_bytes(pack({}, {"deviations": self.deviations}))
             write_json(self.schema.to_json(), folder / SCHEMA)
             (folder / "report.html").write_text(self.report(), encoding="utf-8")
             write_json(self.to_json(), folder / MANIFEST)
@@ -169,8 +204,12 @@ class CentralRelease:
             check_whole("rows", manifest["rows"])
             check_record(manifest["call"])
             schema = load_schema(folder / SCHEMA)
-            figures = _read(folder / HISTOGRAM).columns[len(schema) :] if (folder / HISTOGRAM).is_file() else []
-            estimate, errors, *_ = [*(column.to_numpy() for column in figures), None, None]
+            estimate = deviations = None
+            if (folder / HISTOGRAM).is_file():
+                estimate = _read(folder / HISTOGRAM).columns[len(schema)].to_numpy()
+            if (folder / DEVIATIONS).is_file():
+                deviations = unpack((folder / DEVIATIONS).read_bytes())[1]["deviations"]
+            _check_cells(schema, estimate, deviations)
             kept = (
                 "epsilon_asked",
                 "epsilon_achieved",
@@ -188,7 +227,7 @@ class CentralRelease:
                 schema=schema,
                 synthetic=_read(folder / SYNTHETIC),
                 estimate=estimate,
-                standard_errors=errors,
+                deviations=deviations,
                 neighbours=check_neighbours(manifest["neighbours"]),
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
                 **{name: manifest[name] for name in kept},
@@ -197,8 +236,8 @@ class CentralRelease:
     def to_json(self) -> JsonObject:
         """The manifest."""
         return {
-            "format": FORMAT,
             "trust_model": self.trust_model,
+            "format": FORMAT,
             "method": self.method,
             "reference": central_method(self.method).reference,
             "columns": list(self.schema.names),
@@ -220,6 +259,14 @@ class CentralRelease:
             "call": self.call,
             "dither_version": self.dither_version,
         }
+
+
+def _check_cells(schema: Schema, estimate: Floats | None, deviations: Floats | None) -> None:
+    cells = math.prod(schema.cardinalities)
+    if estimate is not None and (estimate.shape != (cells,) or not np.isfinite(estimate).all()):
+        raise ValueError(f"the histogram does not have a number for each of {cells:,} cells")
+    if deviations is not None and (deviations.ndim != 2 or deviations.shape[1] != cells or estimate is None):
+        raise ValueError(f"the deviations are not of {cells:,} cells")
 
 
 def _sums(cells: Floats, places: Sequence[int]) -> Floats:

@@ -1,10 +1,14 @@
-"""Integer measurement matrices for compressed sensing: Gaussian, Bernoulli, subsampled Hadamard.
+"""Integer measurement matrices for compressed sensing: sparse, Gaussian, Bernoulli, subsampled Hadamard.
 
 Guarantee: `apply` is exact integer arithmetic and `sensitivity` is the exact L1 sensitivity of the integers that are
 measured. A Gaussian matrix is drawn once, rounded to a grid of 1/256 and from then on is an integer matrix: rounding
 changes which matrix is used, never the guarantee. Matrices are drawn from public randomness and are no secret.
 
-References: Candes, Tao, "Near-optimal signal recovery from random projections", 2006; Zheng et al. 2020, section III-C.
+A record moves every row of a dense matrix (Gaussian, Bernoulli, Hadamard), so the sensitivity grows with the rows; it moves
+`entries` rows of a sparse one and the total, however many rows there are.
+
+References: Candes, Tao, "Near-optimal signal recovery from random projections", 2006; Zheng et al. 2020, section III-C;
+sparse matrices: Gilbert, Indyk, "Sparse recovery using sparse matrices", Proceedings of the IEEE 2010.
 """
 
 from __future__ import annotations
@@ -24,10 +28,11 @@ from dither.checks import check_between, check_choice
 from dither.errors import ParameterError
 from dither.types import AnyIntegers, Codes, Floats, Integers, Singles
 
-Measurement = Literal["hadamard", "gaussian", "bernoulli"]
+Measurement = Literal["sparse", "hadamard", "gaussian", "bernoulli"]
 GRID = 256
 DENSE_ENTRIES = 2**25
 LARGEST_EXACT = 2**53
+PAIRED = 2048
 
 T = TypeVar("T", np.int64, np.float64)
 
@@ -102,13 +107,13 @@ class HadamardSensing:
         return self._measured(vector)
 
     def _measured(self, vector: npt.NDArray[T]) -> npt.NDArray[T]:
-        mixed = walsh_hadamard(_padded(vector * self.signs, self.order))[self.chosen]
+        mixed: npt.NDArray[T] = walsh_hadamard(_padded(vector * self.signs, self.order))[self.chosen]
         return np.concatenate([[vector.sum()], mixed]) if self.total else mixed
 
     def correlate(self, residual: Floats) -> Floats:
         spread = np.zeros(self.order)
         spread[self.chosen] = residual[int(self.total) :]
-        mixed = walsh_hadamard(spread)[: self.size] * self.signs
+        mixed: Floats = walsh_hadamard(spread)[: self.size] * self.signs
         return mixed + residual[0] if self.total else mixed
 
     def sensitivity(self, neighbours: Neighbours) -> int:
@@ -131,7 +136,71 @@ class HadamardSensing:
         return int(np.maximum(equal, opposite).max())
 
 
-Sensing = DenseSensing | HadamardSensing
+@dataclass(frozen=True)
+class SparseSensing:
+    """`entries` rows of plus or minus one for each cell, and with `total` a row of ones before them.
+
+    `places` and `signs` have a line for each entry: cell i adds signs[e, i] to row places[e, i]. Lines use rows of their own,
+    so that the rows of a cell differ. With one entry and as many rows as cells every cell has a row to itself.
+    """
+
+    places: Integers
+    signs: Integers
+    mixing: int
+    total: bool = True
+    unit: float = 1.0
+
+    @property
+    def rows(self) -> int:
+        return self.mixing + int(self.total)
+
+    @property
+    def size(self) -> int:
+        return int(self.places.shape[1])
+
+    @property
+    def entries(self) -> int:
+        return int(self.places.shape[0])
+
+    @property
+    def alone(self) -> bool:
+        """Whether every cell has a row to itself."""
+        return self.entries == 1 and self.mixing == self.size
+
+    def apply(self, counts: Integers) -> Integers:
+        check_exact(self.entries * int(counts.sum()))
+        return np.rint(self.forward(counts.astype(np.float64))).astype(np.int64)
+
+    def forward(self, vector: Floats) -> Floats:
+        """Exact for whole numbers: every partial sum stays below 2**53."""
+        out = np.zeros(self.mixing)
+        for rows, signs in zip(self.places, self.signs, strict=True):
+            out += np.bincount(rows, weights=signs * vector, minlength=self.mixing)
+        return np.concatenate([[vector.sum()], out]) if self.total else out
+
+    def correlate(self, residual: Floats) -> Floats:
+        mixed = residual[int(self.total) :]
+        out = (self.signs * mixed[self.places]).sum(axis=0)
+        return out + residual[0] if self.total else out
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        """Exact: entries and the total for an added record.
+
+        The total does not move for a replaced one. Two columns lie 2 entries apart, less 2 for each row that both have with the
+        same sign. Up to `PAIRED` cells all pairs are looked at; above it the 2 entries are taken, which a pair that agrees in
+        nothing has, and nearly every pair is one.
+        """
+        if neighbours == "add-remove":
+            return self.entries + int(self.total)
+        if self.size > PAIRED:
+            return 2 * self.entries
+        agree = np.zeros((self.size, self.size), dtype=np.int64)
+        for rows, signs in zip(self.places, self.signs, strict=True):
+            agree += (rows[:, None] == rows) & (signs[:, None] == signs)
+        return int((2 * self.entries - 2 * agree)[~np.eye(self.size, dtype=bool)].max())
+
+
+Sensing = DenseSensing | HadamardSensing | SparseSensing
 
 
 def _xor_correlation(vector: Integers) -> Integers:
@@ -139,13 +208,20 @@ def _xor_correlation(vector: Integers) -> Integers:
     return walsh_hadamard(walsh_hadamard(vector) ** 2) // vector.size
 
 
-def sensing(kind: str, rows: int, size: int, rng: np.random.Generator, *, total: bool = False) -> Sensing:
-    """Draw a measurement matrix from public randomness; with `total` one of its rows measures the number of records."""
+def sensing(
+    kind: str, rows: int, size: int, rng: np.random.Generator, *, total: bool = False, entries: int = 1
+) -> Sensing:
+    """Draw a measurement matrix from public randomness; with `total` one of its rows measures the number of records.
+
+    A sparse matrix has that row beyond `rows`, so that as many rows as cells are one for each.
+    """
     check_choice("measurement", kind, get_args(Measurement))
     if not 1 <= rows <= size:
         raise ParameterError(
             f"{rows} measurements of {size} cells are not between 1 and the number of cells", where="tau"
         )
+    if kind == "sparse":
+        return _sparse(rows, size, rng, total, entries)
     if kind == "hadamard":
         order = 1 << (size - 1).bit_length()
         chosen = np.sort(rng.permutation(order)[: rows - int(total)]).astype(np.int64)
@@ -168,26 +244,38 @@ def sensing(kind: str, rows: int, size: int, rng: np.random.Generator, *, total:
     return DenseSensing(matrix, float(unit), total)
 
 
+def _sparse(rows: int, size: int, rng: np.random.Generator, total: bool, entries: int) -> SparseSensing:
+    """Each line of entries deals the cells evenly to its own share of the rows."""
+    each = max(1, rows // entries)
+    places = np.stack([line * each + rng.permutation(size) % each for line in range(entries)])
+    signs = rng.integers(0, 2, (entries, size), dtype=np.int64) * 2 - 1
+    return SparseSensing(places, signs, each * entries, total)
+
+
+def check_exact(largest: int) -> None:
+    """An error unless whole numbers of this size are exact in 64-bit floats."""
+    if largest >= LARGEST_EXACT:
+        raise ParameterError("the table has too many records for an exact measurement", where="counts", value=largest)
+
+
 def exact_product(matrix: AnyIntegers, counts: Integers) -> Integers:
     """matrix @ counts in whole numbers, through floating point only where that is exact."""
     if counts.size == 0:
         return np.zeros(matrix.shape[0], dtype=np.int64)
-    largest = max(int(matrix.max()), -int(matrix.min())) * int(counts.sum())
-    if largest >= LARGEST_EXACT:
-        raise ParameterError("the table has too many records for an exact measurement", where="counts", value=largest)
+    check_exact(max(int(matrix.max()), -int(matrix.min())) * int(counts.sum()))
     # Every partial sum is a whole number below 2**53, so 64-bit floats hold it exactly in any order of summation.
     return np.rint(matrix.astype(np.float64) @ counts.astype(np.float64)).astype(np.int64)
 
 
-def walsh_hadamard(vector: npt.NDArray[T]) -> npt.NDArray[T]:
-    """The Walsh-Hadamard transform in natural order, unnormalised; exact for integers."""
+def walsh_hadamard(vector: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The Walsh-Hadamard transform along the last axis in natural order, unnormalised; exact for integers."""
     out = vector.copy()
     half = 1
-    while half < out.size:
-        pairs = out.reshape(-1, 2, half)
-        upper = pairs[:, 0, :] + pairs[:, 1, :]
-        pairs[:, 1, :] = pairs[:, 0, :] - pairs[:, 1, :]
-        pairs[:, 0, :] = upper
+    while half < out.shape[-1]:
+        pairs = out.reshape(*out.shape[:-1], -1, 2, half)
+        upper = pairs[..., 0, :] + pairs[..., 1, :]
+        pairs[..., 1, :] = pairs[..., 0, :] - pairs[..., 1, :]
+        pairs[..., 0, :] = upper
         half *= 2
     return out
 

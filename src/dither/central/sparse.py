@@ -1,4 +1,4 @@
-"""Orthonormal dictionaries in which a histogram may be sparse (discrete cosine, Haar wavelet, identity), and sparse recovery.
+"""Orthonormal dictionaries in which a histogram may be sparse (cosine, Haar wavelet, Walsh, identity), and matching pursuit.
 
 Guarantee: `synthesise` is an orthogonal map R^size -> R^size and `analyse` its transpose and inverse, along the last
 axis.
@@ -6,6 +6,7 @@ axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -15,19 +16,21 @@ import pywt
 from scipy import fft
 from scipy.linalg import solve_triangular
 
+from dither.central.sensing import walsh_hadamard
 from dither.checks import check_choice
 from dither.errors import ParameterError
 from dither.types import Floats, Integers, Reals
 
-Basis = Literal["dct", "haar", "identity"]
+Basis = Literal["dct", "haar", "walsh", "identity"]
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """An orthonormal basis by its two fast transforms."""
+    """An orthonormal basis by its two fast transforms; `heights` gives the largest entry of each atom of a size."""
 
     analyse: Callable[[Reals], Reals]
     synthesise: Callable[[Reals], Reals]
+    heights: Callable[[int], Floats]
     power_of_two: bool = False
 
 
@@ -35,10 +38,32 @@ def dictionary(name: str) -> Dictionary:
     """The dictionary of this name."""
     check_choice("dictionary", name, get_args(Basis))
     if name == "dct":
-        return Dictionary(lambda x: fft.dct(x, norm="ortho", axis=-1), lambda c: fft.idct(c, norm="ortho", axis=-1))
+        return Dictionary(
+            lambda x: fft.dct(x, norm="ortho", axis=-1),
+            lambda c: fft.idct(c, norm="ortho", axis=-1),
+            lambda size: np.full(size, math.sqrt(2 / size)),
+        )
     if name == "haar":
-        return Dictionary(_haar_analyse, _haar_synthesise, power_of_two=True)
-    return Dictionary(lambda x: x, lambda c: c)
+        return Dictionary(_haar_analyse, _haar_synthesise, _haar_heights, power_of_two=True)
+    if name == "walsh":
+        return Dictionary(_walsh, _walsh, lambda size: np.full(size, 1 / math.sqrt(size)), power_of_two=True)
+    return Dictionary(lambda x: x, lambda c: c, np.ones)
+
+
+def _haar_heights(size: int) -> Floats:
+    return np.asarray(1 / np.sqrt(leaves_below(size)))
+
+
+def leaves_below(size: int) -> Integers:
+    """How many cells each Haar atom of a power-of-two size touches, in the order of its coefficients."""
+    return np.concatenate([[size], *(np.full(1 << j, size >> j) for j in range(_levels(size)))])
+
+
+def _walsh(x: Reals) -> Reals:
+    """Products of signs of the bits of a cell's number: over yes-or-no columns, their marginals and interactions."""
+    size = x.shape[-1]
+    _levels(size)
+    return np.asarray(walsh_hadamard(x)) / math.sqrt(size)
 
 
 def _haar_analyse(x: Reals) -> Reals:
@@ -54,9 +79,7 @@ def _haar_synthesise(c: Reals) -> Reals:
 
 def _levels(size: int) -> int:
     if size & (size - 1):
-        raise ParameterError(
-            f"the Haar dictionary needs a power of two, not {size} cells", where="dictionary", value=size
-        )
+        raise ParameterError(f"this dictionary needs a power of two, not {size} cells", where="dictionary", value=size)
     return size.bit_length() - 1
 
 

@@ -21,9 +21,16 @@ def central(
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
     columns: Annotated[str | None, typer.Option(help="columns to release, separated by commas [default: all]")] = None,
     method: Annotated[
-        str,
-        typer.Option(help="csm, laplace, privelet, hierarchical, fourier, privbayes, dppro, or csm-records (local)"),
-    ] = "csm",
+        str | None,
+        typer.Option(
+            help="laplace, threshold, hierarchical, privelet, dawa, agrid, fourier, privbayes, csm, projection, or csm-records "
+            "(local) [default: by columns, cells, epsilon and workload, never by the table]"
+        ),
+    ] = None,
+    workload: Annotated[str, typer.Option(help="what will be asked: cells (and broad counts) or ranges")] = "cells",
+    records: Annotated[
+        int | None, typer.Option(help="a PUBLIC guess of the number of records, for the choice of a method")
+    ] = None,
     schema: SchemaFile = None,
     neighbours: Annotated[str, typer.Option(help="add-remove (one record more or less) or replace")] = "add-remove",
     seed: Seed = None,
@@ -36,9 +43,10 @@ def central(
     """Release columns under CENTRAL differential privacy: you hold the whole table and are trusted with it.
 
     This is not the local model of 'dither publish', where nobody ever holds the records. Noise comes from the operating
-    system unless --seed is given. Writes synthetic.parquet, histogram.parquet, release.json and report.html.
+    system unless --seed is given. Writes synthetic.parquet, histogram.parquet, deviations.bin (what intervals come from),
+    release.json and report.html.
 
-    Example: dither central adult --method laplace --columns sex,income --epsilon 1 -o out
+    Example: dither central adult --columns sex,income --epsilon 1 -o out
     """
     check_target(output, FORMAT)
     release = central_release(
@@ -51,17 +59,20 @@ def central(
         seed=seed,
         parameters=read_settings(settings),
         replicates=replicates,
+        workload=workload,
+        records=records,
     )
     print_warnings(release.warnings)
     folder = release.save(output)
     if as_json:
         print(json.dumps(release.to_json()))
         return
+    print(f"{release.trust_model}; protected is {release.protects}")
     print(
         f"{release.method}: epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.rows:,} synthetic rows"
     )
-    print(f"  trust model  {release.trust_model}")
+    print(f"  method       {release.method}, {release.notes['method_chosen']}")
     print(f"  table        {folder / 'synthetic.parquet'}")
     if release.estimate is not None:
         print(f"  histogram    {folder / 'histogram.parquet'}")

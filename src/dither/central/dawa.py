@@ -1,0 +1,116 @@
+"""DAWA: cells with like counts are joined into buckets, privately, and the buckets are counted through a tree.
+
+Trust model: central. Guarantee: pure epsilon: `PARTITION_SHARE` for the buckets, the rest for their counts.
+
+The buckets are the cheapest way to cut the domain into runs of 2^k cells (starting at multiples of half their length), by the
+noisy cost of each run: how far its cells lie from their mean, in L1, plus the expected error of one noisy count. Only the cut
+is used, so noise on each run's cost need not hide all the runs a record lies in. Say cut P is cheapest on a table. On its
+neighbour the cost of every cut moves by at most m, through the one run that holds the record; lowering the noise of that run
+of P by 2 m keeps P the cheapest: cuts that have the same run move along with P, all others gain at most m while P gains at
+least m. So scale 2 m / epsilon is enough, or twice that for a replaced record, which may move two runs.
+
+Costs are whole numbers on a grid of 1/64; one record moves the deviation of a run by less than 2, so m = 128 steps.
+
+Reference: Li, Hay, Miklau, Wang, "A data- and workload-aware algorithm for range queries under differential privacy", VLDB
+2014, sections 3 and 4. Their second stage weighs the levels of a tree by the workload; here it is the tree of `best_branching`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dither.central.linear import tree_axis
+from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe
+from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace
+from dither.central.products import Product
+from dither.checks import check_between
+from dither.types import Floats, Integers
+
+GRID = 64
+PARTITION_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class DawaParameters:
+    """`share` of epsilon goes to the choice of buckets."""
+
+    share: float = PARTITION_SHARE
+
+    def __post_init__(self) -> None:
+        check_between("share", self.share, 0, 1, ends="()")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Candidate buckets, in the order of their ends."""
+
+    starts: Integers
+    ends: Integers
+    costs: Integers
+
+
+def cost_sensitivity(neighbours: Neighbours) -> int:
+    """How far one record moves the cost of any cut, in steps of the grid."""
+    return 2 * GRID if neighbours == "add-remove" else 4 * GRID
+
+
+def candidate_runs(counts: Integers) -> Runs:
+    """All runs of 2^k cells that start at a multiple of half their length, with their deviations on the grid, rounded down."""
+    size = counts.size
+    starts, ends, costs = [np.arange(size)], [np.arange(1, size + 1)], [np.zeros(size, dtype=np.int64)]
+    length = 2
+    while length <= size:
+        first = np.arange(0, size - length + 1, length // 2)
+        cells = counts[first[:, None] + np.arange(length)]
+        # length times the deviation from the mean is whole
+        away = np.abs(length * cells - cells.sum(axis=1, keepdims=True)).sum(axis=1)
+        starts.append(first)
+        ends.append(first + length)
+        costs.append(GRID * away // length)
+        length *= 2
+    order = np.argsort(np.concatenate(ends), kind="stable")
+    return Runs(*(np.concatenate(part)[order] for part in (starts, ends, costs)))
+
+
+def cheapest_cut(runs: Runs, costs: Integers, size: int) -> Integers:
+    """The ends of the runs of the cheapest cut, by dynamic programming over their ends; costs may be negative."""
+    best = [0] + [0] * size
+    came = [0] * (size + 1)
+    known = 0
+    for start, end, cost in zip(runs.starts.tolist(), runs.ends.tolist(), costs.tolist(), strict=True):
+        value = best[start] + cost
+        if end > known or value < best[end]:
+            best[end], came[end], known = value, start, end
+    cut = [size]
+    while came[cut[-1]] > 0:
+        cut.append(came[cut[-1]])
+    return np.array(cut[::-1], dtype=np.int64)
+
+
+def release(task: CuratorTask, parameters: DawaParameters) -> NoisyHistogram:
+    """Release a histogram of the flattened domain through buckets of like cells."""
+    choosing = parameters.share * task.epsilon
+    scale = calibrate(2 * cost_sensitivity(task.neighbours), choosing)
+    spent = achieved_epsilon(2 * cost_sensitivity(task.neighbours), scale)
+    counting = (task.epsilon - spent) * (1 - 2**-50)  # a hair less, so that rounding cannot push the sum above epsilon
+    runs = candidate_runs(task.counts)
+    # A bucket costs the noise of one count; the price is public.
+    price = math.ceil(GRID / counting)
+    lengths = runs.ends - runs.starts
+    several = lengths > 1  # a single cell has no deviation, on any table
+    noisy = runs.costs + price
+    noisy[several] += discrete_laplace(scale, int(several.sum()), task.source)
+    # Of 2 N / length runs some have much noise below zero; what the lowest of them may have is charged to all, or the cut
+    # would be made of them. It depends on nothing private.
+    noisy[several] += np.ceil(float(scale) * np.log(2 * task.cells / lengths[several])).astype(np.int64)
+    ends = cheapest_cut(runs, noisy, task.cells)
+    lengths = np.diff(ends, prepend=0)
+    buckets = np.add.reduceat(task.counts, ends - lengths)
+    seen = observe(Product((tree_axis(buckets.size),)), buckets, counting, task.source, task.neighbours)
+    totals = Product((tree_axis(buckets.size),)).decode(seen.values, seen.variance)
+    estimate: Floats = np.repeat(totals / lengths, lengths)
+    notes = {"buckets": int(buckets.size), "epsilon_choice": spent, "epsilon_noise": counting, **seen.notes}
+    return NoisyHistogram(estimate, spent + counting, notes)

@@ -1,0 +1,221 @@
+"""The record form of compressed sensing: each record measured, noised and decoded on its own.
+
+Trust model: the law is LOCAL, unlike everything else in this package. Each record is measured and noised alone, so a
+person could do it on the device, and the noise would protect the record even from whoever collects the measurements.
+Run here on a table, it is a curator who does it. Guarantee: pure epsilon for one whole record, any record against any
+other.
+
+A record is a vector of zeros and ones: one place for a yes-or-no attribute, one place for each value of any other. The
+rows of a Hadamard matrix over these places, with random signs, are dealt into groups of s; a record is measured by the
+rows of one group, drawn blindly. Over all groups the transpose is the inverse, so `decode` is unbiased whatever the
+records are, and the share of every value has an error that falls with epsilon and with the number of records. A
+decoder that looks for few atoms in each record, as printed, has no such property: what it does not pick stays in the
+middle of the domain.
+
+Few rows mean little noise (the sensitivity grows with s) but much that is not measured; `best_rows` takes the number
+that makes the sum least, from public figures.
+
+Reference: Zheng et al. 2020, algorithm 1 and section IV-A (their d x n matrix, column by column); the Hadamard rows:
+Ailon, Chazelle, "The fast Johnson-Lindenstrauss transform", 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy.linalg import hadamard
+
+from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace
+from dither.central.sensing import check_tau
+from dither.errors import ParameterError
+from dither.estimate.project import apportion, norm_sub
+from dither.mechanisms.probability import check_epsilon
+from dither.types import Codes, Floats, Integers
+
+EXACT_CORNERS = 2**16
+MOST_PLACES = 4096
+
+
+@dataclass(frozen=True)
+class RecordParameters:
+    """`tau` is the compression ratio of one record, from public figures unless given."""
+
+    tau: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tau is not None:
+            check_tau(self.tau)
+
+
+@dataclass(frozen=True)
+class NoisyRecords:
+    """Rows of codes, each within its domain, the unbiased share of every value (by attribute), and what it cost a person."""
+
+    codes: Codes
+    shares: tuple[Floats, ...]
+    epsilon: float
+    sensitivity: int
+    exact: bool
+    rows: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each attribute's values stand in a record's vector; a yes-or-no attribute has one place, for its second value."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def widths(self) -> list[int]:
+        """How many places each attribute has."""
+        return [1 if size == 2 else size for size in self.sizes]
+
+    @property
+    def starts(self) -> list[int]:
+        """The first place of each attribute."""
+        return [0, *np.cumsum(self.widths)[:-1].tolist()]
+
+    @property
+    def count(self) -> int:
+        """All places."""
+        return sum(self.widths)
+
+    @property
+    def order(self) -> int:
+        """The order of the Hadamard matrix: the next power of two."""
+        return 1 << max(0, self.count - 1).bit_length()
+
+    def measured(self, codes: Codes, matrix: Integers) -> Integers:
+        """The measurements of records by some rows, exactly: records by rows."""
+        out = np.zeros((len(codes), matrix.shape[0]), dtype=np.int64)
+        for j, (start, size) in enumerate(zip(self.starts, self.sizes, strict=True)):
+            out += self.columns(matrix, start, size)[codes[:, j]]
+        return out
+
+    @staticmethod
+    def columns(matrix: Integers, start: int, size: int) -> Integers:
+        """What each value of an attribute adds to the measurements: values by rows."""
+        if size == 2:
+            return np.stack([np.zeros_like(matrix[:, start]), matrix[:, start]])
+        return matrix[:, start : start + size].T
+
+
+def sensitivity(matrix: Integers, places: Places) -> tuple[int, bool]:
+    """The largest L1 distance of the measurements of two records, and whether it is exact.
+
+    The distance is convex in the difference of two records, so its maximum is where every attribute differs. All such
+    differences are tried where they are few; otherwise the smaller of two bounds is given: the sum over attributes, and
+    sqrt(rows) times the Euclidean length, which no part of a Hadamard matrix stretches by more than sqrt(order).
+    """
+    moves = []
+    for start, size in zip(places.starts, places.sizes, strict=True):
+        values = places.columns(matrix, start, size)
+        pairs = [(a, b) for a, b in product(range(size), repeat=2) if a != b]
+        moves.append(
+            np.stack([values[a] - values[b] for a, b in pairs])
+            if pairs
+            else np.zeros((1, matrix.shape[0]), dtype=np.int64)
+        )
+    if math.prod(len(options) for options in moves) <= EXACT_CORNERS:
+        sums = np.zeros((1, matrix.shape[0]), dtype=np.int64)
+        for options in moves:
+            sums = (sums[:, None, :] + options[None, :, :]).reshape(-1, matrix.shape[0])
+        return int(np.abs(sums).sum(axis=1).max()), True
+    added = sum(int(np.abs(options).sum(axis=1).max()) for options in moves)
+    squares = sum(1 if size == 2 else 2 for size in places.sizes if size > 1)
+    return min(added, math.isqrt(matrix.shape[0] * places.order * squares)), False
+
+
+def best_rows(places: Places, epsilon: float) -> int:
+    """How many rows measure one record: a power of two, from public figures.
+
+    The variance of a decoded place is that of the noise, 2 (sensitivity / epsilon)^2 / s, and of what was not measured,
+    about d (1 - s / order) / s for d attributes.
+    """
+    d, order = len(places.sizes), places.order
+    moved = sum(1 if size == 2 else 2 for size in places.sizes if size > 1)
+    best, least = order, math.inf
+    for power in range(order.bit_length()):
+        rows = 1 << power
+        reach = min(rows * moved, math.sqrt(rows * order * moved))
+        variance = (2 * (reach / epsilon) ** 2 + d * (1 - rows / order)) / rows
+        if variance < least:
+            best, least = rows, variance
+    return best
+
+
+def release_records(
+    codes: Codes,
+    cardinalities: Sequence[int],
+    epsilon: float,
+    source: ByteSource,
+    rng: np.random.Generator,
+    parameters: RecordParameters,
+) -> NoisyRecords:
+    """Measure, noise and decode every record; `rng` is public: the signs, the dealing of rows, and who gets which group."""
+    check_epsilon(epsilon)
+    places = Places(tuple(int(k) for k in cardinalities))
+    if len(places.sizes) != codes.shape[1] or (codes < 0).any() or (codes >= np.asarray(places.sizes)).any():
+        raise ParameterError("codes do not lie in the domains given", where="codes")
+    if places.count > MOST_PLACES:
+        raise ParameterError(
+            f"the columns have {places.count:,} values, more than the {MOST_PLACES:,} that fit; name fewer columns or use "
+            "coarser bins",
+            where="columns",
+            value=places.count,
+        )
+    order = places.order
+    rows = best_rows(places, epsilon) if parameters.tau is None else _power_of_two(parameters.tau * order)
+    mixing = hadamard(order, dtype=np.int64)[rng.permutation(order), : places.count]
+    mixing *= rng.integers(0, 2, places.count, dtype=np.int64) * 2 - 1
+    groups = mixing.reshape(-1, rows, places.count)
+    found = [sensitivity(group, places) for group in groups]
+    reach, exact = max(one for one, _ in found), all(exactly for _, exactly in found)
+    scale = calibrate(max(reach, 1), epsilon)
+    dealt = rng.permutation(np.arange(len(codes)) % len(groups))
+    noisy = np.zeros((len(codes), rows), dtype=np.int64)
+    for which, group in enumerate(groups):
+        noisy[dealt == which] = places.measured(codes[dealt == which], group)
+    noisy += discrete_laplace(scale, noisy.size, source).reshape(noisy.shape)
+    decoded, shares = np.empty_like(codes), []
+    for j, (start, size) in enumerate(zip(places.starts, places.sizes, strict=True)):
+        scores = decode(noisy, groups, dealt, start, size)
+        shares.append(scores.mean(axis=0) if len(codes) else np.full(size, 1 / size))
+        decoded[:, j] = fill(scores, apportion(len(codes), norm_sub(shares[-1])))
+    return NoisyRecords(decoded, tuple(shares), achieved_epsilon(reach, scale), reach, exact, rows)
+
+
+def _power_of_two(rows: float) -> int:
+    return 1 << max(0, round(math.log2(max(1.0, rows))))
+
+
+def decode(noisy: Integers, groups: Integers, dealt: Integers, start: int, size: int) -> Floats:
+    """Unbiased scores of an attribute's values, records by values: the transpose over the number of rows."""
+    rows = noisy.shape[1]
+    width = 1 if size == 2 else size
+    scores = np.empty((len(noisy), width))
+    for which, group in enumerate(groups):
+        mine = dealt == which
+        scores[mine] = noisy[mine] @ group[:, start : start + width] / rows
+    return np.concatenate([1 - scores, scores], axis=1) if size == 2 else scores
+
+
+def fill(scores: Floats, counts: Integers) -> Integers:
+    """A value for each row: every value as often as it is owed, to the rows that speak most for it.
+
+    So the rows have the shares that were estimated from all of them, and keep what each one says of itself. Rounding each row
+    alone would pull every share towards the middle, the more the noisier the rows are.
+    """
+    out = np.zeros(len(scores), dtype=np.int64)
+    waiting = np.arange(len(scores))
+    # The rarest first: few rows are owed to it, and the others are left to more common values.
+    for value in np.argsort(counts, kind="stable"):
+        lead = scores[waiting, value] - (scores[waiting].sum(axis=1) - scores[waiting, value]) / max(1, len(counts) - 1)
+        taken = np.argsort(-lead, kind="stable")[: counts[value]]
+        out[waiting[taken]] = value
+        waiting = np.delete(waiting, taken)
+    return out
