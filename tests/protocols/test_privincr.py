@@ -97,11 +97,13 @@ def test_shares_of_the_paper_are_proportional_to_cells():
 
 def test_pooled_pairs_use_every_round():
     machine, _ = run(rounds=3)
-    evidence = machine.evidence
-    holding = [a for a in evidence.answers if {"a", "c"} <= set(a.question.attributes)]
+    holding = [a for a in answers_of(machine.counted) if {"a", "c"} <= set(a.question.attributes)]
     assert len(holding) == 4
-    pooled = pool(SCHEMA, evidence.answers, ["a", "c"])
-    assert pooled.n == sum(a.n for a in holding)
+    plain = pool(SCHEMA, holding, ["a", "c"])
+    pooled = machine.evidence.pooled(["a", "c"])
+    assert pooled.n == plain.n == sum(a.n for a in holding)
+    np.testing.assert_allclose(pooled.frequencies, plain.frequencies, atol=1e-12)
+    np.testing.assert_allclose(pooled.standard_errors, plain.standard_errors, rtol=1e-9)
     single = pool(SCHEMA, holding[:1], ["a", "c"])
     assert pooled.standard_errors.mean() < 0.75 * single.standard_errors.mean()
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from dither.errors import ParameterError, TooFewAnswers
 from dither.estimate.marginal import Marginal
+from dither.mechanisms import Mechanism
 from dither.reports import Question
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -72,7 +74,7 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
     parts: list[tuple[AnswerCounts, int, float]] = []
     for answer in holding:
         marginal, group = read_marginal(schema, answer, attributes)
-        weight = 1.0 / answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n)
+        weight = answer.n / _variance(answer.question.mechanism, group, 1.0 / cells)
         weighted += weight * marginal
         total += weight
         parts.append((answer, group, weight))
@@ -86,7 +88,11 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
 
 def _group_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> Floats:
     """The variance at each frequency; it is linear in the frequency for every mechanism."""
-    mechanism = answer.question.mechanism
-    low = mechanism.group_variance(group, 0.0, answer.n)
-    high = mechanism.group_variance(group, 1.0, answer.n)
-    return low + (high - low) * frequencies
+    low, high = (_variance(answer.question.mechanism, group, f) for f in (0.0, 1.0))
+    return (low + (high - low) * frequencies) / answer.n
+
+
+@lru_cache(maxsize=4096)
+def _variance(mechanism: Mechanism, group: int, frequency: float) -> float:
+    """The variance of a group of cells from one report: a plan has many questions and few kinds of them."""
+    return mechanism.group_variance(group, frequency, 1)

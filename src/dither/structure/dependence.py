@@ -50,6 +50,7 @@ class Dependence:
 
     statistic: float
     null_deviation: float
+    noise: float = 0.0
 
     @property
     def score(self) -> float:
@@ -103,7 +104,7 @@ def dependence(
     null = 2 * degrees * spread**2
     null += 2 * (k - 1) * (row_variance * float(b @ b)) ** 2 + 2 * (m - 1) * (column_variance * float(a @ a)) ** 2
     null += 4 * spread * extra
-    return Dependence(statistic, float(np.sqrt(null)))
+    return Dependence(statistic, float(np.sqrt(null)), degrees * spread + extra)
 
 
 Pair = tuple[int, int]

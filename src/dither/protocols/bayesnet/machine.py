@@ -23,7 +23,7 @@ from dither.protocols.bayesnet.learn import (
     question_sets,
     structure_from_pairs,
 )
-from dither.protocols.evidence import Evidence
+from dither.protocols.evidence import Evidence, merged
 from dither.protocols.lopub import plan as lopub_plan
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.privincr import plan as privincr_plan
@@ -70,7 +70,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
             check_asked(self.campaign.schema, (*self.evidence.answers, *answers_of([tally])))
 
     def _go_on(self, tally: RoundTally) -> None:
-        self.evidence = Evidence(self.campaign.schema, answers_of(self.counted))
+        self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
         self._open = self._second_plan() if self.parameters.plan == "sample" and len(self._closed) == 1 else None
 
     def _second_plan(self) -> Plan | None:

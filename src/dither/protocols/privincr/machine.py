@@ -15,7 +15,7 @@ from dither.checks import check_whole
 from dither.estimate import Marginal, answers_of, check_asked
 from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
-from dither.protocols.evidence import Evidence, Pair
+from dither.protocols.evidence import Evidence, Pair, merged
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.privincr.learn import CliqueLayout, fit_cliques, lay_out, prune
 from dither.protocols.privincr.plan import (
@@ -75,7 +75,7 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
     def _go_on(self, tally: RoundTally) -> None:
         assert self._open is not None
         finished = not (self._edges and len(self._closed) <= self.rounds)
-        self.evidence = Evidence(self.campaign.schema, answers_of(self.counted))
+        self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
         self._used = min(1.0, self._used + self._open.population)
         if finished:
             self._open = None
