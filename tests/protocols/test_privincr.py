@@ -1,6 +1,7 @@
 """PrivIncr: what it asks, what it prunes, how it stops and goes on, both fits, and each kind of bad input."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.estimate import answers_of, pool
 from dither.protocols.evidence import Evidence
 from dither.protocols.machine import Campaign
-from dither.protocols.privincr.learn import factor_cells, relaxed_threshold
+from dither.protocols.privincr.learn import factor_cells, relaxed_threshold, worth_asking
 from dither.protocols.privincr.machine import NoIncremental, PrivIncr, PrivIncrParameters
 from dither.protocols.privincr.machine import NoIncrementalParameters as OneRound
+from dither.protocols.privincr.plan import usual_singles
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero
@@ -277,3 +279,52 @@ def test_a_pair_that_nobody_answered_is_left_out_not_nan():
     assert evidence.pair(0, 2) is None
     assert np.isfinite(evidence.information()).all()
     assert machine.plan() is not None
+
+
+@pytest.mark.parametrize("mechanism", ["grr", "oue", "subset"])
+@pytest.mark.parametrize("epsilon", [1.0, 6.0])
+def test_scores_of_independent_attributes_are_standard_whatever_the_mechanism(mechanism, epsilon):
+    """One frequent value each. Answers that add up to one vary more between cells than in one: 1.3 to 2 times for two values."""
+    schema = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(range(2 + i % 2))) for i in range(8)))
+    rng = np.random.default_rng(4)
+    squares, plain, scores = [], [], []
+    for trial in range(8):
+        codes = np.column_stack(
+            [rng.choice(k, 20_000, p=[0.9, 0.1] if k == 2 else [0.9, 0.06, 0.04]) for k in schema.cardinalities]
+        )
+        machine = NoIncremental.start(
+            Campaign(schema, epsilon, 20_000), OneRound(mechanism=mechanism, singles=0.3, threshold="paper")
+        )
+        simulate(machine, codes, np.random.default_rng(trial))
+        evidence = Evidence(schema, answers_of(machine.counted[:1]))
+        for pair, found in evidence.pairs().items():
+            degrees = math.prod(schema.cardinalities[a] - 1 for a in pair)
+            seen = found.test.statistic + found.test.noise
+            squares.append(seen / found.test.noise)
+            plain.append(seen / (degrees * found.variances.mean()))
+            scores.append(found.test.score)
+    # 224 squares over their means, chi-squares of one to four degrees: a standard error of at most sqrt(2/224).
+    assert np.mean(squares) == pytest.approx(1.0, abs=4.5 * math.sqrt(2 / 224))
+    assert abs(np.mean(scores)) < 0.35
+    if mechanism != "oue" and epsilon > 1:
+        assert np.mean(plain) > 1.0 + 4.5 * math.sqrt(2 / 224), "the mean variance of a cell would be too little"
+
+
+def test_the_pairs_that_stay_gain_more_than_any_other_number_of_them():
+    machine, _ = run(rounds=1, epsilon=1.0)
+    evidence, pairs = machine.evidence, list(combinations(range(5), 2))
+    every = worth_asking(evidence, pairs, 0.0, 1e9)
+    assert every == pairs, "what costs nothing stays"
+    assert worth_asking(evidence, pairs, 1e9, 0.0) == []
+    few, many = (worth_asking(evidence, pairs, 1.0, people) for people in (0.0, 1e9))
+    assert set(few) <= set(many)
+    assert {(0, 1), (0, 2), (2, 3)} <= set(few)
+
+
+def test_singles_follow_from_the_widths_of_the_domains():
+    def share(k, epsilon=1.0):
+        schema = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(range(k))) for i in range(4)))
+        return usual_singles(Campaign(schema, epsilon, N), PrivIncrParameters())
+
+    assert 0.05 < share(2) < 0.2 < share(12) < 0.3
+    assert usual_singles(Campaign(SCHEMA, 1.0, N), PrivIncrParameters(singles=0.0)) == 0.0

@@ -15,6 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from dither.estimate import AnswerCounts, Marginal, check_asked, norm_sub, pool
+from dither.estimate.pool import contrast_noise
 from dither.reports import Question
 from dither.schema import Schema
 from dither.structure import Dependence, dependence, mutual_information
@@ -76,11 +77,6 @@ class Evidence:
         return tuple(self.pooled([name]) for name in self.schema.names)
 
     @cached_property
-    def single_variances(self) -> tuple[Floats, ...]:
-        """Noise and sampling variance of each one-way frequency."""
-        return tuple(total_variances(p) for p in self.singles)
-
-    @cached_property
     def distributions(self) -> tuple[Floats, ...]:
         """The one-way marginals as distributions."""
         return tuple(norm_sub(p.frequencies) for p in self.singles)
@@ -112,9 +108,17 @@ class Evidence:
         pooled = self.pooled(names)
         variances = total_variances(pooled)
         rows, columns = self.singles[i].frequencies, self.singles[j].frequencies
-        row, column = (float(self.single_variances[k].mean()) for k in (i, j))
-        test = dependence(pooled.frequencies, float(variances.mean()), rows, columns, row, column)
+        noise, row, column = (self._contrast_noise(held) for held in ((i, j), (i,), (j,)))
+        test = dependence(pooled.frequencies, noise, rows, columns, row, column)
         return PairEvidence(pooled, variances, test, np.outer(rows, columns))
+
+    def _contrast_noise(self, held: tuple[int, ...]) -> float:
+        """The mean variance of contrasts between the cells of independent attributes, of noise and of who was asked."""
+        names = [self.schema.names[k] for k in held]
+        even, people = contrast_noise(self.schema, self._holding[frozenset(names)], names)
+        uneven = math.prod(_unevenness(self.singles[k].frequencies) for k in held)
+        degrees = math.prod(self.schema.cardinalities[k] - 1 for k in held)
+        return max(even - people * uneven / degrees, _LEAST_VARIANCE)
 
     def pairs(self) -> dict[Pair, PairEvidence]:
         """Every pair that anybody was asked about."""
@@ -139,6 +143,11 @@ class Evidence:
     def measured(self, kept: Sequence[Pair]) -> list[Marginal]:
         """What a release states as measured: all singles, and the pairs that were kept."""
         return [*self.singles, *(e.pooled for e in (self.pair(*p) for p in kept) if e is not None)]
+
+
+def _unevenness(frequencies: Floats) -> float:
+    """The squared distance of frequencies from even ones."""
+    return float(((frequencies - frequencies.mean()) ** 2).sum())
 
 
 def merged(answers: Sequence[AnswerCounts]) -> list[AnswerCounts]:

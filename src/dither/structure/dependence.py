@@ -46,7 +46,8 @@ def mutual_information_threshold(rows: int, columns: int, phi: float) -> float:
 
 @dataclass(frozen=True)
 class Dependence:
-    """The squared distance of a pair from independence, unbiased, and what noise alone would make of it."""
+    """The squared distance of a pair from independence, unbiased, the deviation that noise alone gives it, and the noise's own
+    mean square, which has been taken off."""
 
     statistic: float
     null_deviation: float

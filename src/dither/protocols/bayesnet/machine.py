@@ -59,7 +59,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         return self._questions(0, population, self._learnable, len(self._learnable))
 
     def _questions(self, number: int, population: float, sets: Sequence[tuple[int, ...]], left: int) -> Plan:
-        share = privincr_plan.singles_share(self.campaign.schema, len(self._learnable), left, self._asking)
+        share = privincr_plan.singles_share(self.campaign, len(self._learnable), left, self._asking)
         return privincr_plan.round_plan(self.campaign, self._asking, number, population, sets, share)
 
     def plan(self) -> Plan | None:

@@ -17,9 +17,17 @@ from dither.models.junction_tree import JunctionTree
 from dither.protocols.evidence import Evidence
 from dither.protocols.privincr.plan import Pair, PrivIncrParameters
 from dither.protocols.tree import factor_cells
-from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
+from dither.structure import (
+    Triangulation,
+    mutual_information,
+    mutual_information_threshold,
+    shrunk_squares,
+    triangulate_capped,
+)
 from dither.structure.factorise import Factorisation, compose, factorise
 from dither.types import Floats
+
+EARLY = 0.05  # the part of the price that counts before the last round of pairs: a pair dropped does not come back
 
 
 def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
@@ -42,27 +50,57 @@ def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float)
 
 
 def prune(
-    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, share: float, last: bool
+    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, people: float, last: bool
 ) -> list[Pair]:
-    """The pairs that stay after a round, when `share` of all participants have been asked."""
-    kept = []
+    """The pairs that stay after a round, when `people` are left to be asked about pairs."""
     sizes = evidence.schema.cardinalities
-    for i, j in edges:
-        found = evidence.pair(i, j)
-        if found is None:
-            continue
-        if parameters.threshold == "paper":
-            limit = relaxed_threshold(sizes[i], sizes[j], found.pooled.n, parameters.degree, parameters.alpha)
-            stays = mutual_information(found.projected) >= limit
-        elif last:
-            enough = mutual_information_threshold(sizes[i], sizes[j], parameters.degree)
-            stays = found.test.score >= parameters.significance and found.information >= enough
-        else:
-            # The score grows with the number of people, so this is what it would be now for a pair that just passes.
-            stays = found.test.score >= parameters.significance * share - parameters.slack
-        if stays:
-            kept.append((i, j))
-    return kept
+    found = {pair: e for pair in edges if (e := evidence.pair(*pair)) is not None}
+    if parameters.threshold == "paper":
+        return [
+            (i, j)
+            for (i, j), e in found.items()
+            if mutual_information(e.projected)
+            >= relaxed_threshold(sizes[i], sizes[j], e.pooled.n, parameters.degree, parameters.alpha)
+        ]
+    kept = worth_asking(evidence, list(found), parameters.price * (1.0 if last else EARLY), people)
+    if not last:
+        return kept
+    enough = {(i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree) for i, j in kept}
+    return [pair for pair in kept if found[pair].information >= enough[pair]]
+
+
+def worth_asking(evidence: Evidence, pairs: Sequence[Pair], price: float, people: float) -> list[Pair]:
+    """The pairs whose estimated squared dependence is worth `price` times the noise that they will have in the end.
+
+    Taking a pair as independent costs its squared dependence D, keeping it the noise of its table. D is its posterior mean
+    given all pairs that were asked (`shrunk_squares`); the noise falls with the people still to come, who are shared between
+    the pairs that stay: from the pair of most dependence for its noise on, as many stay as gain most together. Squares are
+    multiplied by the pair's cells, which makes them comparable between pairs: half the L1 distance is at most half the root.
+    """
+    every = evidence.pairs()
+    if not pairs:
+        return []
+    sizes = evidence.schema.cardinalities
+    squares = dict(
+        zip(
+            every,
+            shrunk_squares([e.test for e in every.values()], [(sizes[i], sizes[j]) for i, j in every]),
+            strict=True,
+        )
+    )
+    cells = np.array([sizes[i] * sizes[j] for i, j in pairs], np.float64)
+    dependence = cells * np.array([squares[pair] for pair in pairs])
+    noise = cells * np.array([every[pair].test.noise for pair in pairs])
+    asked = np.array([every[pair].pooled.n for pair in pairs], np.float64)
+    order = np.argsort(-dependence / noise, kind="stable")
+    best, most = 0, 0.0
+    for count in range(1, len(pairs) + 1):
+        chosen = order[:count]
+        coming = people * np.sqrt(cells[chosen]) / np.sqrt(cells[chosen]).sum()
+        gain = float((dependence[chosen] - price * noise[chosen] * asked[chosen] / (asked[chosen] + coming)).sum())
+        if gain > most:
+            best, most = count, gain
+    return sorted(pairs[k] for k in order[:best])
 
 
 @dataclass(frozen=True)
