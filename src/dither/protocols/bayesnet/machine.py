@@ -1,9 +1,9 @@
 """The refined Bayes network: attributes added one by one with the parents that tell most about them.
 
 Reference: Ju, Gu, Wu, Zhang, "Local differential privacy protection of high-dimensional perceptual data by the refined
-Bayes network", Sensors 2020. `plan=split` is the paper's method: one round in which everybody reports every attribute, at
-an epsilon that is shared out between them (its eq. 6 counts it right). `plan=sample` asks each participant one question at
-full epsilon: pairs first, then each attribute with its parents.
+Bayes network", Sensors 2020. `plan=sample` asks each participant one question at full epsilon: pairs first, then each
+attribute with its parents. `plan=split` is the paper's method: one round in which everybody reports every attribute, at an
+epsilon that is shared out between them (its eq. 6 counts it right).
 """
 
 from __future__ import annotations
@@ -114,7 +114,12 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
 
     def notes(self) -> JsonObject:
         parameters, names = self.parameters, self.campaign.schema.names
-        out: JsonObject = {"plan": parameters.plan, "root": parameters.root, "degree": parameters.degree}
+        out: JsonObject = {
+            "plan": parameters.plan,
+            "root": parameters.root,
+            "candidates": parameters.candidates,
+            "degree": parameters.degree,
+        }
         if self._closed and self._open is None:
             network = self.learnt.network
             out["order"] = [names[a] for a in network.order]

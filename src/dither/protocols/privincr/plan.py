@@ -22,7 +22,7 @@ from dither.reports import Plan, Question, question
 from dither.schema import Schema
 
 Pair = tuple[int, int]
-ROUNDS = 6
+ROUNDS = 3
 JOINT_CELLS, PAPER_CELLS = 8_000, 1_500
 SINGLES = 0.3  # the share of one-attribute questions where pairs tell nothing of single attributes
 STRONG = 0.35  # Cramer's V of a pair that is worth asking about: below it one-way answers serve better
