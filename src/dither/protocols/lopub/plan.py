@@ -27,7 +27,8 @@ class LoPubParameters:
     `threshold=noise` keeps a pair that stands out from noise by `significance` standard deviations and, with `phi`,
     reaches the paper's threshold too; `threshold=paper` uses mutual information and phi (0.2) alone. `pruning=paper`
     starts full for binary schemas and empty for others. `fit=pairs` fits the tree to all pairs at once, `fit=cliques`
-    estimates each clique by itself with the `estimator`, as the paper does.
+    estimates each clique by itself with the `estimator`, as the paper does. For the paper's own figures: `em=printed`
+    (even start, printed stopping rule) and `relative_entropy=degrees`, H/(k-1), with which its table 7 was made.
     """
 
     estimator: Literal["em", "lasso", "hybrid"] = "em"
@@ -42,8 +43,10 @@ class LoPubParameters:
     phi: float | None = None
     significance: float = 3.0
     pruning: Literal["none", "paper", "empty", "full"] = "none"
+    relative_entropy: Literal["values", "degrees"] = "values"
     max_clique_cells: int = 2_000
     fit: Literal["cliques", "pairs"] = "cliques"
+    em: Literal["converged", "printed"] = "converged"
     tolerance: float = 1e-5
     steps: int = 2_000
 
