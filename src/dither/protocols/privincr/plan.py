@@ -116,28 +116,29 @@ def _first_questions(campaign: Campaign, parameters: PrivIncrParameters) -> int:
 
 
 def usual_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
-    """The share of one-attribute questions while all pairs are asked: as given, else what pairs tell too little of.
-
-    A question about a pair of k x m values tells of its first attribute as much as u(k)/(m u(km)) questions about that
-    attribute alone, with u(c) a cell's variance among c; of both together nearly one where values are two each, little where
-    they are many. What is missing to one, times `SINGLES`, goes to single attributes.
-    """
+    """The share of one-attribute questions while all pairs are asked: as given, else what pairs tell too little of."""
     if parameters.singles is not None:
         return parameters.singles
+    return SINGLES * max(0.0, 1 - told_of_singles(campaign, parameters))
+
+
+def told_of_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
+    """How much one answer about a pair tells of its two attributes, in answers about one attribute; the mean over all pairs.
+
+    The information is one over the variance of a frequency, of noise and of who was asked. Two for an epsilon without end, when
+    an answer about a pair is one about each; little for wide pairs, whose noise adds up over the cells of a row.
+    """
     sizes = campaign.schema.cardinalities
-    if len(sizes) < 2:
-        return SINGLES
-
-    def unit(cells: int) -> float:
-        chosen: Mechanism = mechanism(parameters.mechanism, cells, campaign.epsilon)
-        return chosen.total_variance / cells
-
     told = weight = 0.0
     for k, m in combinations(sizes, 2):
-        root = math.sqrt(k * m)
-        told += root * (unit(k) / m + unit(m) / k) / unit(k * m)
-        weight += root
-    return SINGLES * max(0.0, 1 - told / weight)
+        pair: Mechanism = mechanism(parameters.mechanism, k * m, campaign.epsilon)
+        for own, other in ((k, m), (m, k)):
+            alone: Mechanism = mechanism(parameters.mechanism, own, campaign.epsilon)
+            chance = (1 - 1 / own) / own
+            one = alone.variance(1 / own, 1) + chance
+            told += math.sqrt(k * m) * one / (pair.group_variance(other, 1 / own, 1) + chance)
+        weight += math.sqrt(k * m)
+    return told / weight if weight else 0.0
 
 
 def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[Pair]:
@@ -184,7 +185,11 @@ def round_plan(
     sets: Sequence[tuple[int, ...]],
     singles: float,
 ) -> Plan:
-    """A round of questions about some attribute sets, with singles beside them."""
+    """A round of questions about some attribute sets, with a share of `singles` beside them.
+
+    Where an answer about a pair tells more of single attributes than an answer about one of them does, all pairs that are not
+    asked anyway are asked for the singles' sake (`told_of_singles`).
+    """
     schema = campaign.schema
     names = schema.names
     questions: list[Question] = []
@@ -193,10 +198,15 @@ def round_plan(
         questions = [_ask(schema, campaign, parameters, [names[a] for a in s]) for s in sets]
         shares = [(1 - singles) * float(w) for w in _weights(questions, parameters.shares)]
     if singles > 0 or not sets:
-        alone = [_ask(schema, campaign, parameters, [name]) for name in names]
         whole = singles if sets else 1.0
+        others = [p for p in combinations(range(len(names)), 2) if p not in set(sets)]
+        if number and parameters.singles is None and others and told_of_singles(campaign, parameters) >= 1:
+            alone = [_ask(schema, campaign, parameters, [names[i], names[j]]) for i, j in others]
+            shares += [whole * float(w) for w in _weights(alone, parameters.shares)]
+        else:
+            alone = [_ask(schema, campaign, parameters, [name]) for name in names]
+            shares += [whole * s for s in question_shares(alone, "least-error")]
         questions += alone
-        shares += [whole * s for s in question_shares(alone, "least-error")]
     total = math.fsum(shares)
     return Plan(number, tuple(questions), tuple(s / total for s in shares), population=population)
 
