@@ -48,7 +48,7 @@ class PrivIncrParameters:
     phi: float | None = None
     alpha: float = 0.05
     significance: float = 2.0
-    price: float = 1.0
+    price: float = 0.7
     mechanism: str = "best"
     shares: Literal["root", "cells", "uniform"] = "root"
     singles: float | None = None
