@@ -13,7 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from benchmarks.tables import Table
 from dither.errors import ParameterError
+from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.several_means import MultiMean
 from dither.schema import Schema
 from dither.types import Codes
 
@@ -137,3 +140,39 @@ def _one_hot(schema: Schema, codes: Codes, left_out: int) -> Any:
 
 def _plain(schema: Schema, codes: Codes, left_out: int) -> Any:
     return np.delete(np.asarray(codes), left_out, axis=1).astype(np.float32)
+
+
+def reported_accuracy(
+    table: Table,
+    test: np.ndarray,
+    targets: Sequence[str],
+    mechanism: str,
+    epsilon: float,
+    rows: int,
+    seed: Sequence[int],
+) -> float:
+    """A linear SVM trained on the reports themselves: every attribute at epsilon/d (MeanEST), or a few drawn (Multi-HM)."""
+    from sklearn.svm import LinearSVC
+
+    d = len(table.schema)
+    top = np.array(table.schema.cardinalities) - 1
+    chosen = MultiMean.for_epsilon(d, epsilon, mechanism, d if mechanism == "duchi" else None)
+    rng = np.random.default_rng(seed)
+    people = table.codes[rng.choice(len(table.codes), min(rows, len(table.codes)), replace=False)]
+    reports = chosen.randomise_many(2 * people / top - 1, RandomStream.from_generator(rng))
+    noisy = chosen.numbers(reports)
+    asked = ~np.isnan(noisy)
+    noisy[~asked] = 0.0
+    scores = []
+    for target in targets:
+        column = table.schema.index(target)
+        known = asked[:, column]
+        labels = (noisy[known, column] > 0).astype(int)
+        truth = test[:, column]
+        if len(set(labels.tolist())) < 2:
+            guess = int(labels[0]) if len(labels) else 0
+            scores.append(float((truth == guess).mean()))
+            continue
+        model = LinearSVC(dual=False, tol=1e-3, max_iter=2_000).fit(np.delete(noisy[known], column, 1), labels)
+        scores.append(float((model.predict(np.delete(2 * test / top - 1, column, 1)) == truth).mean()))
+    return float(np.mean(scores))

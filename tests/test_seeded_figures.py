@@ -130,7 +130,7 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "publish jtree-nonprivate": lambda: publication("jtree-nonprivate", no_privacy=True) | {"epsilon": None},
     "publish mixture, reports": lambda: publication("mixture", path="reports"),
     "publish mixture, 5 % held out": lambda: publication("mixture", holdout=0.05),
-    "publish bayesnet, sampled": lambda: publication("bayesnet", parameters={"plan": "sample"}),
+    "publish bayesnet, split": lambda: publication("bayesnet", parameters={"plan": "split"}),
     **{f"intervals {m}": lambda m=m: interval(m) for m in ("mixture", "privincr")},
     **{f"histogram {m}": lambda m=m: histogram(m) for m in ("chp", "shp", "split", "sampled", "smart")},
     "histogram chp, reports": lambda: histogram("chp", path="reports", consistent=True),

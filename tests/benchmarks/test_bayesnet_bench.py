@@ -5,12 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.bayesnet import EXTENTS, REPORTED, Source, bench, networks, reported_accuracy, true_network
+from benchmarks.bayesnet import EXTENTS, REPORTED, SEARCHES, Source, bench, networks, true_network
 from benchmarks.harness import Outcome, execute
 from benchmarks.tables import PRODUCT, Table
+from benchmarks.tasks import reported_accuracy
 from dither.schema import Attribute, Schema
 
 pytestmark = pytest.mark.slow
+FOUR, ALL, THREE = SEARCHES
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def test_everything_is_measured_and_finite(outcome: Outcome) -> None:
 
 def test_noise_spoils_what_the_network_claims_and_what_it_holds(outcome: Outcome) -> None:
     def sums(f: float) -> tuple[float, float]:
-        labels = {"f": f, "root": "entropy", "degree": 2}
+        labels = {"f": f, "search": FOUR, "degree": 2}
         measures = ("sum_of_mutual_information", "sum_in_the_true_table")
         claimed, held = (outcome.mean("networks", m, **labels) for m in measures)
         return claimed, held
@@ -35,11 +37,13 @@ def test_noise_spoils_what_the_network_claims_and_what_it_holds(outcome: Outcome
     assert exact[0] == pytest.approx(exact[1])
     assert abs(high[0] - high[1]) > 5 * abs(low[0] - low[1])
     assert high[1] < low[1] <= exact[1] * 1.01
-    assert outcome.mean("networks", "edge_accuracy", f=0.0, root="random", degree=1) == 1
+    assert outcome.mean("networks", "edge_accuracy", f=0.0, search=ALL, degree=1) == 1
+    least, largest = (outcome.mean("networks", m, f=0.0, search=THREE, degree=2) for m in ("least_sum", "largest_sum"))
+    assert least <= outcome.mean("networks", "sum_of_mutual_information", f=0.0, search=THREE, degree=2) <= largest
 
 
 def test_the_cached_search_computes_less(outcome: Outcome) -> None:
-    cached, every = (outcome.mean("networks", "computed", f=0.0, root=r, degree=1) for r in ("entropy", "random"))
+    cached, every = (outcome.mean("networks", "computed", f=0.0, search=s, degree=1) for s in (FOUR, ALL))
     assert cached == math.comb(5, 2)
     assert every == sum(m * (5 - m) for m in range(1, 5))
 
@@ -79,9 +83,9 @@ def test_reports_with_little_noise_teach_a_rule_where_there_is_one(method: str) 
     bit = rng.integers(0, 2, 6_000)
     codes = np.column_stack([bit, bit, rng.integers(0, 2, 6_000)])
     table, test = Table("copied bit", schema, codes[:5_000], codes[:5_000]), codes[5_000:]
-    assert reported_accuracy(table, test, ["a"], REPORTED[method], 60.0, 5_000, 0) > 0.95
+    assert reported_accuracy(table, test, ["a"], REPORTED[method], 60.0, 5_000, [0]) > 0.95
     # The third attribute says nothing about the others: nothing beats a coin there.
-    assert abs(reported_accuracy(table, test, ["c"], REPORTED[method], 60.0, 5_000, 0) - 0.5) < 5 * 0.5 / math.sqrt(
+    assert abs(reported_accuracy(table, test, ["c"], REPORTED[method], 60.0, 5_000, [0]) - 0.5) < 5 * 0.5 / math.sqrt(
         1_000
     )
 
@@ -90,6 +94,6 @@ def test_the_true_network_is_what_f_zero_reports() -> None:
     source = bench("smoke").studies[0].measure.args[0]  # type: ignore[attr-defined]
     assert isinstance(source, Source)
     assert source.extent is EXTENTS["smoke"]
-    row = networks(source, "Adult", 0.0, 0, "entropy", 1)
-    assert row["edges"] == 4 == len(true_network(source, "Adult", "entropy", 1).edges())
+    row = networks(source, "Adult", 0.0, 0, FOUR, 1)
+    assert row["edges"] == 4 == len(true_network(source, "Adult", FOUR, 1, 0).edges())
     assert "joints_estimated" not in row

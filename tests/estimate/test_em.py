@@ -136,3 +136,20 @@ def test_a_joint_that_does_not_fit_is_an_error():
     likelihoods = [np.ones((2, 300), np.float32)] * 3
     with pytest.raises(ParameterError, match="27,000,000 cells"):
         expectation_maximisation(likelihoods)
+
+
+def test_as_printed_it_takes_plain_steps_until_the_largest_value_hardly_changes():
+    _, bits = _reports(6, 80, (3, 3))
+    likelihoods = [bit_likelihood(b, None, 0.8, 0.2, 2) for b in bits]
+    found = expectation_maximisation(likelihoods, tolerance=0.01, printed=True)
+    slow, steps = np.full((3, 3), 1 / 9), 0
+    while True:
+        before, slow, steps = slow, _slow_step(slow, bits, 0.8, 0.2), steps + 1
+        if abs(slow.max() - before.max()) <= 0.01:
+            break
+    assert found.steps == steps
+    np.testing.assert_allclose(found.joint, slow, atol=1e-5)
+    # Far from where EM ends: the rule looks at one value only (erratum 4).
+    ended = expectation_maximisation(likelihoods, tolerance=1e-6)
+    assert np.abs(ended.joint - found.joint).max() > 0.03
+    assert ended.log_likelihood > found.log_likelihood

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
+from dither.mechanisms import BloomRappor
 from dither.models import Model
 from dither.protocols.lopub.learn import noise_aware
 from dither.protocols.lopub.machine import LoPub, LoPubParameters
@@ -100,9 +101,34 @@ def test_bits_and_hashes_from_a_rate_or_given():
     assert LoPubParameters(encoding="bloom", hashes=2).filter_size(10) == (29, 2)
 
 
+@pytest.mark.parametrize(("bits", "hashes"), [(4, 1), (5, 1)])
+def test_small_filters_tell_every_value_apart(bits, hashes):
+    """The first hash seed gives two values of some attribute the same filter; another one is found."""
+    codes = people(20_000)
+    plain = [BloomRappor(k, bits, hashes, 1, 0).filters for k in SCHEMA.cardinalities]
+    assert any(len(set(filters)) < len(filters) for filters in plain)
+    machine = run(20_000, flip=0.05, encoding="bloom", bits=bits, hashes=hashes)
+    for name in SCHEMA.names:
+        assert distance(machine.model(), (name,), codes) < 0.05
+
+
+def test_values_that_filters_cannot_tell_apart_are_refused_by_name():
+    def start(**parameters):
+        return LoPub.start(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", **parameters))
+
+    with pytest.raises(ParameterError, match=r"^c: 3 bits cannot tell 4 values apart; use at least 4 bits"):
+        start(bits=3, hashes=1)
+    with pytest.raises(ParameterError, match=r"^a: the hash seed 0 does not tell 3 values apart by 4 bits"):
+        start(bits=4, hashes=1, hash_seed=0)
+    given = start(bits=32, hashes=4, hash_seed=7)
+    assert [q.mechanism.seed for q in given.plan().questions] == [7] * 5
+
+
 @pytest.mark.parametrize(
     ("parameters", "word"),
     [
+        ({"hash_seed": -1, "encoding": "bloom"}, "hash_seed"),
+        ({"hash_seed": 1}, "encoding=bloom"),
         ({"flip": 0.0}, "flip"),
         ({"flip": 1.0}, "flip"),
         ({"flip": -2.0}, "flip"),

@@ -33,7 +33,7 @@ METHODS = {
     "calm": lambda c: calm.Calm.start(c, calm.CalmParameters()),
     "fourier": lambda c: fourier.Fourier.start(c, fourier.FourierParameters()),
     "bayesnet-sample": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(plan="sample")),
-    "bayesnet-split": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(degree=1)),
+    "bayesnet-split": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(plan="split", degree=1)),
 }
 
 

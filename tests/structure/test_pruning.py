@@ -10,7 +10,9 @@ EVEN = [np.full(2, 0.5), np.array([0.9, 0.1]), np.array([0.7, 0.3]), np.array([0
 
 
 def test_relative_entropy_divides_by_the_domain():
-    assert relative_entropy([np.full(4, 0.25), np.full(2, 0.5)]) == pytest.approx([np.log(4) / 4, np.log(2) / 2])
+    even = [np.full(4, 0.25), np.full(2, 0.5)]
+    assert relative_entropy(even) == pytest.approx([np.log(4) / 4, np.log(2) / 2])
+    assert relative_entropy(even, "degrees") == pytest.approx([np.log(4) / 3, np.log(2)])
 
 
 def test_none_examines_all_pairs():

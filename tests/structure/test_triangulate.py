@@ -83,3 +83,19 @@ def test_an_attribute_wider_than_the_cap_is_an_error():
 def test_edges_outside_the_schema_are_an_error():
     with pytest.raises(ParameterError, match="edge"):
         triangulate([2, 2], [(0, 2)])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_cap_drops_what_triangulating_everything_anew_at_each_edge_drops(seed):
+    rng = np.random.default_rng(300 + seed)
+    d = int(rng.integers(4, 12))
+    cardinalities = rng.integers(2, 9, d).tolist()
+    strengths = {pair: float(rng.random()) for pair in _random_edges(rng, d, 0.5)}
+    cap = 120
+    kept = []
+    for pair in sorted(strengths, key=strengths.get, reverse=True):
+        if max(triangulate(cardinalities, [*kept, pair]).cells(cardinalities)) <= cap:
+            kept.append(pair)
+    found = triangulate_capped(cardinalities, strengths, cap)
+    if found.dropped:
+        assert set(found.kept) == set(kept)

@@ -85,12 +85,14 @@ def expectation_maximisation(
     start: Floats | None = None,
     tolerance: float = 1e-5,
     steps: int = 2_000,
+    printed: bool = False,
 ) -> EMResult:
     """The joint distribution of the attributes whose likelihood matrices are given, row by row of the same report.
 
     `weights` says how often each row occurred. Starts from `start` (even by default); cells that are zero there stay
     zero. Stops when a step changes no cell by more than `tolerance`, or after `steps`; passes are in single precision, so
-    a tolerance below 1e-6 may never be reached. The likelihood never falls from one cycle to the next.
+    a tolerance below 1e-6 may never be reached. The likelihood never falls from one cycle to the next. `printed` takes plain
+    steps and stops as LoPub's algorithm 1 reads, when the largest cell's value changes by no more than the tolerance.
     """
     shape = tuple(m.shape[1] for m in likelihoods)
     check_cells(shape)
@@ -101,8 +103,19 @@ def expectation_maximisation(
     products = RowProducts(likelihoods)
     joint = np.full(shape, 1.0 / math.prod(shape)) if start is None else np.asarray(start, np.float64) / np.sum(start)
     passes = _Passes(products, None if weights is None else weights.astype(np.float32), total)
-    matrix, change = _squarem(passes, products.fold(joint), tolerance, steps)
+    iterate = _as_printed if printed else _squarem
+    matrix, change = iterate(passes, products.fold(joint), tolerance, steps)
     return EMResult(products.unfold(matrix), passes.count, change <= tolerance, passes.log_likelihood)
+
+
+def _as_printed(passes: _Passes, before: Floats, tolerance: float, steps: int) -> tuple[Floats, float]:
+    """Plain steps until the largest value, in whichever cell, hardly changes (erratum 4)."""
+    while True:
+        after = passes.step(before)
+        change = abs(float(after.max()) - float(before.max()))
+        if change <= tolerance or passes.count >= steps:
+            return after, change
+        before = after
 
 
 def _squarem(passes: _Passes, p0: Floats, tolerance: float, steps: int) -> tuple[Floats, float]:

@@ -220,8 +220,10 @@ def estimate_joint(
     features: Features = "cooccurrence",
     tolerance: float = 1e-5,
     steps: int = 2_000,
+    printed: bool = False,
 ) -> JointEstimate:
-    """The joint distribution of some attributes by one of LoPub's three estimators."""
+    """The joint distribution of some attributes by one of LoPub's three estimators; `printed` is EM from the even table with
+    the paper's own stopping rule."""
     check_choice("estimator", estimator, ESTIMATORS)
     if len(set(attributes)) != len(attributes) or not attributes:
         raise ParameterError(
@@ -232,9 +234,12 @@ def estimate_joint(
     names = tuple(attributes)
     if estimator == "lasso":
         return JointEstimate(names, lasso_joint(reports, positions, features), estimator, 0, True)
-    # From the product of the one-way estimates: nearer than the even table, and no cell is ruled out.
-    start = lasso_joint(reports, positions, features) if estimator == "hybrid" else _product_start(reports, positions)
-    found = em_joint(reports, positions, start, tolerance, steps)
+    start: Floats | None = None
+    if estimator == "hybrid":
+        start = lasso_joint(reports, positions, features)
+    elif not printed:  # from the product of the one-way estimates: nearer than the even table, and no cell is ruled out
+        start = _product_start(reports, positions)
+    found = em_joint(reports, positions, start, tolerance, steps, printed)
     return JointEstimate(names, found.joint, estimator, found.steps, found.converged)
 
 
@@ -244,12 +249,15 @@ def em_joint(
     start: Floats | None = None,
     tolerance: float = 1e-5,
     steps: int = 2_000,
+    printed: bool = False,
 ) -> EMResult:
     """LoPub's algorithm 1 from a starting table; cells that are zero in it stay zero (algorithm 3)."""
     bits, weights = reports.distinct(positions)
     encodings = [reports.encodings[i] for i in positions]
     likelihoods = [bit_likelihood(b, e.filters, e.p, e.q, len(positions)) for b, e in zip(bits, encodings, strict=True)]
-    return expectation_maximisation(likelihoods, weights, start=start, tolerance=tolerance, steps=steps)
+    return expectation_maximisation(
+        likelihoods, weights, start=start, tolerance=tolerance, steps=steps, printed=printed
+    )
 
 
 def lasso_joint(reports: SplitReports, positions: Sequence[int], features: Features = "cooccurrence") -> Floats:
@@ -289,12 +297,14 @@ def estimate_joints(
     features: Features = "cooccurrence",
     tolerance: float = 1e-5,
     steps: int = 2_000,
+    printed: bool = False,
     progress: Progress | None = None,
 ) -> list[JointEstimate]:
     """Many joints, in the order asked, two or more at a time; the results do not depend on how many run at once."""
     from threadpoolctl import threadpool_limits
 
-    work = partial(estimate_joint, reports, estimator=estimator, features=features, tolerance=tolerance, steps=steps)
+    options = {"features": features, "tolerance": tolerance, "steps": steps, "printed": printed}
+    work = partial(estimate_joint, reports, estimator=estimator, **options)  # type: ignore[arg-type]
     reports.gram, reports.distributions  # noqa: B018  computed once, before threads ask for them
     # The matrices are too small to share between BLAS threads; whole joints are spread over the processors instead.
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:

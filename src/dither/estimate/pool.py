@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from dither.errors import ParameterError, TooFewAnswers
 from dither.estimate.marginal import Marginal
+from dither.mechanisms import Mechanism
 from dither.reports import Question
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -72,7 +74,7 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
     parts: list[tuple[AnswerCounts, int, float]] = []
     for answer in holding:
         marginal, group = read_marginal(schema, answer, attributes)
-        weight = 1.0 / answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n)
+        weight = answer.n / _variance(answer.question.mechanism, group, 1.0 / cells)
         weighted += weight * marginal
         total += weight
         parts.append((answer, group, weight))
@@ -84,9 +86,36 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
     return Marginal(tuple(attributes), frequencies, np.sqrt(variances), sum(a.n for a in holding))
 
 
+def contrast_noise(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]) -> tuple[float, float]:
+    """The variance, noise and chance of who was asked, of a contrast of a pooled marginal's cells if all were equally frequent,
+    and one over the number of people that counts.
+
+    A contrast has weights that add up to zero and whose squares add up to one. Answers whose cells always add up to the same
+    (randomised response, subsets) are negatively correlated, so a contrast varies more than a cell: by c/(c-1) for c cells.
+    With other frequencies f the squares of all contrasts orthogonal to some directions have less variance, by the square of
+    f's part in them over the people.
+    """
+    wanted, cells = set(attributes), schema.cells(attributes)
+    noise = people = total = 0.0
+    for answer in answers:
+        if wanted <= set(answer.question.attributes):
+            mechanism, group = answer.question.mechanism, answer.question.mechanism.cells // cells
+            own = _variance(mechanism, group, 1.0 / cells)
+            weight = answer.n / own
+            whole = _variance(mechanism, mechanism.cells, 1.0)
+            noise += weight**2 / answer.n * (cells * own + (1 - 1.0 / cells) - whole / cells) / (cells - 1)
+            people += weight**2 / answer.n
+            total += weight
+    return noise / total**2, people / total**2
+
+
 def _group_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> Floats:
     """The variance at each frequency; it is linear in the frequency for every mechanism."""
-    mechanism = answer.question.mechanism
-    low = mechanism.group_variance(group, 0.0, answer.n)
-    high = mechanism.group_variance(group, 1.0, answer.n)
-    return low + (high - low) * frequencies
+    low, high = (_variance(answer.question.mechanism, group, f) for f in (0.0, 1.0))
+    return (low + (high - low) * frequencies) / answer.n
+
+
+@lru_cache(maxsize=4096)
+def _variance(mechanism: Mechanism, group: int, frequency: float) -> float:
+    """The variance of a group of cells from one report: a plan has many questions and few kinds of them."""
+    return mechanism.group_variance(group, frequency, 1)

@@ -4,7 +4,7 @@ Importing this package needs the standard library only; `kernels` holds the NumP
 """
 
 from dither.mechanisms.base import ByteSource, Estimate, Mechanism, PackedReports, PureMechanism
-from dither.mechanisms.bloom import BloomRappor, bloom_size
+from dither.mechanisms.bloom import BloomRappor, bloom_size, telling_seed
 from dither.mechanisms.grr import GRR
 from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.local_hash import LocalHash
@@ -36,4 +36,5 @@ __all__ = [
     "oue",
     "sue",
     "sue_from_flip",
+    "telling_seed",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,7 +34,9 @@ MOST_HASHES = (
 MOST_FILTER_BYTES = 1 << 26  # all cells' filters together
 ALL_PAIRS = 1024  # filters up to which all pairs are compared, in search of the two that are farthest apart
 FALSE_POSITIVE = 0.022  # LoPub's
+SEEDS_TRIED = 1_000
 _COMPARED_BYTES = 1 << 24
+_PRIME = 2**31 - 1
 
 
 def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
@@ -41,6 +44,33 @@ def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
     check_between("the false-positive rate", false_positive, 0, 1, ends="()")
     strength = math.log(1 / false_positive)
     return max(2, math.ceil(strength / math.log(2) ** 2 * cells)), max(1, round(strength / math.log(2)))
+
+
+def telling_seed(cells: int, bits: int, hashes: int, only: int | None = None) -> int:
+    """The first seed of the hash functions, from 0 on, whose filters tell all cells apart; or whether `only` one does.
+
+    Frequencies are read off the bits by regression, so the filters must be linearly independent, not merely different. The
+    seed is public and chosen before anybody is asked: it costs no privacy.
+    """
+    if cells > bits:
+        raise ParameterError(
+            f"{bits:,} bits cannot tell {cells:,} values apart; use at least {cells:,} bits", where="bits", value=bits
+        )
+    for seed in range(SEEDS_TRIED) if only is None else (only,):
+        if _independent(BloomRappor(cells, bits, hashes, 1, seed).filters):
+            return seed
+    if only is not None:
+        raise ParameterError(
+            f"the hash seed {only} does not tell {cells:,} values apart by {bits:,} bits with {hashes} set; give another, or "
+            "none and one will be found",
+            where="hash_seed",
+            value=only,
+        )
+    raise ParameterError(
+        f"none of {SEEDS_TRIED:,} hash seeds tells {cells:,} values apart by {bits:,} bits with {hashes} set; use more bits",
+        where="bits",
+        value=bits,
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +125,8 @@ class BloomRappor(BitMechanism):
     def for_cells(cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> BloomRappor:
         """The same with LoPub's size of a filter for a false-positive rate of 2.2 %."""
         bits, hashes = bloom_size(cells, FALSE_POSITIVE)
-        return cls.for_epsilon(cells, epsilon, bits, hashes, threshold_bits=threshold_bits)
+        seed = telling_seed(cells, bits, hashes)
+        return cls.for_epsilon(cells, epsilon, bits, hashes, seed, threshold_bits)
 
     def with_epsilon(self, epsilon: float) -> BloomRappor:
         return self.for_epsilon(self.cells, epsilon, self.bits, self.hashes, self.seed, self.threshold_bits)
@@ -209,3 +240,40 @@ def _filter(seed: int, value: int, bits: int, hashes: int) -> int:
     for bit in chosen:
         out[bit >> 3] |= 1 << (bit & 7)
     return int.from_bytes(out, "little")
+
+
+def _independent(filters: Sequence[int]) -> bool:
+    """Whether filters are linearly independent, by elimination modulo a prime: independent there is independent everywhere.
+
+    Each pivot is the rarest bit that a filter still has, which keeps the rows short: a thousand filters take some
+    hundredths of a second.
+    """
+    rows = [dict.fromkeys(_members(f), 1) for f in filters]
+    uses = Counter(bit for row in rows for bit in row)
+    rarity = {bit: (count, bit) for bit, count in uses.items()}
+    pivots: dict[int, dict[int, int]] = {}
+    for given in rows:
+        row = given
+        while row:
+            rarest = min(row, key=rarity.__getitem__)
+            factor = row[rarest]
+            if rarest not in pivots:
+                inverse = pow(factor, -1, _PRIME)
+                pivots[rarest] = {bit: value * inverse % _PRIME for bit, value in row.items()}
+                break
+            other = pivots[rarest]
+            mixed = {bit: (row.get(bit, 0) - factor * other.get(bit, 0)) % _PRIME for bit in row.keys() | other.keys()}
+            row = {bit: value for bit, value in mixed.items() if value}
+        else:
+            return False
+    return True
+
+
+def _members(bits: int) -> list[int]:
+    """The positions of the bits that are set."""
+    out = []
+    while bits:
+        low = bits & -bits
+        out.append(low.bit_length() - 1)
+        bits ^= low
+    return out

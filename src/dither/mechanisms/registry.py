@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dither.checks import check_choice
@@ -18,6 +19,7 @@ from dither.mechanisms.grr import GRR
 from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.local_hash import LocalHash
 from dither.mechanisms.means import Duchi, Hybrid, MeanMechanism, Piecewise
+from dither.mechanisms.probability import check_epsilon
 from dither.mechanisms.set_strategy import SetStrategy
 from dither.mechanisms.several_means import MultiMean
 from dither.mechanisms.square_wave import SquareWave
@@ -63,10 +65,14 @@ POOLED_NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build and ki
 
 
 def mechanism(name: str, cells: int, epsilon: float) -> Mechanism:
-    """A mechanism for frequencies by name, at an epsilon."""
-    if name == "best":
-        return best(cells, epsilon)
-    build = MECHANISMS[check_choice("mechanism", name, NAMES)].build
+    """A mechanism for frequencies by name, at an epsilon; asked again, the same one."""
+    return _built(check_choice("mechanism", name, NAMES), check_cells(cells), check_epsilon(epsilon))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _built(name: str, cells: int, epsilon: float) -> Mechanism:
+    # Rational arithmetic takes its time, and a plan asks many questions of equally many cells.
+    build = best if name == "best" else MECHANISMS[name].build
     assert build is not None
     return build(cells, epsilon)
 

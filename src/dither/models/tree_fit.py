@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dither.errors import ParameterError
 from dither.estimate.marginal import Marginal
@@ -42,13 +43,20 @@ class TreeFit:
 
 
 @dataclass(frozen=True)
-class _Placement:
-    """A measurement that lies in a clique."""
+class _Measured:
+    """The cells of all measurements in one clique, one after the other, and the sparse matrix that sums the clique's cells
+    to them: one product reads them all, its transpose gathers their gradient. An entry for each measurement and cell of
+    the clique, 12 bytes."""
 
     clique: int
-    attributes: tuple[int, ...]
+    sums: csr_array
+    gather: csr_array
     target: Floats
     weights: Floats
+
+    def read(self, marginals: Sequence[Floats]) -> Floats:
+        """What the clique's marginal says about the measured cells."""
+        return np.asarray(self.sums @ marginals[self.clique].ravel())
 
 
 def fit_tree(
@@ -68,14 +76,14 @@ def fit_tree(
     Stops when the weighted squared residual has fallen to `discrepancy` times the number of measured cells (0: never),
     when fifty iterations gain less than `tolerance` of it, or after `iterations`.
     """
-    placed, unused = _place(schema, tree, measurements)
+    measured, unused = _place(schema, tree, measurements)
     messages = MessagePass(tree, schema.cardinalities)
     theta = _starting_potentials(schema, tree, start)
     state = messages.calibrate(theta)
-    if not placed:
+    if not measured:
         return TreeFit(JunctionTree(schema, tree, _tidy(state.marginals)), 0, 0.0, "nothing measured", unused)
-    cells = sum(p.target.size for p in placed)
-    descent = _Descent(messages, placed, theta, state)
+    cells = sum(p.target.size for p in measured)
+    descent = _Descent(messages, measured, theta, state)
     history = [descent.residual]
     done, stopped = 0, "iterations"
     while done < iterations:
@@ -98,19 +106,19 @@ class _Descent:
     """The accelerated mirror descent: the iterate x, the mirror point z with its potentials, the step size."""
 
     def __init__(
-        self, messages: MessagePass, placed: list[_Placement], theta: list[Floats], state: Calibration
+        self, messages: MessagePass, measured: list[_Measured], theta: list[Floats], state: Calibration
     ) -> None:
-        self.messages, self.placed = messages, placed
+        self.messages, self.measured = messages, measured
         self.theta, self.mirror = theta, state
         self.marginals: tuple[Floats, ...] = state.marginals
-        self.smoothness = _curvature(placed) / 16
+        self.smoothness = float(max(p.weights.max() for p in measured)) / 16
         self.momentum = 1.0
-        self.fitted = [_read(p, state.marginals, messages) for p in placed]
+        self.fitted = [p.read(state.marginals) for p in measured]
         self.mirror_fitted = self.fitted
         self.residual = self._loss(self.fitted)
 
     def _loss(self, fitted: list[Floats]) -> float:
-        return float(sum((p.weights * (m - p.target) ** 2).sum() for p, m in zip(self.placed, fitted, strict=True)))
+        return float(sum((p.weights * (m - p.target) ** 2).sum() for p, m in zip(self.measured, fitted, strict=True)))
 
     def step(self) -> None:
         """One accelerated step; the step size shrinks until the quadratic bound holds, and grows a little each time."""
@@ -121,10 +129,10 @@ class _Descent:
             gradient = self._gradient(between)
             theta = [t - g / (self.smoothness * a) for t, g in zip(self.theta, gradient, strict=True)]
             mirror = self.messages.calibrate(theta)
-            fitted = [_read(p, mirror.marginals, self.messages) for p in self.placed]
+            fitted = [p.read(mirror.marginals) for p in self.measured]
             moved = sum(
                 float((p.weights * (n - o) ** 2).sum())
-                for p, n, o in zip(self.placed, fitted, self.mirror_fitted, strict=True)
+                for p, n, o in zip(self.measured, fitted, self.mirror_fitted, strict=True)
             )
             if moved / 2 <= self.smoothness * self._divergence(theta, mirror) * (1 + 1e-9) + 1e-12:
                 break
@@ -144,12 +152,12 @@ class _Descent:
         self.momentum = 1.0
         self.theta = _log_potentials(self.messages.tree, self.marginals)
         self.mirror = self.messages.calibrate(self.theta)
-        self.mirror_fitted = [_read(p, self.mirror.marginals, self.messages) for p in self.placed]
+        self.mirror_fitted = [p.read(self.mirror.marginals) for p in self.measured]
 
     def _gradient(self, fitted: list[Floats]) -> list[Floats]:
         out = [np.zeros(shape) for shape in self.messages.shapes]
-        for p, m in zip(self.placed, fitted, strict=True):
-            out[p.clique] += expand(p.weights * (m - p.target), p.attributes, self.messages.tree.cliques[p.clique])
+        for p, m in zip(self.measured, fitted, strict=True):
+            out[p.clique] = (p.gather @ (p.weights * (m - p.target))).reshape(out[p.clique].shape)
         return out
 
     def _divergence(self, theta: list[Floats], new: Calibration) -> float:
@@ -163,33 +171,52 @@ def _next_momentum(a: float) -> float:
     return a * (math.sqrt(a * a + 4) - a) / 2
 
 
-def _curvature(placed: list[_Placement]) -> float:
-    return float(max(p.weights.max() for p in placed))
-
-
-def _read(p: _Placement, marginals: Sequence[Floats], messages: MessagePass) -> Floats:
-    return sum_out(marginals[p.clique], messages.tree.cliques[p.clique], p.attributes)
-
-
-def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]) -> tuple[list[_Placement], int]:
+def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]) -> tuple[list[_Measured], int]:
     """Each measurement in the smallest clique that holds it."""
     sizes = tree.cells(schema.cardinalities)
     order = sorted(range(len(sizes)), key=lambda c: (sizes[c], c))
-    placed, unused = [], 0
+    placed: dict[int, list[tuple[tuple[int, ...], Marginal]]] = {}
+    unused = 0
     for m in measurements:
         members = tuple(schema.index(name) for name in m.attributes)
         shape = tuple(schema.cardinalities[a] for a in members)
-        weights = 1.0 / m.variances
-        if m.frequencies.shape != shape or not np.isfinite(m.frequencies).all() or not np.isfinite(weights).all():
+        if (
+            m.frequencies.shape != shape
+            or not np.isfinite(m.frequencies).all()
+            or not np.isfinite(1 / m.variances).all()
+        ):
             raise ParameterError(
                 f"measurement of {m.attributes}: frequencies of shape {shape} with variances above 0 are needed"
             )
-        holding = [c for c in order if set(members) <= set(tree.cliques[c])]
-        if not holding:
+        holding = next((c for c in order if set(members) <= set(tree.cliques[c])), None)
+        if holding is None:
             unused += 1
-            continue
-        placed.append(_Placement(holding[0], members, np.asarray(m.frequencies, np.float64), weights))
-    return placed, unused
+        else:
+            placed.setdefault(holding, []).append((members, m))
+    return [_measured(schema, tree, c, found) for c, found in placed.items()], unused
+
+
+def _measured(
+    schema: Schema, tree: Triangulation, clique: int, found: Sequence[tuple[tuple[int, ...], Marginal]]
+) -> _Measured:
+    scope = tree.cliques[clique]
+    shape = tuple(schema.cardinalities[a] for a in scope)
+    cells = math.prod(shape)
+    codes = np.indices(shape, dtype=np.int32).reshape(len(scope), -1)
+    rows, begin = [], 0
+    for members, m in found:
+        cell = np.ravel_multi_index([codes[scope.index(a)] for a in members], m.frequencies.shape)
+        rows.append(begin + cell)
+        begin += m.frequencies.size
+    entries = (np.ones(cells * len(found)), (np.concatenate(rows), np.tile(np.arange(cells), len(found))))
+    sums = csr_array(entries, shape=(begin, cells))
+    return _Measured(
+        clique,
+        sums,
+        csr_array(sums.T),
+        np.concatenate([np.asarray(m.frequencies, np.float64).ravel() for _, m in found]),
+        np.concatenate([1.0 / m.variances.ravel() for _, m in found]),
+    )
 
 
 def _starting_potentials(schema: Schema, tree: Triangulation, start: Sequence[AnyArray] | None) -> list[Floats]:

@@ -40,8 +40,9 @@ def cover_pairs(cardinalities: Sequence[int], most_cells: int, most_attributes: 
         return [(0,)]
     open_pairs = set(combinations(range(d), 2))
     out: list[Set] = []
-    while open_pairs:
-        first = max(open_pairs, key=lambda p: (cardinalities[p[0]] * cardinalities[p[1]], -p[0], -p[1]))
+    for first in sorted(open_pairs, key=lambda p: (-cardinalities[p[0]] * cardinalities[p[1]], p)):
+        if first not in open_pairs:
+            continue
         chosen = set(first)
         while most_attributes is None or len(chosen) < most_attributes:
             cells = math.prod(cardinalities[a] for a in chosen)
@@ -71,17 +72,16 @@ def pair_noise(
     A set of c cells that gets a share w has a variance of unit_variance(c) / w per cell, times the cells summed into one;
     sets that hold the same pair pool by inverse variance. k cells of standard error s have an L1 norm near k s.
     """
-    total = 0.0
-    pairs = list(combinations(range(len(cardinalities)), 2))
-    for i, j in pairs:
-        cells = cardinalities[i] * cardinalities[j]
-        precision = 0.0
-        for members, share in zip(sets, shares, strict=True):
-            if i in members and j in members and share > 0:
-                whole = math.prod(cardinalities[a] for a in members)
-                precision += share / (unit_variance(whole) * (whole // cells))
-        total += cells / math.sqrt(precision) if precision > 0 else math.inf
-    return total / len(pairs) if pairs else 0.0
+    precision = dict.fromkeys(combinations(range(len(cardinalities)), 2), 0.0)
+    for members, share in zip(sets, shares, strict=True):
+        whole = math.prod(cardinalities[a] for a in members)
+        for i, j in combinations(sorted(members), 2):
+            precision[i, j] += share / (unit_variance(whole) * (whole // (cardinalities[i] * cardinalities[j])))
+    noise = (
+        cardinalities[i] * cardinalities[j] / math.sqrt(found) if found > 0 else math.inf
+        for (i, j), found in precision.items()
+    )
+    return math.fsum(noise) / len(precision) if precision else 0.0
 
 
 SIZES = (0, 64, 256, 1_024, 4_096)  # candidate caps on a set's cells; 0 asks pair by pair

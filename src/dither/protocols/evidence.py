@@ -15,9 +15,11 @@ from itertools import combinations
 import numpy as np
 
 from dither.estimate import AnswerCounts, Marginal, check_asked, norm_sub, pool
+from dither.estimate.pool import contrast_noise
+from dither.reports import Question
 from dither.schema import Schema
 from dither.structure import Dependence, dependence, mutual_information
-from dither.types import Floats
+from dither.types import Floats, Integers
 
 Pair = tuple[int, int]
 _LEAST_VARIANCE = 1e-12
@@ -72,12 +74,7 @@ class Evidence:
     def singles(self) -> tuple[Marginal, ...]:
         """Every one-way marginal, pooled over all questions that hold the attribute."""
         check_asked(self.schema, self.answers)
-        return tuple(pool(self.schema, self.answers, [name]) for name in self.schema.names)
-
-    @cached_property
-    def single_variances(self) -> tuple[Floats, ...]:
-        """Noise and sampling variance of each one-way frequency."""
-        return tuple(total_variances(p) for p in self.singles)
+        return tuple(self.pooled([name]) for name in self.schema.names)
 
     @cached_property
     def distributions(self) -> tuple[Floats, ...]:
@@ -85,8 +82,18 @@ class Evidence:
         return tuple(norm_sub(p.frequencies) for p in self.singles)
 
     @cached_property
-    def _asked_together(self) -> set[frozenset[str]]:
-        return {frozenset(p) for a in self.answers for p in combinations(a.question.attributes, 2)}
+    def _holding(self) -> dict[frozenset[str], list[AnswerCounts]]:
+        """The answers that hold each attribute and each two: looked up, since every pair against every answer takes long."""
+        out: dict[frozenset[str], list[AnswerCounts]] = {}
+        for answer in self.answers:
+            names = answer.question.attributes
+            for held in (*((name,) for name in names), *combinations(names, 2)):
+                out.setdefault(frozenset(held), []).append(answer)
+        return out
+
+    def pooled(self, names: Sequence[str]) -> Marginal:
+        """Some attributes' marginal over every question that holds them all."""
+        return pool(self.schema, self._holding.get(frozenset(names[:2]), ()), names)
 
     def pair(self, i: int, j: int) -> PairEvidence | None:
         """The evidence on a pair, i < j; None where nobody was asked about both."""
@@ -96,14 +103,22 @@ class Evidence:
 
     def _weigh(self, i: int, j: int) -> PairEvidence | None:
         names = [self.schema.names[i], self.schema.names[j]]
-        if frozenset(names) not in self._asked_together:
+        if frozenset(names) not in self._holding:
             return None
-        pooled = pool(self.schema, self.answers, names)
+        pooled = self.pooled(names)
         variances = total_variances(pooled)
         rows, columns = self.singles[i].frequencies, self.singles[j].frequencies
-        row, column = (float(self.single_variances[k].mean()) for k in (i, j))
-        test = dependence(pooled.frequencies, float(variances.mean()), rows, columns, row, column)
+        noise, row, column = (self._contrast_noise(held) for held in ((i, j), (i,), (j,)))
+        test = dependence(pooled.frequencies, noise, rows, columns, row, column)
         return PairEvidence(pooled, variances, test, np.outer(rows, columns))
+
+    def _contrast_noise(self, held: tuple[int, ...]) -> float:
+        """The mean variance of contrasts between the cells of independent attributes, of noise and of who was asked."""
+        names = [self.schema.names[k] for k in held]
+        even, people = contrast_noise(self.schema, self._holding[frozenset(names)], names)
+        uneven = math.prod(_unevenness(self.singles[k].frequencies) for k in held)
+        degrees = math.prod(self.schema.cardinalities[k] - 1 for k in held)
+        return max(even - people * uneven / degrees, _LEAST_VARIANCE)
 
     def pairs(self) -> dict[Pair, PairEvidence]:
         """Every pair that anybody was asked about."""
@@ -121,13 +136,27 @@ class Evidence:
     def measurements(self, larger: Sequence[tuple[int, ...]] = ()) -> list[Marginal]:
         """Raw singles, pairs and the `larger` sets that were asked, with the variances of noise and sampling, for a fit to all
         of them at once."""
-        sets = [pool(self.schema, self.answers, [self.schema.names[a] for a in positions]) for positions in larger]
+        sets = [self.pooled([self.schema.names[a] for a in positions]) for positions in larger]
         pairs = [evidence.pooled for evidence in self.pairs().values()]
         return [with_sampling(marginal) for marginal in (*self.singles, *pairs, *sets)]
 
     def measured(self, kept: Sequence[Pair]) -> list[Marginal]:
         """What a release states as measured: all singles, and the pairs that were kept."""
         return [*self.singles, *(e.pooled for e in (self.pair(*p) for p in kept) if e is not None)]
+
+
+def _unevenness(frequencies: Floats) -> float:
+    """The squared distance of frequencies from even ones."""
+    return float(((frequencies - frequencies.mean()) ** 2).sum())
+
+
+def merged(answers: Sequence[AnswerCounts]) -> list[AnswerCounts]:
+    """Answers to one question in several rounds as one; it is the same people's reports added up."""
+    counts: dict[Question, tuple[Integers, int]] = {}
+    for answer in answers:
+        support, n = counts.get(answer.question, (np.zeros_like(answer.support), 0))
+        counts[answer.question] = (support + answer.support, n + answer.n)
+    return [AnswerCounts(question, support, n) for question, (support, n) in counts.items()]
 
 
 def total_variances(marginal: Marginal) -> Floats:

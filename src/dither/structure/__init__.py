@@ -10,6 +10,7 @@ from dither.structure.dependence import (
     prune_by_entropy,
     relative_entropy,
 )
+from dither.structure.shrink import shrunk_squares
 from dither.structure.triangulate import (
     Triangulation,
     triangulate,
@@ -26,6 +27,7 @@ __all__ = [
     "mutual_information_threshold",
     "prune_by_entropy",
     "relative_entropy",
+    "shrunk_squares",
     "triangulate",
     "triangulate_capped",
 ]

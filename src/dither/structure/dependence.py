@@ -46,10 +46,12 @@ def mutual_information_threshold(rows: int, columns: int, phi: float) -> float:
 
 @dataclass(frozen=True)
 class Dependence:
-    """The squared distance of a pair from independence, unbiased, and what noise alone would make of it."""
+    """The squared distance of a pair from independence, unbiased, the deviation that noise alone gives it, and the noise's own
+    mean square, which has been taken off."""
 
     statistic: float
     null_deviation: float
+    noise: float = 0.0
 
     @property
     def score(self) -> float:
@@ -103,7 +105,7 @@ def dependence(
     null = 2 * degrees * spread**2
     null += 2 * (k - 1) * (row_variance * float(b @ b)) ** 2 + 2 * (m - 1) * (column_variance * float(a @ a)) ** 2
     null += 4 * spread * extra
-    return Dependence(statistic, float(np.sqrt(null)))
+    return Dependence(statistic, float(np.sqrt(null)), degrees * spread + extra)
 
 
 Pair = tuple[int, int]
@@ -141,13 +143,21 @@ class Pruning:
         }
 
 
-def relative_entropy(marginals: Sequence[AnyArray]) -> list[float]:
-    """H(A)/|domain| of each attribute (algorithm 5, line 4)."""
-    return [entropy(np.clip(m, 0, None)) / len(m) for m in marginals]
+Relative = Literal["values", "degrees"]
+
+
+def relative_entropy(marginals: Sequence[AnyArray], relative: Relative = "values") -> list[float]:
+    """H(A)/|domain| of each attribute (algorithm 5, line 4), or H(A)/(|domain| - 1), with which table 7 was made."""
+    less = {"values": 0, "degrees": 1}[relative]
+    return [entropy(np.clip(m, 0, None)) / (len(m) - less) for m in marginals]
 
 
 def prune_by_entropy(
-    marginals: Sequence[AnyArray], phi: float, variant: Variant, depends: Callable[[int, int], bool]
+    marginals: Sequence[AnyArray],
+    phi: float,
+    variant: Variant,
+    depends: Callable[[int, int], bool],
+    relative: Relative = "values",
 ) -> Pruning:
     """Ask `depends(i, j)`, i < j, only for the pairs that the variant examines: LoPub's entropy pruning (algorithm 5).
 
@@ -165,7 +175,9 @@ def prune_by_entropy(
     every = [(i, j) for i in range(d) for j in range(i + 1, d)]
     examined = every
     if variant != "none":
-        ranked = sorted(range(d), key=_order(relative_entropy(marginals), -1.0 if variant == "empty" else 1.0))
+        ranked = sorted(
+            range(d), key=_order(relative_entropy(marginals, relative), -1.0 if variant == "empty" else 1.0)
+        )
         # A hair more than a half, so that 15 * (1 - 0.3) = 10.499.. counts as the ten and a half that was meant.
         chosen = set(ranked[: math.floor(d * (1 - phi) + 0.5 + 1e-9)])
         examined = [(i, j) for i, j in every if i in chosen and j in chosen]

@@ -9,15 +9,18 @@ reduced by minimal-redundancy-maximal-relevance (Peng, Long, Ding, TPAMI 2005).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dither.checks import check_whole
 from dither.errors import ParameterError
+from dither.structure.dependence import entropy
 from dither.types import Floats
+
+LEAST_GAIN = 1e-9  # nats; a condition that tells nothing is left out
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,70 @@ def factorise(
         split.append((a, given))
         left.remove(a)
     return Factorisation(tuple(left), tuple(reversed(split)))
+
+
+def factorise_by_information(
+    clique: Sequence[int], cardinalities: Sequence[int], joint: Floats, most_cells: int
+) -> Factorisation:
+    """Algorithm 2 with conditions filled up to `most_cells` by conditional information, from a joint of the whole clique.
+
+    Minimal redundancy stops at the first condition that is as much like those taken as like its target, and so leaves out what
+    is redundant only in part. Here the condition with the largest conditional information given those taken comes next while
+    the factor fits, and the attribute is split off that its conditions leave the least about: what is lost, the sum of these,
+    is the divergence of the product from the joint. `joint` has one axis for each attribute of the clique, in order.
+    """
+    check_whole("factor_cells", most_cells, 2)
+    left = sorted(clique)
+    entropies = _Entropies(tuple(left), joint)
+    split: list[tuple[int, tuple[int, ...]]] = []
+    while len(left) > 1 and math.prod(cardinalities[a] for a in left) > most_cells:
+        options = []
+        for a in left:
+            others = [b for b in left if b != a]
+            given = _fill(a, others, entropies, cardinalities, most_cells)
+            lost = entropies.given(a, given) - entropies.given(a, others)
+            options.append((round(lost, 12), a, given))
+        _, a, given = min(options)
+        split.append((a, given))
+        left.remove(a)
+    return Factorisation(tuple(left), tuple(reversed(split)))
+
+
+@dataclass(frozen=True)
+class _Entropies:
+    """The entropies of sets of a clique's attributes, each computed once."""
+
+    scope: tuple[int, ...]
+    joint: Floats
+    _known: dict[frozenset[int], float] = field(default_factory=dict, repr=False, compare=False)
+
+    def of(self, members: Iterable[int]) -> float:
+        key = frozenset(members)
+        if key not in self._known:
+            summed = self.joint.sum(axis=tuple(i for i, a in enumerate(self.scope) if a not in key))
+            self._known[key] = entropy(summed)
+        return self._known[key]
+
+    def given(self, target: int, conditions: Iterable[int]) -> float:
+        """The entropy that is left of an attribute when others are known."""
+        known = set(conditions)
+        return self.of({target, *known}) - self.of(known)
+
+
+def _fill(
+    target: int, candidates: Sequence[int], entropies: _Entropies, cardinalities: Sequence[int], most_cells: int
+) -> tuple[int, ...]:
+    """The conditions of a target, each the one that tells most beyond those before it, while the factor fits."""
+    taken: list[int] = []
+    cells = cardinalities[target]
+    while fitting := [c for c in candidates if c not in taken and cells * cardinalities[c] <= most_cells]:
+        gains = {c: entropies.given(target, taken) - entropies.given(target, [*taken, c]) for c in fitting}
+        best = max(fitting, key=lambda c: (round(gains[c], 12), -c))
+        if gains[best] <= LEAST_GAIN:
+            break
+        taken.append(best)
+        cells *= cardinalities[best]
+    return tuple(sorted(taken))
 
 
 def compose(

@@ -8,7 +8,7 @@ the running-intersection property: the cliques that contain an attribute are con
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dither.errors import ParameterError
@@ -87,7 +87,7 @@ def triangulate_capped(
         trial = list(adjacency)
         trial[i] |= 1 << j
         trial[j] |= 1 << i
-        if _largest_clique(cardinalities, trial, cap) <= cap:
+        if _fits(cardinalities, trial, i, cap):
             adjacency = trial
             kept.append(pair)
     chosen = triangulate(cardinalities, kept)
@@ -135,14 +135,21 @@ def _cost(cardinalities: Sequence[int], adjacency: list[int], node: int) -> tupl
 
 def _eliminate(cardinalities: Sequence[int], adjacency: list[int]) -> tuple[list[int], list[Pair]]:
     """The clique of each elimination step as a bit set, and the fill-in edges."""
+    found = list(_elimination(cardinalities, adjacency, range(len(cardinalities))))
+    return [clique for clique, _ in found], [edge for _, fill in found for edge in fill]
+
+
+def _elimination(
+    cardinalities: Sequence[int], adjacency: list[int], nodes: Iterable[int]
+) -> Iterator[tuple[int, list[Pair]]]:
+    """Each step's clique with the edges it fills in, for some nodes whose neighbours are among them."""
     adjacency = list(adjacency)
-    costs = {node: _cost(cardinalities, adjacency, node) for node in range(len(cardinalities))}
-    cliques, fill = [], []
+    costs = {node: _cost(cardinalities, adjacency, node) for node in nodes}
     while costs:
         node = min(costs.values())[2]
         del costs[node]
         neighbours = adjacency[node]
-        cliques.append(neighbours | 1 << node)
+        fill = []
         stale = neighbours
         members = _members(neighbours)
         for u in members:
@@ -153,19 +160,29 @@ def _eliminate(cardinalities: Sequence[int], adjacency: list[int]) -> tuple[list
                     adjacency[v] |= 1 << u
                     fill.append((u, v))
                     stale |= adjacency[u] & adjacency[v]
+        yield neighbours | 1 << node, fill
         for u in _members(stale):
             if u in costs:
                 costs[u] = _cost(cardinalities, adjacency, u)
-    return cliques, fill
 
 
-def _largest_clique(cardinalities: Sequence[int], adjacency: list[int], cap: int) -> int:
-    largest = 0
-    for mask in _eliminate(cardinalities, adjacency)[0]:
-        largest = max(largest, math.prod(cardinalities[i] for i in _members(mask)))
-        if largest > cap:
-            break
-    return largest
+def _fits(cardinalities: Sequence[int], adjacency: list[int], node: int, cap: int) -> bool:
+    """Whether no clique of the node's component exceeds the cap; other components do not bear on it."""
+    for mask, _ in _elimination(cardinalities, adjacency, _component(adjacency, node)):
+        if math.prod(cardinalities[i] for i in _members(mask)) > cap:
+            return False
+    return True
+
+
+def _component(adjacency: list[int], node: int) -> list[int]:
+    reached, frontier = 1 << node, 1 << node
+    while frontier:
+        near = 0
+        for u in _members(frontier):
+            near |= adjacency[u]
+        frontier = near & ~reached
+        reached |= near
+    return _members(reached)
 
 
 def _maximal(masks: list[int]) -> list[int]:

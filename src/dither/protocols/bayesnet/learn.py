@@ -33,17 +33,20 @@ Candidate = tuple[int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class BayesNetParameters:
-    """`plan=split` is the paper's: every participant reports every attribute, epsilon split over them, joints by EM.
-    `plan=sample` learns the same network from one full-epsilon question per participant, in two rounds.
+    """`plan=sample` learns the network from one full-epsilon question per participant, in two rounds. `plan=split` is the
+    paper's: every participant reports every attribute, epsilon split over them, joints by EM.
 
-    `root=entropy` is algorithm 4 (root of largest entropy, cached candidates), `root=random` algorithm 3. `degree` is
-    the largest number of parents, 1 to 4; a candidate whose joint exceeds `max_cells` gives way to smaller ones. For
-    `split`: `flip` (the paper's f) instead of what epsilon gives, EM's `tolerance` and `steps`. For `sample`:
-    `significance` of a parent, `omega` (the share of the first round), `singles` and `factor_cells` as in PrivIncr.
+    `candidates=all` looks at every attribute with every parent set at each step (algorithm 3), `candidates=cached` at
+    those with the attribute just added and the runner-up of the step before (algorithm 4). `root`: the attribute of
+    largest entropy (algorithm 4) or a random one (algorithm 3). `degree` is the largest number of parents, 1 to 4; a
+    candidate whose joint exceeds `max_cells` gives way to smaller ones. For `split`: `flip` (the paper's f) instead of
+    what epsilon gives, EM's `tolerance` and `steps`. For `sample`: `significance` of a parent, `omega` (the share of
+    the first round), `singles` and `factor_cells` as in PrivIncr.
     """
 
-    plan: Literal["split", "sample"] = "split"
+    plan: Literal["split", "sample"] = "sample"
     root: Literal["entropy", "random"] = "entropy"
+    candidates: Literal["all", "cached"] = "all"
     degree: int = 2
     max_cells: int = 2_000
     flip: float | None = None
@@ -67,7 +70,9 @@ class BayesNetParameters:
         if self.flip is not None:
             check_between("flip", self.flip, 0, 1, ends="()")
             if self.plan == "sample":
-                raise ParameterError("flip belongs to plan=split; leave it out", where="flip", value=self.flip)
+                raise ParameterError(
+                    "flip belongs to plan=split; add that or leave it out", where="flip", value=self.flip
+                )
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def learn_split(schema: Schema, reports: SplitReports, parameters: BayesNetParam
         parameters.degree,
         score,
         choose_root(reports.distributions, parameters, seed),
-        cached=parameters.root == "entropy",
+        cached=parameters.candidates == "cached",
         fits=lambda a, given: _cells(schema, a, given) <= parameters.max_cells,
         ahead=lambda options: estimate([_scope(a, given) for a, given in options]),
     )
@@ -142,7 +147,7 @@ def structure_from_pairs(evidence: Evidence, parameters: BayesNetParameters, see
         parameters.degree,
         score,
         choose_root(evidence.distributions, parameters, seed),
-        cached=parameters.root == "entropy",
+        cached=parameters.candidates == "cached",
         fits=lambda a, given: _cells(schema, a, given) <= parameters.max_cells,
     )
     parents = list(network.parents)

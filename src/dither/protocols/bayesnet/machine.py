@@ -1,9 +1,9 @@
 """The refined Bayes network: attributes added one by one with the parents that tell most about them.
 
 Reference: Ju, Gu, Wu, Zhang, "Local differential privacy protection of high-dimensional perceptual data by the refined
-Bayes network", Sensors 2020. `plan=split` is the paper's method: one round in which everybody reports every attribute, at
-an epsilon that is shared out between them (its eq. 6 counts it right). `plan=sample` asks each participant one question at
-full epsilon: pairs first, then each attribute with its parents.
+Bayes network", Sensors 2020. `plan=sample` asks each participant one question at full epsilon: pairs first, then each
+attribute with its parents. `plan=split` is the paper's method: one round in which everybody reports every attribute, at an
+epsilon that is shared out between them (its eq. 6 counts it right).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dither.protocols.bayesnet.learn import (
     question_sets,
     structure_from_pairs,
 )
-from dither.protocols.evidence import Evidence
+from dither.protocols.evidence import Evidence, merged
 from dither.protocols.lopub import plan as lopub_plan
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.privincr import plan as privincr_plan
@@ -59,7 +59,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         return self._questions(0, population, self._learnable, len(self._learnable))
 
     def _questions(self, number: int, population: float, sets: Sequence[tuple[int, ...]], left: int) -> Plan:
-        share = privincr_plan.singles_share(self.campaign.schema, len(self._learnable), left, self._asking)
+        share = privincr_plan.singles_share(self.campaign, len(self._learnable), left, self._asking)
         return privincr_plan.round_plan(self.campaign, self._asking, number, population, sets, share)
 
     def plan(self) -> Plan | None:
@@ -70,7 +70,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
             check_asked(self.campaign.schema, (*self.evidence.answers, *answers_of([tally])))
 
     def _go_on(self, tally: RoundTally) -> None:
-        self.evidence = Evidence(self.campaign.schema, answers_of(self.counted))
+        self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
         self._open = self._second_plan() if self.parameters.plan == "sample" and len(self._closed) == 1 else None
 
     def _second_plan(self) -> Plan | None:
@@ -114,7 +114,12 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
 
     def notes(self) -> JsonObject:
         parameters, names = self.parameters, self.campaign.schema.names
-        out: JsonObject = {"plan": parameters.plan, "root": parameters.root, "degree": parameters.degree}
+        out: JsonObject = {
+            "plan": parameters.plan,
+            "root": parameters.root,
+            "candidates": parameters.candidates,
+            "degree": parameters.degree,
+        }
         if self._closed and self._open is None:
             network = self.learnt.network
             out["order"] = [names[a] for a in network.order]

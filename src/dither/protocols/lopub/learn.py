@@ -69,7 +69,8 @@ def find_dependences(
     variant = _variant(schema, parameters)
     information: dict[Pair, float] = {}
     if parameters.threshold == "paper" or phi > 0:
-        examined = prune_by_entropy(reports.distributions, phi, variant, lambda i, j: True).examined
+        relative = parameters.relative_entropy
+        examined = prune_by_entropy(reports.distributions, phi, variant, lambda i, j: True, relative).examined
         sets = [(names[i], names[j]) for i, j in examined]
         found = _joints(reports, sets, parameters, _named(progress, "pairs estimated"))
         information = {pair: mutual_information(f.joint) for pair, f in zip(examined, found, strict=True)}
@@ -80,7 +81,7 @@ def find_dependences(
             return False
         return parameters.threshold == "paper" or tests[i, j].score >= parameters.significance
 
-    pruned = prune_by_entropy(reports.distributions, phi, variant, depends)
+    pruned = prune_by_entropy(reports.distributions, phi, variant, depends, parameters.relative_entropy)
     scores = {pair: test.score for pair, test in tests.items()}
     # Half the L1 distance from independence is at most sqrt(cells)/2 times the Euclidean one: the error of dropping a
     # pair.
@@ -122,6 +123,7 @@ def _joints(
         features=parameters.lasso_features,
         tolerance=parameters.tolerance,
         steps=parameters.steps,
+        printed=parameters.em == "printed",
         progress=progress,
     )
 

@@ -11,9 +11,9 @@ from typing import Literal, get_args, get_type_hints
 
 from dither.checks import check_between, check_choice, check_finite, check_whole_or_none
 from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms import BitMechanism, BloomRappor, bloom_size, sue_from_flip
+from dither.mechanisms import BitMechanism, BloomRappor, bloom_size, sue_from_flip, telling_seed
 from dither.reports import Plan, Question
-from dither.schema import Schema
+from dither.schema import Attribute, Schema
 
 FALSE_POSITIVE = 0.05  # four hashes, as in the paper's experiments
 
@@ -23,11 +23,12 @@ class LoPubParameters:
     """What LoPub leaves open.
 
     `flip` is the paper's f; without it f follows from the record's epsilon. `bits` and `hashes` of a Bloom filter
-    follow from `false_positive` unless given. `threshold=noise` keeps a pair that stands out from noise by
-    `significance` standard deviations and, with `phi`, reaches the paper's threshold too; `threshold=paper` uses
-    mutual information and phi (0.2) alone. `pruning=paper` starts full for binary schemas and empty for others.
-    `fit=pairs` fits the tree to all pairs at once, `fit=cliques` estimates each clique by itself with the `estimator`,
-    as the paper does.
+    follow from `false_positive` unless given; `hash_seed` is the first that tells an attribute's values apart.
+    `threshold=noise` keeps a pair that stands out from noise by `significance` standard deviations and, with `phi`,
+    reaches the paper's threshold too; `threshold=paper` uses mutual information and phi (0.2) alone. `pruning=paper`
+    starts full for binary schemas and empty for others. `fit=pairs` fits the tree to all pairs at once, `fit=cliques`
+    estimates each clique by itself with the `estimator`, as the paper does. For the paper's own figures: `em=printed`
+    (even start, printed stopping rule) and `relative_entropy=degrees`, H/(k-1), with which its table 7 was made.
     """
 
     estimator: Literal["em", "lasso", "hybrid"] = "em"
@@ -37,12 +38,15 @@ class LoPubParameters:
     bits: int | None = None
     hashes: int | None = None
     false_positive: float | None = None
+    hash_seed: int | None = None
     threshold: Literal["noise", "paper"] = "noise"
     phi: float | None = None
     significance: float = 3.0
     pruning: Literal["none", "paper", "empty", "full"] = "none"
+    relative_entropy: Literal["values", "degrees"] = "values"
     max_clique_cells: int = 2_000
     fit: Literal["cliques", "pairs"] = "cliques"
+    em: Literal["converged", "printed"] = "converged"
     tolerance: float = 1e-5
     steps: int = 2_000
 
@@ -58,9 +62,10 @@ class LoPubParameters:
             check_between("phi", self.phi, 0, 1)
         for name in ("bits", "hashes", "max_clique_cells", "steps"):
             check_whole_or_none(name, getattr(self, name), 1)
+        check_whole_or_none("hash_seed", self.hash_seed, 0)
         check_between("tolerance", self.tolerance, 0, math.inf, ends="()")
         check_finite("significance", self.significance)
-        given = [n for n in ("bits", "hashes", "false_positive") if getattr(self, n) is not None]
+        given = [n for n in ("bits", "hashes", "false_positive", "hash_seed") if getattr(self, n) is not None]
         if self.encoding == "unary" and given:
             raise ParameterError(
                 f"{given[0]} belongs to Bloom filters; add encoding=bloom or leave it out", where=given[0]
@@ -86,10 +91,9 @@ class LoPubParameters:
 
 def lopub_plan(schema: Schema, epsilon: float, parameters: LoPubParameters) -> Plan:
     """The one round: all attributes, one flip probability, at most epsilon for the whole record."""
-    mechanisms = [_mechanism(cells, 0.5, parameters) for cells in schema.cardinalities]
-    if parameters.flip is not None:
-        mechanisms = [_mechanism(cells, parameters.flip, parameters) for cells in schema.cardinalities]
-    else:
+    flip = parameters.flip if parameters.flip is not None else 0.5
+    mechanisms = [_mechanism(attribute, flip, parameters) for attribute in schema]
+    if parameters.flip is None:
         mechanisms = _for_epsilon(mechanisms, epsilon)
     questions = tuple(Question((a.name,), m) for a, m in zip(schema, mechanisms, strict=True))
     plan = Plan(0, questions, split=True, tally="patterns")
@@ -103,10 +107,17 @@ def lopub_plan(schema: Schema, epsilon: float, parameters: LoPubParameters) -> P
     return plan
 
 
-def _mechanism(cells: int, flip: float, parameters: LoPubParameters) -> BitMechanism:
+def _mechanism(attribute: Attribute, flip: float, parameters: LoPubParameters) -> BitMechanism:
+    """The bits of one attribute; one whose values the filters cannot tell apart is refused by its name."""
+    cells = attribute.cardinality
     if parameters.encoding == "unary":
         return sue_from_flip(cells, flip)
-    return BloomRappor.for_flip(cells, flip, *parameters.filter_size(cells))
+    bits, hashes = parameters.filter_size(cells)
+    try:
+        seed = telling_seed(cells, bits, hashes, parameters.hash_seed)
+    except ParameterError as error:
+        raise ParameterError(f"{attribute.name}: {error}", where=error.where, value=error.value) from None
+    return BloomRappor.for_flip(cells, flip, bits, hashes, seed)
 
 
 def _for_epsilon(mechanisms: list[BitMechanism], epsilon: float) -> list[BitMechanism]:

@@ -14,12 +14,21 @@ import numpy as np
 
 from dither.estimate import norm_sub, pool
 from dither.models.junction_tree import JunctionTree
+from dither.protocols.consistent import Table, reconstruct
 from dither.protocols.evidence import Evidence
 from dither.protocols.privincr.plan import Pair, PrivIncrParameters
 from dither.protocols.tree import factor_cells
-from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
-from dither.structure.factorise import Factorisation, compose, factorise
-from dither.types import Floats
+from dither.structure import (
+    Triangulation,
+    mutual_information,
+    mutual_information_threshold,
+    shrunk_squares,
+    triangulate_capped,
+)
+from dither.structure.factorise import Factorisation, compose, factorise, factorise_by_information
+from dither.types import Floats, Integers
+
+SLACK = 1.0  # standard deviations by which a pair may fall short before the last round: one that is dropped does not come back
 
 
 def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
@@ -42,27 +51,86 @@ def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float)
 
 
 def prune(
-    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, share: float, last: bool
+    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, people: float, last: bool
 ) -> list[Pair]:
-    """The pairs that stay after a round, when `share` of all participants have been asked."""
-    kept = []
+    """The pairs that stay after a round, when `people` are left to be asked about pairs."""
     sizes = evidence.schema.cardinalities
-    for i, j in edges:
-        found = evidence.pair(i, j)
-        if found is None:
-            continue
-        if parameters.threshold == "paper":
-            limit = relaxed_threshold(sizes[i], sizes[j], found.pooled.n, parameters.degree, parameters.alpha)
-            stays = mutual_information(found.projected) >= limit
-        elif last:
-            enough = mutual_information_threshold(sizes[i], sizes[j], parameters.degree)
-            stays = found.test.score >= parameters.significance and found.information >= enough
-        else:
-            # The score grows with the number of people, so this is what it would be now for a pair that just passes.
-            stays = found.test.score >= parameters.significance * share - parameters.slack
-        if stays:
-            kept.append((i, j))
-    return kept
+    found = {pair: e for pair in edges if (e := evidence.pair(*pair)) is not None}
+    if parameters.threshold == "paper":
+        return [
+            (i, j)
+            for (i, j), e in found.items()
+            if mutual_information(e.projected)
+            >= relaxed_threshold(sizes[i], sizes[j], e.pooled.n, parameters.degree, parameters.alpha)
+        ]
+    if not last:
+        return may_be_worth(evidence, list(found), parameters.price, people)
+    kept = worth_asking(evidence, list(found), parameters.price, people)
+    enough = {(i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree) for i, j in kept}
+    return [pair for pair in kept if found[pair].information >= enough[pair]]
+
+
+def worth_asking(evidence: Evidence, pairs: Sequence[Pair], price: float, people: float) -> list[Pair]:
+    """The pairs whose estimated squared dependence is worth `price` times the noise that they will have in the end.
+
+    Taking a pair as independent costs its squared dependence D, keeping it the noise of its table. D is its posterior mean
+    given all pairs that were asked (`shrunk_squares`); the noise falls with the people still to come, who are shared between
+    the pairs that stay: from the pair of most dependence for its noise on, as many stay as gain most together. Squares are
+    multiplied by the pair's cells, which makes them comparable between pairs: half the L1 distance is at most half the root.
+    """
+    if not pairs:
+        return []
+    every, sizes = evidence.pairs(), evidence.schema.cardinalities
+    shrunk = shrunk_squares([e.test for e in every.values()], [(sizes[i], sizes[j]) for i, j in every])
+    squares = dict(zip(every, shrunk, strict=True))
+    now = _Asked.of(evidence, pairs)
+    dependence = now.cells * np.array([squares[pair] for pair in pairs])
+    order = np.argsort(-dependence / (now.cells * now.noise), kind="stable")
+    best, most = 0, 0.0
+    for count in range(1, len(pairs) + 1):
+        chosen = now.part(order[:count])
+        gain = float((dependence[order[:count]] - price * chosen.cells * chosen.noise_to_come(people)).sum())
+        if gain > most:
+            best, most = count, gain
+    return sorted(pairs[k] for k in order[:best])
+
+
+def may_be_worth(evidence: Evidence, pairs: Sequence[Pair], price: float, people: float) -> list[Pair]:
+    """The pairs that may yet be worth their noise: whose unbiased squared dependence falls short by at most `SLACK` standard
+    deviations of noise. Few people have been asked so far, so this does not go by what all pairs together tell."""
+    noise = _Asked.of(evidence, pairs).noise_to_come(people)
+    tests = [e.test for pair in pairs if (e := evidence.pair(*pair)) is not None]
+    return [
+        pair
+        for pair, test, final in zip(pairs, tests, noise, strict=True)
+        if test.statistic >= price * final - SLACK * test.null_deviation
+    ]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What has been asked about some pairs: their cells, the people and the squared noise of each."""
+
+    cells: Floats
+    people: Floats
+    noise: Floats
+
+    @classmethod
+    def of(cls, evidence: Evidence, pairs: Sequence[Pair]) -> _Asked:
+        found = [e for pair in pairs if (e := evidence.pair(*pair)) is not None]
+        return cls(
+            np.array([e.product.size for e in found], np.float64),
+            np.array([e.pooled.n for e in found], np.float64),
+            np.array([e.test.noise for e in found]),
+        )
+
+    def part(self, chosen: Integers) -> _Asked:
+        return _Asked(self.cells[chosen], self.people[chosen], self.noise[chosen])
+
+    def noise_to_come(self, people: float) -> Floats:
+        """The squared noise when more people have been shared between these pairs by the roots of their cells."""
+        roots = np.sqrt(self.cells)
+        return np.asarray(self.noise * self.people / (self.people + people * roots / max(roots.sum(), 1.0)))
 
 
 @dataclass(frozen=True)
@@ -91,13 +159,31 @@ def lay_out(
             strengths[pair] = mutual_information(found.projected) if paper else found.distance
     tree = triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells)
     most = parameters.factor_cells or factor_cells(schema, epsilon, people, len(tree.cliques))
-    information = evidence.information()
-    split = tuple(factorise(clique, schema.cardinalities, information, most) for clique in tree.cliques)
+    split = tuple(_factorise(evidence, clique, most, parameters) for clique in tree.cliques)
     sets = dict.fromkeys(s for f in split for s in f.sets if len(s) > 1)
     if parameters.fit == "joint":
         inside = sorted({pair for clique in tree.cliques for pair in combinations(clique, 2)})
         sets |= dict.fromkeys(p for p in inside if not any(set(p) <= set(s) for s in sets))
     return CliqueLayout(tree, tuple(sets), split)
+
+
+def _factorise(evidence: Evidence, clique: tuple[int, ...], most: int, parameters: PrivIncrParameters) -> Factorisation:
+    """A clique's factors of at most so many cells: by minimal redundancy as printed, else by conditional information in the
+    distribution of largest entropy that its pairs, noise taken out, allow."""
+    schema = evidence.schema
+    sizes = schema.cardinalities
+    if math.prod(sizes[a] for a in clique) <= most:
+        return Factorisation(clique, ())
+    if parameters.threshold == "paper":
+        return factorise(clique, sizes, evidence.information(), most)
+    names = [schema.names[a] for a in clique]
+    tables: list[Table] = [((names[i],), evidence.distributions[a]) for i, a in enumerate(clique)]
+    for i, j in combinations(clique, 2):
+        found = evidence.pair(i, j)
+        if found is not None:
+            tables.append(((schema.names[i], schema.names[j]), found.shrunk))
+    joint = reconstruct(schema, tables, names, rounds=20, tolerance=1e-5)
+    return factorise_by_information(clique, sizes, joint, most)
 
 
 def fit_cliques(evidence: Evidence, layout: CliqueLayout) -> JunctionTree:

@@ -1,8 +1,8 @@
 """PrivIncr: rounds of pair questions that prune weak pairs, then questions about the cliques of a junction tree.
 
 Reference: Liu, Tang, Hu, Jin, Guo, "Multi-dimensional data publishing with local differential privacy", EDBT 2023. Every
-participant answers one question at full epsilon. Pooling weights are n/C (erratum 6); the pruning rule is noise-aware
-unless the paper's is asked for, since that prunes nothing (erratum 7).
+participant answers one question at full epsilon. Pooling weights are n/C (erratum 6); pairs are pruned by risk unless the
+paper's rule is asked for, since that prunes nothing (erratum 7).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dither.checks import check_whole
 from dither.estimate import Marginal, answers_of, check_asked
 from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
-from dither.protocols.evidence import Evidence, Pair
+from dither.protocols.evidence import Evidence, Pair, merged
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.privincr.learn import CliqueLayout, fit_cliques, lay_out, prune
 from dither.protocols.privincr.plan import (
@@ -25,6 +25,7 @@ from dither.protocols.privincr.plan import (
     round_plan,
     rounds_of,
     singles_share,
+    usual_singles,
 )
 from dither.protocols.tree import FALLBACK, fit_jointly, fit_notes, tree_notes, without_dependence
 from dither.reports import Plan
@@ -53,7 +54,7 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
     def _next_plan(self) -> Plan:
         """The next round of pairs while there are rounds and pairs left, else the last round."""
         number = len(self._closed)
-        share = singles_share(self.campaign.schema, len(self._learnable), len(self._edges), self.parameters)
+        share = singles_share(self.campaign, len(self._learnable), len(self._edges), self.parameters)
         if self._edges and number < self.rounds:
             population = self.parameters.omega / self.rounds
             return round_plan(self.campaign, self.parameters, number, population, self._edges, share)
@@ -75,13 +76,14 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
     def _go_on(self, tally: RoundTally) -> None:
         assert self._open is not None
         finished = not (self._edges and len(self._closed) <= self.rounds)
-        self.evidence = Evidence(self.campaign.schema, answers_of(self.counted))
+        self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
         self._used = min(1.0, self._used + self._open.population)
         if finished:
             self._open = None
             return
         last = len(self._closed) == self.rounds
-        self._edges = prune(self.evidence, self._edges, self.parameters, self._used, last)
+        people = (1 - self._used) * (1 - usual_singles(self.campaign, self.parameters)) * self.campaign.participants
+        self._edges = prune(self.evidence, self._edges, self.parameters, people, last)
         self._history.append(len(self._edges))
         self._open = self._next_plan()
 
