@@ -31,7 +31,7 @@ IDS = [token_of(i) for i in range(60)]
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leaves in these tests while tidying waits; it need not wait long."""
-    monkeypatch.setattr(sql_store, "_READER_SECONDS", 0.3)
+    monkeypatch.setattr(sql_store, "READER_SECONDS", 0.3)
 
 
 @pytest.fixture

@@ -157,8 +157,10 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         return Status(**vars(_summary(live)), rounds=rounds)
 
     @routes.get("")
-    async def listed() -> dict[str, list[Summary]]:
+    def listed() -> dict[str, list[Summary]]:
         """All campaigns."""
+        if collector.store.shared:
+            campaigns.look()
         return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
 
     @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))
@@ -169,7 +171,7 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     @routes.get("/{campaign}")
     def status(campaign: str) -> Status:
         """Where a campaign stands: state, rounds, and how many reports each has."""
-        return status_of(campaigns.get(campaign))
+        return status_of(campaigns.current(campaign))
 
     @routes.post("/{campaign}/open")
     def open_campaign(campaign: str) -> Status:
@@ -212,7 +214,7 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     )
     def reports(campaign: str, number: RoundNumber) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids."""
-        plans = campaigns.get(campaign).plans
+        plans = campaigns.current(campaign).plans
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
         return _FileAnswer(spool_reports(collector.store, campaign, plans[int(number)]), PARQUET)

@@ -19,7 +19,8 @@ import secrets
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -120,7 +121,7 @@ class Campaigns:
         self._turns: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         for stored in store.campaigns():
-            self._live[stored.id] = self._load(stored)
+            self._keep(self._load(stored))
 
     def ids(self) -> list[str]:
         """The ids of all campaigns, sorted."""
@@ -133,13 +134,31 @@ class Campaigns:
             raise NoCampaign(campaign)
         return found
 
+    def current(self, campaign: str) -> Live:
+        """A campaign as it stands now, whichever collector moved it last."""
+        return self.refresh(campaign) if self._store.shared else self.get(campaign)
+
     def refresh(self, campaign: str) -> Live:
         """Read a campaign anew from the store."""
         stored = self._store.campaign(campaign)
         if stored is None:
             raise NoCampaign(campaign)
-        self._live[campaign] = self._load(stored)
-        return self._live[campaign]
+        return self._keep(self._load(stored))
+
+    def look(self) -> None:
+        """Read anew whatever another collector has made or moved since."""
+        for campaign, position in self._store.positions().items():
+            known = self._live.get(campaign)
+            if known is None or known.stored.moves != position.moves:
+                self.refresh(campaign)
+
+    def _keep(self, live: Live) -> Live:
+        """Two threads may have read one campaign; the later state stays."""
+        with self._guard:
+            known = self._live.get(live.stored.id)
+            if known is None or known.stored.moves <= live.stored.moves:
+                self._live[live.stored.id] = live
+        return live
 
     def create(self, description: object) -> Live:
         """A new campaign under a fresh random id, from a description of a `NewCampaign`."""
@@ -179,7 +198,8 @@ class Campaigns:
             if stored.state is State.DRAFT:
                 raise StateError(f"campaign {campaign} is a draft; open it first")
             if stored.state is State.OPEN:
-                self._move(Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing"))
+                closing = Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing")
+                self._move(replace(closing, moves=stored.moves))
                 live = self.refresh(campaign)
             self._tidy(live)
             self._take_tally(live)
@@ -198,12 +218,13 @@ class Campaigns:
                 self._tidy(live)
             people = sum(tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None)
             release = make_release(restore(live.stored.machine), people, live.spec, rows)
-            self._move(Move(campaign, state, last, State.FINALISED, last, release=zip_release(release)))
+            made = Move(campaign, state, last, State.FINALISED, last, release=zip_release(release))
+            self._move(replace(made, moves=live.stored.moves))
             return self.refresh(campaign)
 
     def release(self, campaign: str) -> bytes:
         """The release of a finalised campaign, a zip file of its folder."""
-        self.get(campaign)
+        self.current(campaign)
         found = self._store.release(campaign)
         if found is None:
             raise StateError(f"campaign {campaign} has no release yet; finalise it first")
@@ -215,7 +236,7 @@ class Campaigns:
         They are stored in blocks, between which uploads go on. Should that fail midway, the hashes stored so far belong to
         tokens that nobody has seen: useless, and harmless.
         """
-        if self.get(campaign).spec.participation != "tokens":
+        if self.current(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everybody; it needs no tokens")
         check_whole("count", count, 1, MOST_TOKENS)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
@@ -259,6 +280,7 @@ class Campaigns:
             round_state="closed",
             machine=machine.state(),
             tally=tally.to_bytes(),
+            moves=live.stored.moves,
         )
         if plan is not None:
             opened = StoredRound(campaign, number + 1, "open", begins, plan.to_json())
@@ -266,17 +288,21 @@ class Campaigns:
         self._move(closed)
 
     def _reopen(self, stored: StoredCampaign) -> None:
-        self._move(Move(stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open"))
+        opened = Move(stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open")
+        self._move(replace(opened, moves=stored.moves))
 
     def _move(self, move: Move) -> None:
         if not self._store.move(move):
             raise StateError(f"campaign {move.campaign} was moved by somebody else meanwhile; look at its status")
 
-    def _turn(self, campaign: str) -> threading.Lock:
+    @contextmanager
+    def _turn(self, campaign: str) -> Iterator[None]:
         """One operation per campaign at a time."""
-        self.get(campaign)
+        self.current(campaign)
         with self._guard:
-            return self._turns.setdefault(campaign, threading.Lock())
+            mine = self._turns.setdefault(campaign, threading.Lock())
+        with mine, self._store.turn(campaign):
+            yield
 
     def _load(self, stored: StoredCampaign) -> Live:
         spec = read(CampaignSpec, stored.spec)

@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-from dither.collector.campaigns import Campaigns, Live, OpenRound
+from dither.collector.campaigns import Campaigns, Live, NoCampaign, OpenRound
 from dither.collector.problems import Problem
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
 from dither.collector.writer import Writer, WriteResult
-from dither.errors import ReportError
+from dither.errors import DitherError, ReportError
 from dither.reports import Envelope, decode
 from dither.reports.plan import check_payload, is_asked, pick, report_id, token_hash
 from dither.tally import RoundTally
@@ -29,7 +29,8 @@ T = TypeVar("T")
 Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
-READY_SECONDS = 5.0  # that a question about the store's health waits
+READY_SECONDS = 5.0  # that a question about the store's health, or about what others did, waits
+WATCH_SECONDS = 0.5  # after which a look is taken at what other collectors did, if nothing was heard of it
 STOP_SECONDS = 2.0  # that the end waits for what is queued to be written
 CLOSE_SECONDS = 0.5  # and for the store to be closed
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -142,6 +143,10 @@ class Collector:
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
         self._check: Future[None] | None = None
+        self._look: Future[None] | None = None
+        self._ending = threading.Event()
+        if store.shared:
+            threading.Thread(target=self._watch, name="dither-watch", daemon=True).start()
 
     async def upload(self, campaign: str, body: bytes) -> list[Outcome]:
         """Judge and store the reports of a request; returns after they have been committed.
@@ -150,17 +155,59 @@ class Collector:
         again then hears of a duplicate.
         """
         begun = time.perf_counter()
-        live = self.campaigns.get(campaign)
+        live = await self.find(campaign)
         envelope = decode(body)
         if envelope.campaign.hex() != campaign:
             raise Problem("wrong-campaign", f"the envelope is for campaign {envelope.campaign.hex()}")
         now = live.open_round
+        if self.store.shared and (now is None or envelope.round > now.plan.round):
+            await self._look_again()  # another collector may have opened the round
+            live = self.campaigns.get(campaign)
+            now = live.open_round
         if now is None or envelope.round != now.plan.round:
             raise _not_open(live, envelope.round)
         judged = judge(envelope, now)
         outcomes = judged.outcomes(await self._commit(judged.batch) if judged.batch.rows else [])
         self.metrics.upload(time.perf_counter() - begun, outcomes)
         return outcomes
+
+    async def find(self, campaign: str) -> Live:
+        """A campaign, also one that another collector has just made."""
+        try:
+            return self.campaigns.get(campaign)
+        except NoCampaign:
+            if not self.store.shared:
+                raise
+        await self._look_again()
+        return self.campaigns.get(campaign)
+
+    async def _look_again(self) -> None:
+        """Wait for a look at the store that begins from now on; one at a time, however many strangers ask for what is not there."""
+        if self._look is not None and not self._look.done():
+            await asyncio.wait([asyncio.wrap_future(self._look)], timeout=READY_SECONDS)
+        if self._look is None or self._look.done():
+            self._look = _in_background(self.campaigns.look, "dither-look")
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await asyncio.wrap_future(self._look)
+        except TimeoutError:
+            raise StoreAway(f"the store did not answer within {READY_SECONDS:g} s") from None
+
+    def _watch(self) -> None:
+        """Take note of what other collectors do, as the store tells of it; should a word get lost, within a second all the same."""
+        away = False
+        while not self._ending.is_set():
+            try:
+                self.store.await_change(WATCH_SECONDS)
+                self.campaigns.look()
+                away = False
+            except Exception as error:  # this thread must live for as long as reports are taken
+                if self._ending.is_set():
+                    return
+                if not away and not isinstance(error, DitherError):
+                    log.error("campaigns could not be looked at: %s", type(error).__name__)
+                away = True
+                self._ending.wait(WATCH_SECONDS)
 
     async def _commit(self, batch: Batch) -> list[Outcome]:
         waiter: Waiter = asyncio.get_running_loop().create_future()
@@ -199,6 +246,8 @@ class Collector:
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
         """Write what is queued and close the store; False if that took too long, and then it may never happen."""
+
+        self._ending.set()
 
         def end() -> bool:
             written = self.writer.stop(seconds)
