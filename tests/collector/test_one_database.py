@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
-from collector_harness import Cluster, token_of
+from collector_harness import Cluster, token_of, until
 
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
@@ -89,29 +88,28 @@ def test_a_closing_by_one_holds_for_the_other_at_once(pair: tuple[PostgresStore,
     assert first.move(CLOSING) is False
 
 
-def test_a_closing_is_not_put_off_by_those_who_keep_adding(pair: tuple[PostgresStore, PostgresStore], url: str) -> None:
-    """Transactions that add follow each other without a gap; whoever waits for the row alone would wait for as long as they do."""
-    stop, gate = threading.Event(), pair[0]._state_of_round
+def test_a_closing_that_waits_lets_nobody_in_before_it(pair: tuple[PostgresStore, PostgresStore], url: str) -> None:
+    """Whoever waits for the row alone sees others who add join those whom it waits for, and under load waits without end."""
+    moved: list[bool] = []
+    told: list[list[Outcome]] = []
+    with psycopg.connect(url, autocommit=True) as connection:
 
-    def keep_adding() -> None:
-        engine = pair[1]._engine
-        while not stop.is_set():
-            with engine.begin() as connection:
-                if connection.execute(gate, {"campaign": C, "number": 0}).one().state != "open":
-                    return
-                time.sleep(0.05)
+        def waiting() -> int:
+            found = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+            return 0 if found is None else int(found[0])
 
-    threads = [threading.Thread(target=keep_adding) for _ in range(4)]
-    for number, thread in enumerate(threads):
-        thread.start()
-        time.sleep(0.0125 * (number < 3))
-    try:
-        assert pair[0].move(CLOSING), "within the three seconds that a lock is waited for"
-        for thread in threads:
-            thread.join(10)
-        assert not any(thread.is_alive() for thread in threads), "whoever came after the closing found it"
-    finally:
-        stop.set()
+        mover = threading.Thread(target=lambda: moved.append(pair[0].move(CLOSING)))
+        late = threading.Thread(target=lambda: told.extend(pair[1].add_reports([Batch(C, 0, rows(1))])))
+        with pair[1]._engine.begin() as adding:
+            assert adding.execute(pair[1]._state_of_round, {"campaign": C, "number": 0}).one().state == "open"
+            mover.start()
+            until(lambda: waiting() == 1)
+            late.start()
+            until(lambda: waiting() == 2 or bool(told))
+        mover.join(20)
+        late.join(20)
+    assert moved == [True]
+    assert told == [[Outcome.ROUND_CLOSING]]
 
 
 def test_a_change_by_one_is_heard_by_the_other(pair: tuple[PostgresStore, PostgresStore]) -> None:

@@ -157,10 +157,10 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         return Status(**vars(_summary(live)), rounds=rounds)
 
     @routes.get("")
-    def listed() -> dict[str, list[Summary]]:
+    async def listed() -> dict[str, list[Summary]]:
         """All campaigns."""
         if collector.store.shared:
-            campaigns.look()
+            await collector.look_again()
         return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
 
     @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))

@@ -10,7 +10,7 @@ import asyncio
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dither.collector.collector import Metrics
+from dither.collector.metrics import Metrics
 from dither.collector.problems import EVERYWHERE, Problem, problem
 from dither.reports import limits
 
