@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dither.collector import campaigns, collector, edge, serving
-from dither.collector.metrics import Metrics
 from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
+from dither.collector.metrics import Metrics
 from dither.collector.problems import PROBLEMS
 from dither.reports import limits
 

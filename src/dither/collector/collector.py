@@ -14,7 +14,9 @@ from typing import TypeVar
 
 from dither.collector.campaigns import Campaigns, Live, NoCampaign, OpenRound
 from dither.collector.metrics import Metrics
+from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
+from dither.collector.shared_tallies import SharedTallies
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
 from dither.collector.writer import Writer, WriteResult
@@ -82,7 +84,11 @@ class Collector:
 
     def __init__(self, store: Store, queue_reports: int = 20_000, counters: Path | None = None) -> None:
         self.store = store
-        self.tallies = RunningTallies(store)
+        self.tallies: RunningTallies | SharedTallies = (
+            SharedTallies(store, lambda campaign, number: self.campaigns.get(campaign).plans[number])
+            if isinstance(store, PostgresStore)
+            else RunningTallies(store)
+        )
         self.writer: Writer[Waiter] = Writer(
             store,
             _deliver,
@@ -154,6 +160,7 @@ class Collector:
             try:
                 self.store.await_change(WATCH_SECONDS)
                 self.campaigns.look()
+                self.tallies.publish_ended(self.writer.call)
                 away = False
             except Exception as error:  # this thread must live for as long as reports are taken
                 if self._ending.is_set():
@@ -223,10 +230,11 @@ class Collector:
     def _compare(self, campaign: str, tally: RoundTally) -> None:
         """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""
         number = tally.plan.round
-        running = self.writer.call(lambda: self.tallies.kept(campaign, tally.plan))
+        running = self.tallies.kept(campaign, tally.plan, self.writer.call)
         if running is not None and running.to_bytes() != tally.to_bytes():
             self.metrics.mismatches.inc()
             log.error("the running tally of round %d of campaign %s differs from its reports", number, campaign)
+        self.tallies.drop(campaign, number)
         self.writer.call(lambda: self.tallies.forget(campaign, number))
 
 

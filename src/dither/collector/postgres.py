@@ -21,9 +21,19 @@ from sqlalchemy.engine import Connection
 
 from dither.collector import sql_store
 from dither.collector.bounded import Patience, bounded_engine, read_address
+from dither.collector.epochs import Epochs
 from dither.collector.layout import add_partition, facts, rounds
 from dither.collector.sql_store import UNTIDIED, SqlStore, forget_untidied, store_failure
-from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS, Row, StoreAway, StoreBusy, StoreFull, StoreUntidy
+from dither.collector.store import (
+    ANSWER_SECONDS,
+    WORK_SECONDS,
+    Batch,
+    Row,
+    StoreAway,
+    StoreBusy,
+    StoreFull,
+    StoreUntidy,
+)
 from dither.errors import StateError
 
 _LAYOUT = -1  # the advisory lock of whoever makes or changes tables; those of rounds are positive
@@ -64,6 +74,7 @@ class PostgresStore(SqlStore):
             self._keep_state = (gate.format("_shared", self._space), "FOR SHARE OF rounds")
             self._await_adding = (gate.format("", self._space), "FOR UPDATE OF rounds")
             super().__init__(self._engine)
+            self.epochs = Epochs(self._write, self._read, self._round_alone)
         except BaseException:
             self.close()
             raise
@@ -110,6 +121,13 @@ class PostgresStore(SqlStore):
         self._copies_to_skip = max(0, self._copies_to_skip - 1)
         columns = (list(column) for column in zip(*rows, strict=True))
         return {row[0] for row in connection.exec_driver_sql(_INSERT.format(table=table), (key, *columns))}
+
+    def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:
+        self.epochs.adding(connection, batch.campaign, batch.round, key, epoch)
+
+    def seen_whole(self, campaign: str, number: int) -> AbstractContextManager[tuple[int, int, Iterator[list[Row]]]]:
+        """A round's key, the epoch that has just ended, and all reports stored until then."""
+        return self.epochs.everything(campaign, number, self._table)
 
     # --- other collectors -----------------------------------------------------------------------------------------
 

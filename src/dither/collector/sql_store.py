@@ -122,7 +122,7 @@ class SqlStore(ABC):
     def _announce(self, connection: Connection, campaign: str) -> None:  # noqa: B027
         """Tell other collectors, once the transaction is committed, that a campaign was made or moved."""
 
-    def _note_epoch(self, connection: Connection, key: int, epoch: int) -> None:  # noqa: B027
+    def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:  # noqa: B027
         """This process adds to a round in this epoch, in this transaction."""
 
     def await_change(self, seconds: float) -> None:
@@ -245,7 +245,7 @@ class SqlStore(ABC):
                 of_round = {"campaign": campaign, "number": number}
                 found = connection.execute(self._state_of_round, of_round).one_or_none()
                 if found is not None and found.state == "open":
-                    self._note_epoch(connection, found.key, found.epoch)
+                    self._adding(connection, next(iter(members.values())), found.key, found.epoch)
                     known = _known_tokens(connection, campaign, members.values())
                     self._add_to_round(connection, found.key, members, known, outcomes)
                     continue
@@ -286,7 +286,7 @@ class SqlStore(ABC):
             outcomes[i][j] = Outcome.DUPLICATE if held[row.report_id] == row else Outcome.CONFLICT
 
     def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
-        key = self._key(campaign, number)
+        key = self.round_key(campaign, number)
         query = _a_page(self._table(key))
         after = b""
         while True:
@@ -300,7 +300,7 @@ class SqlStore(ABC):
                 return
 
     def count(self, campaign: str, number: int) -> int:
-        key = self._key(campaign, number)
+        key = self.round_key(campaign, number)
         query = sa.text(f"SELECT count(*) FROM {self._table(key)} WHERE round_key = :key")
         with self._read(WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
@@ -310,7 +310,7 @@ class SqlStore(ABC):
             connection.execute(self._round_alone, {"campaign": campaign, "number": number})
 
     def tidy(self, campaign: str, number: int) -> None:
-        self._tidy({self._key(campaign, number), *self._untidied()})
+        self._tidy({self.round_key(campaign, number), *self._untidied()})
 
     def untidied(self, campaign: str) -> set[int]:
         return set(self._untidied(rounds.c.campaign == campaign).values())
@@ -349,7 +349,8 @@ class SqlStore(ABC):
         assert made.inserted_primary_key is not None
         self._round_made(connection, made.inserted_primary_key[0])
 
-    def _key(self, campaign: str, number: int) -> int:
+    def round_key(self, campaign: str, number: int) -> int:
+        """What a round is called in the tables; an error if there is none."""
         query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign, rounds.c.number == number)
         with self._read(ANSWER_SECONDS) as connection:
             found = connection.scalar(query)

@@ -136,6 +136,14 @@ class Position(NamedTuple):
     moves: int
 
 
+class Part(NamedTuple):
+    """What one collector has counted of a round in one epoch; None while that is not known, empty if nobody will ever know."""
+
+    epoch: int
+    worker: str  # empty: everything up to the end of this epoch, whoever stored it
+    tally: bytes | None
+
+
 class Store(Protocol):
     """Whatever keeps a collection. Every method commits before it returns; none keeps a half-done change.
 
