@@ -10,15 +10,17 @@ that this version does not know is refused and left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from dither.collector.store import Move
 from dither.errors import InputError
 
 VERSION = 2
+UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
 
 tables = sa.MetaData()
 _filled = partial(sa.Column, nullable=False)
@@ -122,3 +124,20 @@ def _from_1_to_2(connection: Connection) -> None:
 
 
 _STEPS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2}
+
+
+def forget_untidied(connection: Connection, keys: Sequence[int]) -> None:
+    """These rounds have been written anew."""
+    connection.execute(sa.delete(facts).where(facts.c.name.in_([f"{UNTIDIED}{key}" for key in keys])))
+
+
+def remember_to_tidy(connection: Connection, move: Move) -> None:
+    """Mark a round as untidied from the moment it stops taking reports; the mark goes if it opens again, or once it is tidied."""
+    if move.round_state not in ("open", "closing"):
+        return
+    c = rounds.c
+    key = connection.scalar(sa.select(c.key).where(c.campaign == move.campaign, c.number == move.from_round))
+    mark = f"{UNTIDIED}{key}"
+    connection.execute(sa.delete(facts).where(facts.c.name == mark))
+    if move.round_state == "closing":
+        connection.execute(sa.insert(facts).values(name=mark, value="its files may show the order of arrival"))

@@ -22,10 +22,11 @@ from sqlalchemy.engine import Connection
 from dither.collector import sql_store
 from dither.collector.bounded import Patience, bounded_engine, read_address
 from dither.collector.epochs import Epochs
-from dither.collector.layout import add_partition, facts, rounds
-from dither.collector.sql_store import UNTIDIED, SqlStore, forget_untidied, store_failure
+from dither.collector.layout import UNTIDIED, add_partition, facts, forget_untidied, rounds
+from dither.collector.sql_store import SqlStore, store_failure
 from dither.collector.store import (
     ANSWER_SECONDS,
+    TIDY_SECONDS,
     WORK_SECONDS,
     Batch,
     Row,
@@ -35,6 +36,7 @@ from dither.collector.store import (
     StoreUntidy,
 )
 from dither.errors import StateError
+from dither.tally.counting import digest_of_words
 
 _LAYOUT = -1  # the advisory lock of whoever makes or changes tables; those of rounds are positive
 _COPY_LEAST = 32  # rows from which COPY is worth its round trips
@@ -44,6 +46,13 @@ _INSERT = (
     "SELECT %s, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[]) ON CONFLICT DO NOTHING RETURNING report_id"
 )
 _COPY = "COPY {table} (round_key, report_id, question, payload) FROM STDIN (FORMAT BINARY)"
+_WORDS = ", ".join(
+    f"coalesce(sum(('x' || encode(substr(hash, {1 + 4 * i}, 4), 'hex'))::bit(32)::bigint), 0)" for i in range(8)
+)
+_DIGEST = (
+    f"SELECT count(*), {_WORDS} "
+    "FROM (SELECT sha256(report_id || int4send(question) || payload) AS hash FROM {table}) AS hashes"
+)
 # Stores nothing, and fails where no report could be stored: on a standby, in a database set to read only, without the rights, and
 # while somebody keeps the table locked.
 _COULD_WRITE = (
@@ -121,6 +130,13 @@ class PostgresStore(SqlStore):
         self._copies_to_skip = max(0, self._copies_to_skip - 1)
         columns = (list(column) for column in zip(*rows, strict=True))
         return {row[0] for row in connection.exec_driver_sql(_INSERT.format(table=table), (key, *columns))}
+
+    def digest(self, campaign: str, number: int) -> tuple[int, int]:
+        """Taken where the reports are: none of them leaves the database."""
+        key = self.round_key(campaign, number)
+        with self._read(TIDY_SECONDS) as connection:
+            found = connection.exec_driver_sql(_DIGEST.format(table=self._table(key))).one()
+        return int(found[0]), digest_of_words([int(word) for word in found[1:]])
 
     def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:
         self.epochs.adding(connection, batch.campaign, batch.round, key, epoch)

@@ -14,7 +14,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
-from dither.collector.layout import bring_up_to_date, campaigns, facts, reports, rounds, tokens
+from dither.collector.layout import (
+    UNTIDIED,
+    bring_up_to_date,
+    campaigns,
+    facts,
+    forget_untidied,
+    remember_to_tidy,
+    reports,
+    rounds,
+    tokens,
+)
 from dither.collector.store import (
     ANSWER_SECONDS,
     LAYOUT_SECONDS,
@@ -35,11 +45,11 @@ from dither.collector.store import (
     StoreUntidy,
 )
 from dither.errors import InputError
+from dither.tally.counting import add_digests, digest_of
 
 _LOOKUP = 500  # ids in one query
 _TRIES = 3  # of a transaction that the database undid in favour of another
 READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
-UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
 log = logging.getLogger("dither.collector")
 
 _A_ROUND = (
@@ -212,7 +222,7 @@ class SqlStore(ABC):
                     .where(rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
                     .values(state=move.round_state, tally=move.tally)
                 )
-                _remember_to_tidy(connection, move)
+                remember_to_tidy(connection, move)
             if move.opened is not None:
                 self._insert_round(connection, move.opened)
             self._announce(connection, move.campaign)
@@ -285,10 +295,9 @@ class SqlStore(ABC):
         for i, j, row in later:
             outcomes[i][j] = Outcome.DUPLICATE if held[row.report_id] == row else Outcome.CONFLICT
 
-    def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
+    def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
         key = self.round_key(campaign, number)
         query = _a_page(self._table(key))
-        after = b""
         while True:
             # One query per page: no transaction stays open while somebody digests a block.
             with self._read(WORK_SECONDS) as connection:
@@ -304,6 +313,12 @@ class SqlStore(ABC):
         query = sa.text(f"SELECT count(*) FROM {self._table(key)} WHERE round_key = :key")
         with self._read(WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
+
+    def digest(self, campaign: str, number: int) -> tuple[int, int]:
+        reports, digest = 0, 0
+        for page in self.reports(campaign, number):
+            reports, digest = reports + len(page), add_digests(digest, digest_of(page))
+        return reports, digest
 
     def settle(self, campaign: str, number: int) -> None:
         with self._write(ANSWER_SECONDS) as connection:
@@ -372,23 +387,6 @@ def store_failure(cause: BaseException | None, code: str, statement: str | None)
     """What may be said about a failed statement: its kind and its first words. Drivers' messages repeat stored values."""
     words = " ".join((statement or "a statement").split()[:3])
     return StoreFailure(f"the database refused {words}: {type(cause).__name__} ({code})")
-
-
-def forget_untidied(connection: Connection, keys: Sequence[int]) -> None:
-    """These rounds have been written anew."""
-    connection.execute(sa.delete(facts).where(facts.c.name.in_([f"{UNTIDIED}{key}" for key in keys])))
-
-
-def _remember_to_tidy(connection: Connection, move: Move) -> None:
-    """Mark a round as untidied from the moment it stops taking reports; the mark goes if it opens again, or once it is tidied."""
-    if move.round_state not in ("open", "closing"):
-        return
-    c = rounds.c
-    key = connection.scalar(sa.select(c.key).where(c.campaign == move.campaign, c.number == move.from_round))
-    mark = f"{UNTIDIED}{key}"
-    connection.execute(sa.delete(facts).where(facts.c.name == mark))
-    if move.round_state == "closing":
-        connection.execute(sa.insert(facts).values(name=mark, value="its files may show the order of arrival"))
 
 
 def _known_tokens(connection: Connection, campaign: str, batches: Iterable[Batch]) -> set[bytes]:

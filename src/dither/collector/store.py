@@ -175,10 +175,13 @@ class Store(Protocol):
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
         """Store reports of open rounds in one transaction; one outcome per report. On return they are on disk."""
 
-    def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
-        """The stored reports of a round in the order of their ids, some at a time."""
+    def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
+        """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
 
     def count(self, campaign: str, number: int) -> int: ...
+    def digest(self, campaign: str, number: int) -> tuple[int, int]:
+        """How many reports a round has, and their digest as `dither.tally.counting` defines it."""
+
     def settle(self, campaign: str, number: int) -> None:
         """Wait until no transaction that adds to a round is under way, such as one that was given up in its commit."""
 
