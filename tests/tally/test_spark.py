@@ -16,6 +16,7 @@ import pytest
 from test_counting import PLANS, reports, spoilt, table
 from tests.programs import require
 
+import dither
 from dither.cli import run
 from dither.tally import zero
 
@@ -35,7 +36,10 @@ def master() -> Iterator[str]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     chosen = "local-cluster[2,1,1024]"
-    session = SparkSession.builder.master(chosen).config("spark.ui.enabled", "false").getOrCreate()
+    # The executors are processes of a cluster: they find Dither where these tests do.
+    paths = os.pathsep.join([str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    settings = {"spark.ui.enabled": "false", "spark.executorEnv.PYTHONPATH": paths, "spark.sql.shuffle.partitions": "2"}
+    session = SparkSession.builder.master(chosen).config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield chosen
     session.stop()

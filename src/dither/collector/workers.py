@@ -115,7 +115,7 @@ def _run(workers: _Workers, say: Callable[[], object]) -> None:
             raise DitherError(f"the workers did not start within {START_SECONDS:g} s")
         for process in workers.await_end(0.1):
             if workers.stopping.is_set():
-                workers.ended_well &= process.exitcode == 0
+                workers.ended_well &= _well(process)
                 continue
             log.error("worker %d ended with status %s; another one takes its place", process.pid, process.exitcode)
             time.sleep(PAUSE_SECONDS)
@@ -124,8 +124,13 @@ def _run(workers: _Workers, say: Callable[[], object]) -> None:
     deadline = time.monotonic() + END_SECONDS
     while workers.alive and time.monotonic() < deadline:
         for process in workers.await_end(0.1):
-            workers.ended_well &= process.exitcode == 0
+            workers.ended_well &= _well(process)
     workers.ended_well &= not workers.alive
+
+
+def _well(process: SpawnProcess) -> bool:
+    """Whether a worker ended as it was told to; one that was still starting does not know how to, and need not."""
+    return process.exitcode in (0, -signal.SIGTERM)
 
 
 def _worker(work: _Work, pipe: Connection) -> None:
@@ -134,7 +139,7 @@ def _worker(work: _Work, pipe: Connection) -> None:
     def end_with_the_first() -> None:
         try:
             pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_the_first, daemon=True).start()
