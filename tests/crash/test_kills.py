@@ -37,7 +37,7 @@ from dither.reports.plan import report_id
 pytestmark = pytest.mark.slow
 
 SOAK = os.environ.get("DITHER_SOAK") == "1"
-KILLS = {"sqlite": 200 if SOAK else 20, "postgres": 200 if SOAK else 10}
+KILLS = {"sqlite": 200 if SOAK else 20, "postgres": 200 if SOAK else 4}
 CRASHES = 30 if SOAK else 3
 
 

@@ -11,6 +11,7 @@ questions, neighbours share a folder. `docs/how-to/operate-a-collector.md` says 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -126,7 +127,9 @@ def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
     text = json.dumps(plan.to_json())
     with filesystem.open_output_stream(f"{folder}/plan.json") as out:
         out.write(text.encode())
-    export = RoundExport(filesystem, folder, plan, {"dither_campaign": campaign, "dither_plan": text})
+    export = RoundExport(
+        filesystem, folder, plan, {"dither_campaign": campaign, "dither_plan_sha256": _sha256(plan.to_json())}
+    )
     for path in _parquet_files(filesystem, folder):
         named = _NAME.fullmatch(PurePosixPath(path).name)
         if named is None:
@@ -165,7 +168,7 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
     """The Parquet files at these paths, which must hold reports of this plan and of one campaign."""
     files: list[ExportedFile] = []
     campaigns: dict[str, str] = {}
-    wanted = plan.to_json()
+    wanted = _sha256(plan.to_json())
     for given in paths:
         filesystem, path = place_of(given)
         info = filesystem.get_file_info(path)
@@ -185,7 +188,7 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
     return files
 
 
-def _check_file(filesystem: Any, name: str, wanted: object) -> tuple[int, str | None]:
+def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | None]:
     try:
         with filesystem.open_input_file(name) as file:
             found = pq.ParquetFile(file)
@@ -199,11 +202,17 @@ def _check_file(filesystem: Any, name: str, wanted: object) -> tuple[int, str | 
             kind = "absent" if held is None else f"of type {held}"
             raise InputError(f"{name} holds no reports: column {column.name!r} is {kind}", where="PATHS", value=name)
     metadata = schema.metadata or {}
-    told = metadata.get(b"dither_plan")
-    if told is not None and _json_or_none(told) != wanted:
+    whole, digest = metadata.get(b"dither_plan"), metadata.get(b"dither_plan_sha256", b"").decode("ascii", "replace")
+    told = digest if whole is None else _sha256(_json_or_none(whole))
+    if told and told != wanted:
         raise InputError(f"{name} holds reports of another plan than the one given", where="--plan", value=name)
     campaign = metadata.get(b"dither_campaign")
     return rows, None if campaign is None else campaign.decode("utf-8", "replace")
+
+
+def _sha256(plan: object) -> str:
+    """Of a plan: in every file the plan itself would be more than the reports where it has thousands of questions."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
 def _json_or_none(text: bytes) -> object:
