@@ -72,7 +72,7 @@ def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> list[dict[
 
 
 def workers_load(workers: int, batch: int, seconds: float) -> dict[str, Any]:
-    """Requests of so many reports to a collector of so many processes on PostgreSQL: rate, waits, and the CPU time of both beneath it.
+    """Requests of so many reports to a collector of so many processes on PostgreSQL: rate, waits, and CPU time of both.
 
     CPU microseconds per report say what more machines would give; the rate says what this one gives, sender included.
     """
@@ -310,7 +310,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         title="Several processes on one PostgreSQL",
         axes={"batch": (1, BATCH), "workers": (1, 2, 4)},
         measure=partial(workers_load, seconds=seconds),
-        note=f"Requests of so many reports from {SENDERS} senders in one process. Where sender, workers and database share two cores more "
+        note=f"Requests of so many reports from {SENDERS} senders in one process. Where all share two cores, more "
         "workers cannot give more reports; the CPU time per report is what tells how many machines a rate takes.",
     )
     about = (

@@ -147,10 +147,11 @@ def test_the_commands_of_compose_file_and_unit_serve_one_campaign_together(
         campaign = first.create()
         plan = plan_of(second.announcement(campaign))
         for number, caller in enumerate((first, second)):
-            assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(number)])).status == 201
+            people = [token_of(i) for i in range(20 * number, 20 * number + 20)]
+            assert caller.upload(campaign, envelope_of(campaign, plan, people)).status == 201
         assert second.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
-        assert first.status(campaign)["rounds"][0]["reports"] == 2
-        assert first.upload(campaign, envelope_of(campaign, plan, [token_of(2)])).status == 409
+        assert first.status(campaign)["rounds"][0]["reports"] == 40
+        assert first.upload(campaign, envelope_of(campaign, plan, [token_of(99)])).status == 409
         for caller in (first, second):
             caller.connection.close()
         for process in started:

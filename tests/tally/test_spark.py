@@ -35,10 +35,14 @@ def master() -> Iterator[str]:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Short-lived Java: compile little, collect garbage in one thread.
+    brief = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options '{brief}' pyspark-shell")
     chosen = "local-cluster[2,1,1024]"
     # The executors are processes of a cluster: they find Dither where these tests do.
     paths = os.pathsep.join([str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     settings = {"spark.ui.enabled": "false", "spark.executorEnv.PYTHONPATH": paths, "spark.sql.shuffle.partitions": "2"}
+    settings |= {"spark.executor.extraJavaOptions": brief}
     session = SparkSession.builder.master(chosen).config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield chosen
