@@ -47,7 +47,7 @@ _INSERT = (
 )
 _COPY = "COPY {table} (round_key, report_id, question, payload) FROM STDIN (FORMAT BINARY)"
 _WORDS = ", ".join(
-    f"coalesce(sum(('x' || encode(substr(hash, {1 + 4 * i}, 4), 'hex'))::bit(32)::bigint), 0)" for i in range(8)
+    f"coalesce(sum(('x' || encode(substr(hash, {1 + 8 * i}, 8), 'hex'))::bit(64)::bigint), 0)" for i in range(4)
 )
 _DIGEST = (
     f"SELECT count(*), {_WORDS} "

@@ -1,9 +1,9 @@
 """From reports in any order, repeated or malformed, to one tally: what counts, each once, and a digest that says which.
 
 A report is malformed if no participant can have sent it under the plan. Of several with one id one counts, the least by question
-and bytes, so that the order of files does not matter. The digest is the sum of the SHA-256 of all reports counted, modulo 2^256:
-sums of parts add up, and a database can take it without giving the reports out. It tells other reports from the same ones where
-nobody means harm; whoever may choose reports freely could make sums meet.
+and bytes, so that the order of files does not matter. The digest is the sum of the SHA-256 of all reports counted, as four numbers
+modulo 2^64: sums of parts add up, and a database can take it without giving the reports out. It tells other reports from the same
+ones where nobody means harm; whoever may choose reports freely could make sums meet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS = pa.schema([("report_id", pa.binary()), ("question", pa.int32()), ("pay
 ID_BYTES = 32
 AT_ONCE = 4_000_000  # reports held in memory; more are shared out by id to temporary files first
 _SHORT = 8  # bytes of an answer up to which there are few enough different ones to look at each once
-_WORDS = 8  # of 32 bits, in a digest
+_WORDS = 4  # of 64 bits, in a digest
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Counted:
 
 def add_digests(first: int, second: int) -> int:
     """The digest of two sets of reports that have none in common."""
-    return (first + second) % (1 << 32 * _WORDS)
+    words = (np.frombuffer(part.to_bytes(8 * _WORDS, "big"), ">u8").astype(np.uint64) for part in (first, second))
+    return digest_of_words([int(word) for word in sum(words, np.zeros(_WORDS, np.uint64))])
 
 
 def digest_hex(digest: int) -> str:
@@ -70,16 +71,13 @@ def digest_of(rows: Iterable[tuple[bytes, int, bytes]]) -> int:
         hashlib.sha256(report_id + question.to_bytes(4, "big", signed=True) + payload).digest()
         for report_id, question, payload in rows
     )
-    words = np.frombuffer(hashes, ">u4").reshape(-1, _WORDS).sum(axis=0, dtype=np.uint64)
+    words = np.frombuffer(hashes, ">u8").reshape(-1, _WORDS).sum(axis=0, dtype=np.uint64)
     return digest_of_words([int(word) for word in words])
 
 
 def digest_of_words(sums: Iterable[int]) -> int:
-    """A digest from the sums of its words of 32 bits, the highest first."""
-    total = 0
-    for word in sums:
-        total = (total << 32) + word
-    return total % (1 << 32 * _WORDS)
+    """A digest from the sums of its words of 64 bits, the highest first; each counts modulo 2^64, so signs do not matter."""
+    return int.from_bytes(b"".join((word % (1 << 64)).to_bytes(8, "big") for word in sums), "big")
 
 
 def possible(plan: Plan, table: pa.Table) -> AnyArray:
