@@ -3,7 +3,7 @@
 # make test   linters, types, layers and the whole test suite
 # make bench  the mechanisms against other libraries, quick (BENCH=full for the long one); dither bench NAME for the others
 # make soak   ten times as many kills of the collector under load
-# All rest on `make setup`, which makes .venv and, as root on Debian, installs the browser, PostgreSQL and Node.js that some tests use.
+# All rest on `make setup`, which makes .venv and, as root on Debian, installs the browser, PostgreSQL, Node.js and Java that some tests use.
 
 PYTHON ?= python3
 VENV := .venv
@@ -17,7 +17,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt tools/system_packages.sh
 	sh tools/system_packages.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,server]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,server,spark]"
 	touch $@
 
 demo: setup

@@ -24,6 +24,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from benchmarks.harness import Bench, NotAvailable, Size, Study
 from dither.client.transport import Connection
@@ -68,6 +69,65 @@ def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> list[dict[
         {"what": "bare inserts, one per commit", rate: ones},
         {"what": f"bare inserts, {BATCH} per commit", rate: many},
     ]
+
+
+def workers_load(workers: int, batch: int, seconds: float) -> dict[str, Any]:
+    """Requests of so many reports to a collector of so many processes on PostgreSQL: rate, waits, and CPU time of both.
+
+    CPU microseconds per report say what more machines would give; the rate says what this one gives, sender included.
+    """
+    if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy", "psycopg"))):
+        raise NotAvailable("the collector's packages are not installed; pip install 'dither[server]'")
+    with tempfile.TemporaryDirectory() as scratch, _postgres(Path(scratch)) as url, _server(url, workers) as served:
+        campaign, plan = _campaign(served)
+        requests = _uploads(campaign, plan, batch, "w")
+        # Each is known by a word that no other process on the machine has in its command line.
+        words = {"collector": url.encode() + b"\0", "postgresql": b"-p\0%d\0" % urlsplit(url).port}
+        before = {what: _cpu_seconds(word) for what, word in words.items()}
+        found = asyncio.run(_load(served, requests, batch, seconds))
+        reports = _stored(url)
+        spent = {what: _cpu_seconds(word) - before[what] for what, word in words.items()}
+        rows = [(report_id(_token("x", i), bytes(16), 0), i % 8, b"\0\1") for i in range(200_000)]
+        bare = _bare_postgres(url, Path(scratch), rows, batch, seconds / 2)
+        size = _stored(
+            url, "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'reports'::regclass"
+        )
+    return {
+        **found,
+        "of_bare": found["reports_per_second"] / bare,
+        **{f"{what}_cpu_us_per_report": 1e6 * used / reports for what, used in spent.items()},
+        "bytes_per_report_in_postgresql": size / reports,
+    }
+
+
+def _cpu_seconds(word: bytes) -> float:
+    """CPU seconds so far of the processes with this word in their own command line or in that of whoever started them."""
+    parents, words, spent = {}, {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text().rpartition(")")[2].split()
+            words[int(path.name)] = (path / "cmdline").read_bytes()
+        except OSError:  # others come and go
+            continue
+        parents[int(path.name)] = int(stat[1])
+        spent[int(path.name)] = sum(map(int, stat[11:15])) / os.sysconf(
+            "SC_CLK_TCK"
+        )  # its own, and of children that ended
+
+    def belongs(process: int) -> bool:
+        while process in parents and word not in words[process]:
+            process = parents[process]
+        return process in parents
+
+    return sum(seconds for process, seconds in spent.items() if belongs(process))
+
+
+def _stored(url: str, query: str = "SELECT count(*) FROM reports") -> int:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        found = connection.execute(query).fetchone()
+    return int(found[0]) if found else 0
 
 
 def _token(kind: str, number: int) -> bytes:
@@ -190,10 +250,12 @@ def _timed(write: Any, rows: list[tuple[Any, ...]], size: int, seconds: float) -
 
 
 @contextmanager
-def _server(store: str) -> Iterator[str]:
+def _server(store: str, workers: int = 1) -> Iterator[str]:
+    several = f"serve_workers({workers}, sys.argv[1], sys.argv[2], listen('127.0.0.1', 0), 20_000, None)"
+    one = "serve(sys.argv[1], sys.argv[2], listen('127.0.0.1', 0))"
     code = (
         "import sys; from dither.collector.serving import listen, serve; "
-        "serve(sys.argv[1], sys.argv[2], listen('127.0.0.1', 0))"
+        f"from dither.collector.workers import serve_workers; {one if workers == 1 else several}"
     )
     with subprocess.Popen([sys.executable, "-c", code, store, KEY], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -243,8 +305,17 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         note=f"{SENDERS} senders over loopback, each waiting for an answer before its next request, {seconds:g} s a line. Of empty "
         "endpoint and of bare are shares of the rates of the lines with those names.",
     )
+    several = Study(
+        name="workers",
+        title="Several processes on one PostgreSQL",
+        axes={"batch": (1, BATCH), "workers": (1, 2, 4)},
+        measure=partial(workers_load, seconds=seconds),
+        note=f"Requests of so many reports from {SENDERS} senders in one process. Where all share two cores, more "
+        "workers cannot give more reports; the CPU time per report is what tells how many machines a rate takes.",
+    )
     about = (
         "Sender, collector and database share this machine's cores, so ratios say more than rates. The collector may commit "
         "several requests together, so it can pass bare inserts."
     )
-    return Bench("collector", "Load on a collector", about, (study,), size)
+    studies = (study,) if size == "smoke" else (study, several)
+    return Bench("collector", "Load on a collector", about, studies, size)

@@ -1,18 +1,22 @@
-"""How the house method's cost grows: up to 200 attributes, and a whole campaign of 10 million participants.
+"""How cost grows: reports made, exported and counted, fits up to 500 attributes and 100 million participants, whole campaigns.
 
-Everything is counted in CPU seconds, each point in a process of its own. In the first study tallies are drawn from the exact
-pair marginals of a generated network, so that no population has to be held and what is timed is pooling and fitting. The second
-puts a generated population through a whole campaign, row by row.
+Everything is counted in CPU seconds, each point in a process of its own. In the study of growth tallies are drawn from the exact
+pair marginals of a generated network, so that no population has to be held and what is timed is pooling and fitting. The study of
+reports makes every one of them, writes them as an export does and counts the files; the last puts a generated population through
+a whole campaign, row by row.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import Bench, Chart, Size, Study
@@ -20,12 +24,15 @@ from dither.datasets.generated import generate_network
 from dither.estimate import answers_of
 from dither.estimate.mixture_fit import FitOptions, fit_mixture
 from dither.estimate.targets import pair_targets
+from dither.mechanisms.kernels.stream import RandomStream
 from dither.protocols import start
 from dither.reports import Plan, question
 from dither.simulate import simulate
 from dither.tally import CountTally, zero
+from dither.tally.counting import COLUMNS, count_all
+from dither.tally.exports import begin_export, find_reports, read_reports
 
-VALUES, EPSILON, STEPS, BLOCK = 10, 4.0, 20, 500_000
+VALUES, EPSILON, STEPS, BLOCK, PAGE = 10, 4.0, 20, 500_000, 1 << 18
 
 
 def drawn(attributes: int, participants: int, rng: np.random.Generator) -> tuple[Any, CountTally]:
@@ -63,6 +70,47 @@ def fit(attributes: int, participants: int) -> dict[str, float]:
         "pool_cpu_s": pooled - begin,
         "fit_cpu_s": done - pooled,
         "step_cpu_s_per_million_pair_cells": (done - pooled) / steps / (targets.cells / 1e6),
+        "peak_mb": peak_megabytes(),
+    }
+
+
+def reports(attributes: int, participants: int) -> dict[str, float]:
+    """CPU microseconds and bytes per report: made as devices would, exported, and counted from the files."""
+    schema = generate_network([VALUES] * attributes, parents=1, strength=2.0, seed=3).schema
+    pairs = list(combinations(schema.names, 2))
+    plan = Plan(0, tuple(question(schema, pair, EPSILON) for pair in pairs), (1.0 / len(pairs),) * len(pairs))
+    people = participants // len(pairs)
+    rng, stream = np.random.default_rng(0), RandomStream.from_seed("scale", 0)
+    made, spent = [], {"make": 0.0, "export": 0.0, "tally": 0.0}
+    for number, asked in enumerate(plan.questions):
+        cells = rng.integers(0, asked.mechanism.cells, people)
+        begin = time.process_time()
+        rows = asked.mechanism.randomise_many(cells, stream).rows
+        spent["make"] += time.process_time() - begin
+        ids = [row.tobytes() for row in rng.integers(0, 256, (people, 32), np.uint8)]
+        made.append(pa.table([ids, [number] * people, [row.tobytes() for row in rows]], schema=COLUMNS))
+    every = pa.concat_tables(made)
+    with TemporaryDirectory() as folder:
+        ordered = every.sort_by("report_id")
+        begin = time.process_time()
+        export = begin_export(folder, "ab" * 16, plan)
+        for start in range(0, ordered.num_rows, PAGE):
+            export.add(ordered.slice(start, PAGE))
+        export.flush()
+        spent["export"] = time.process_time() - begin
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        begin = time.process_time()
+        files = find_reports([folder], plan)
+        counted = count_all(plan, read_reports(files), every.num_rows)
+        spent["tally"] = time.process_time() - begin
+    assert counted.reports == every.num_rows
+    return {
+        "questions": len(pairs),
+        **{f"{what}_cpu_us_per_report": 1e6 * seconds / every.num_rows for what, seconds in spent.items()},
+        "export_bytes_per_report": size / every.num_rows,
+        "files": float(export.files),
+        "tally_mb": len(counted.tally.to_bytes()) / 1e6,
+        "plan_mb": len(json.dumps(plan.to_json())) / 1e6,
         "peak_mb": peak_megabytes(),
     }
 
@@ -107,6 +155,11 @@ def growth_point(attributes: int, participants: int) -> dict[str, float]:
     return apart(fit, attributes, participants)
 
 
+def reports_point(attributes: int, participants: int) -> dict[str, float]:
+    """`reports` in a process of its own."""
+    return apart(reports, attributes, participants)
+
+
 def campaign_point(attributes: int, participants: int, screen: str) -> dict[str, float]:
     """`campaign` in a process of its own."""
     return apart(campaign, attributes, participants, screen)
@@ -114,17 +167,27 @@ def campaign_point(attributes: int, participants: int, screen: str) -> dict[str,
 
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The studies of one size; tables are generated, so no folder is read."""
-    sizes = {"full": (15, 50, 100, 200), "quick": (15, 30, 50), "smoke": (4, 8)}[size]
-    drawn_from = {"full": 10_000_000, "quick": 1_000_000, "smoke": 100_000}[size]
+    sizes = {"full": (15, 50, 100, 200, 500), "quick": (15, 30, 50), "smoke": (4, 8)}[size]
+    drawn_from = {"full": (10_000_000, 100_000_000), "quick": (1_000_000, 10_000_000), "smoke": (100_000,)}[size]
+    made = {"full": (1_000_000, 10_000_000), "quick": (200_000,), "smoke": (20_000,)}[size]
     attributes, people = {"full": (100, 10_000_000), "quick": (30, 200_000), "smoke": (5, 20_000)}[size]
     growth = Study(
         name="growth",
         title="Pooling and fitting against the number of attributes",
-        axes={"attributes": sizes, "participants": (drawn_from,)},
+        axes={"attributes": sizes, "participants": drawn_from},
         measure=growth_point,
         charts=(Chart(x="attributes", y="fit_cpu_s", colour="participants", panels=()),),
         note=f"Attributes of {VALUES} values, epsilon {EPSILON:g}, 60 components, {STEPS} steps of every start, twin and pilot. "
         "If the fit is linear in pair cells, the cost of a step per million of them stays where it is.",
+    )
+    collected = Study(
+        name="reports",
+        title="Reports made, exported and counted",
+        axes={"attributes": (4,) if size == "smoke" else (15, 50), "participants": made},
+        measure=reports_point,
+        note=f"All pairs of attributes of {VALUES} values, epsilon {EPSILON:g}. Making is the batch kernel on one core, where a "
+        "device makes one. Counting reads the files, checks every report and takes each id once. `dither bench collector` has the "
+        "rest of the way.",
     )
     campaigns = Study(
         name="campaign",
@@ -140,4 +203,4 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "population, which nobody would hold in a real collection; population MB is what was held before the first question.",
     )
     about = "CPU seconds and peak memory of the house method; every point runs in a process of its own with one thread."
-    return Bench("scale", "Scale: attributes and participants", about, (growth, campaigns), size)
+    return Bench("scale", "Scale: attributes and participants", about, (growth, collected, campaigns), size)

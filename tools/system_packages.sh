@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the tests need beside Python: a headless browser, PostgreSQL and Node.js. As root on Debian they are installed; otherwise
+# What the tests need beside Python: a headless browser, PostgreSQL, Node.js and Java (for Spark). As root on Debian they are installed; otherwise
 # the tests that need them are skipped by name (in CI a skip of that kind fails the run).
 set -eu
 need=""
@@ -7,6 +7,7 @@ need=""
 python3 -c 'import ensurepip' 2>/dev/null || need="$need python3-venv"
 command -v chromium >/dev/null 2>&1 || need="$need chromium"
 command -v node >/dev/null 2>&1 || need="$need nodejs"
+command -v java >/dev/null 2>&1 || need="$need openjdk-17-jre-headless"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$need postgresql"
 [ -n "$need" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from collector_harness import asked_tokens, describe, report_of, token_of
 
-from dither.collector.campaigns import Campaigns, NoCampaign, export_reports
+from dither.collector.campaigns import Campaigns, NoCampaign
 from dither.collector.collector import judge
+from dither.collector.downloads import export_reports
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Outcome, State, Store, StoreFull
 from dither.collector.tallies import RunningTallies, rebuild

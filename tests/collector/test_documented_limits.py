@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dither.collector import campaigns, collector, edge, serving
-from dither.collector.collector import Metrics
 from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
+from dither.collector.metrics import Metrics
 from dither.collector.problems import PROBLEMS
 from dither.reports import limits
 
@@ -25,6 +25,7 @@ def test_the_table_of_limits() -> None:
         f"| a body, as a whole | {edge.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
         f"| between two requests of a connection | {c.idle_seconds:g} s |",
         f"| reading an answer | {WRITE_LEAST >> 10} KiB, or what is left, in any {c.write_seconds:g} s |",
+        f"| a tally counted elsewhere | {edge.TALLY_BYTES >> 20} MiB,",
         f"| an upload's commit | {collector.UPLOAD_SECONDS:g} s | 503 |",
         f"answer to `/ready` | {collector.READY_SECONDS:g} s | 503;",
         f"| connections | {c.most:,} (`--connections`)",

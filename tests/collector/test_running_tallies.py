@@ -1,10 +1,14 @@
-"""A running tally is counted while reports go on being stored: nobody waits for it, and every report counts once."""
+"""A running tally is counted while reports go on being stored: nobody waits for it, and every report counts once.
+
+This is about a store of one process; `test_shared_tallies.py` is about those that several share.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +16,10 @@ from collector_harness import Caller, ServerThread, envelope_of, plan_of, stored
 
 from dither.client.transport import Answer
 from dither.collector import tallies
-from dither.collector.store import Store, StoreAway
+from dither.collector.sqlite import SqliteStore
+from dither.collector.store import StoreAway
 from dither.reports import Plan
 
-Opening = Callable[[], Store]
 PAGE = 8
 
 
@@ -40,8 +44,8 @@ class Campaign:
 
 
 @pytest.fixture
-def running(open_store: Opening) -> Iterator[ServerThread]:
-    served = ServerThread(open_store())
+def running(tmp_path: Path) -> Iterator[ServerThread]:
+    served = ServerThread(SqliteStore(tmp_path / "c.db"))
     yield served
     served.stop()
 

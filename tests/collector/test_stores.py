@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from collector_harness import token_of, until
@@ -135,7 +136,7 @@ def test_the_tables_hold_nothing_about_time_place_or_order(open_store: Opening) 
     columns = {c["name"] for t in sa.inspect(engine).get_table_names() for c in sa.inspect(engine).get_columns(t)}
     assert columns == {
         *("name", "value", "id", "spec", "state", "round", "machine", "release", "key", "campaign", "number", "start"),
-        *("plan", "tally", "hash", "round_key", "report_id", "question", "payload"),
+        *("plan", "tally", "hash", "round_key", "report_id", "question", "payload", "moves", "epoch", "worker"),
     }
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
@@ -172,20 +173,41 @@ def test_a_closing_and_uploads_from_many_threads_agree_on_what_was_taken(open_st
     assert store.count(C, 0) == at_close == len(taken) < 240
 
 
-def test_two_collectors_cannot_open_one_store(open_store: Opening) -> None:
-    store = open_store()
-    engine = store._engine  # type: ignore[attr-defined]
-    from dither.collector.postgres import PostgresStore
-    from dither.collector.sqlite import SqliteStore
+def test_a_move_decided_before_another_one_comes_too_late(open_store: Opening) -> None:
+    """A closing that was taken back and begun again looks as before; a tally of the first must not end the second."""
+    store = prepared(open_store)
+    close, reopen = (
+        Move(C, State.OPEN, 0, State.CLOSING, 0, "closing"),
+        Move(C, State.CLOSING, 0, State.OPEN, 0, "open"),
+    )
+    assert store.move(close)
+    decided = store.campaign(C)
+    assert decided is not None
+    assert store.move(reopen)
+    assert store.move(close)
+    closed = Move(C, State.CLOSING, 0, State.COLLECTED, 0, "closed", tally=b"of the first", moves=decided.moves)
+    assert store.move(closed) is False
+    now = store.campaign(C)
+    assert now is not None
+    assert (now.state, now.moves, store.positions()) == (State.CLOSING, 3, {C: (State.CLOSING, 0, 3)})
+    assert store.move(replace(closed, moves=now.moves))
 
-    if engine.dialect.name == "sqlite":
-        with engine.connect() as connection:
-            path = connection.exec_driver_sql("PRAGMA database_list").fetchone()[2]
-        again = partial(SqliteStore, path)
-    else:
-        again = partial(PostgresStore, engine.url.render_as_string(hide_password=False), patience=0.2)
-    with pytest.raises(InputError, match="another collector"):
-        again()
+
+def test_groups_large_and_small_with_and_without_repeats_have_the_outcomes_of_single_reports(
+    open_store: Opening,
+) -> None:
+    """PostgreSQL takes large groups by COPY until one of them holds a repeat."""
+    store, held = prepared(open_store), dict[bytes, Row]()
+    rng = np.random.default_rng(4)
+    for size in (100, 3, 100, 64, 5, 64):
+        group = [Row(token_of(int(i)), int(i) % 3, bytes([int(x)])) for i, x in rng.integers(0, [400, 2], (size, 2))]
+        expected = []
+        for row in group:
+            first = held.setdefault(row.report_id, row)
+            known = Outcome.DUPLICATE if first == row else Outcome.CONFLICT
+            expected.append(Outcome.STORED if first is row else known)
+        assert store.add_reports([Batch(C, 0, group)]) == [expected]
+    assert everything(store) == sorted(held.values())
 
 
 def test_a_store_of_another_layout_is_refused(open_store: Opening) -> None:

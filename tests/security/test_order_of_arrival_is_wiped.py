@@ -31,7 +31,7 @@ IDS = [token_of(i) for i in range(60)]
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leaves in these tests while tidying waits; it need not wait long."""
-    monkeypatch.setattr(sql_store, "_READER_SECONDS", 0.3)
+    monkeypatch.setattr(sql_store, "READER_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -194,15 +194,19 @@ def test_postgresql_says_so_too_when_somebody_may_still_see_the_rows_as_they_cam
 
 
 def index_entries(connection: psycopg.Connection[tuple[object, ...]]) -> list[tuple[bytes, tuple[int, int]]]:
-    """What the leaves of the reports' index hold, dead or alive: the entry's bytes and the row's place in the table.
+    """What the leaves of the reports' indexes hold, dead or alive: the entry's bytes and the row's place in its table.
 
-    Read from the file, whose pages are: a header, in which bytes 12 to 13 tell the end of the line pointers; these, 4 bytes each;
-    entries; 16 bytes about the page.
+    Read from each round's file, whose pages are: a header, in which bytes 12 to 13 tell the end of the line pointers; these,
+    4 bytes each; entries; 16 bytes about the page.
     """
     connection.execute("CHECKPOINT")
-    found = connection.execute("SELECT pg_read_binary_file(pg_relation_filepath('reports_pkey'))").fetchone()
-    assert found is not None
-    data = bytes(found[0])  # type: ignore[call-overload]
+    files = connection.execute(
+        "SELECT pg_read_binary_file(pg_relation_filepath(inhrelid)) FROM pg_inherits WHERE inhparent = 'reports_pkey'::regclass"
+    ).fetchall()
+    return [entry for (data,) in files for entry in leaf_entries(bytes(data))]  # type: ignore[call-overload]
+
+
+def leaf_entries(data: bytes) -> list[tuple[bytes, tuple[int, int]]]:
     entries = []
     for start in range(8192, len(data), 8192):  # the first page is about the index as a whole
         page = data[start : start + 8192]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import sys
@@ -10,6 +11,9 @@ import zipfile
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
 from dither.checks import check_whole
@@ -25,11 +29,16 @@ from dither.cli.options import (
     progress_bar,
     read_settings,
 )
+from dither.cli.tally import BESIDE
 from dither.errors import InputError, ParameterError
 from dither.release import check_target, load_release
 from dither.release.words import shown_epsilon
+from dither.reports import plan_from_json
 from dither.schema import load_schema
 from dither.schema.files import write_atomically
+from dither.tally.archive import pack
+from dither.tally.counting import COLUMNS
+from dither.tally.exports import begin_export
 from dither.types import JsonObject
 from dither.uncertainty.replicates import LEAST_REPLICATES
 from dither.uncertainty.stored import MOST_REPLICATES
@@ -119,14 +128,25 @@ def open_(campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as
 def close_round(
     campaign: CampaignId,
     number: Annotated[int | None, typer.Option("--round", min=0, help="[default: the open one]")] = None,
+    hold: Annotated[bool, typer.Option("--hold", help="take no more reports, and wait for --tally")] = False,
+    tally: Annotated[
+        Path | None, typer.Option(help="take this tally of 'dither tally' if it counts exactly what is stored")
+    ] = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
     as_json: AsJson = False,
 ) -> None:
     """Close the open round, take its tally and open the next one, if the method has one. Safe to repeat with --round."""
+    if hold and tally is not None:
+        raise ParameterError("--hold waits for a tally, --tally brings one; give one of them", where="--hold")
+    counted = None if tally is None else _read_counted(tally)
     operator = Operator(url, key_file)
     wanted = operator.call("GET", f"/{campaign}")["round"] if number is None else number
-    _show(operator.call("POST", f"/{campaign}/close-round", {"round": wanted}), as_json)
+    if counted is not None:
+        _show(operator.call("POST", f"/{campaign}/rounds/{wanted}/tally", counted), as_json)
+        return
+    body = {"round": wanted, "hold": True} if hold else {"round": wanted}
+    _show(operator.call("POST", f"/{campaign}/close-round", body), as_json)
 
 
 @app.command(no_args_is_help=True)
@@ -170,15 +190,55 @@ def finalise(
 @app.command(no_args_is_help=True)
 def export(
     campaign: CampaignId,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Parquet file to write")],
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="Parquet file; with --partitioned a folder or fsspec address")
+    ],
     number: Annotated[int, typer.Option("--round", min=0, help="which round")] = 0,
+    partitioned: Annotated[
+        bool, typer.Option("--partitioned", help="by campaign, round and question; adds what is not there yet")
+    ] = False,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
-    """Write the raw reports of a round to a Parquet file, in the order of their ids."""
-    data = Operator(url, key_file).fetch("GET", f"/{campaign}/rounds/{number}/reports")
-    write_atomically(output, lambda temporary: temporary.write_bytes(data), private=True)
-    print(output)
+    """Write the raw reports of a round to Parquet, in the order of their ids, while it is open or after."""
+    operator = Operator(url, key_file)
+    path = f"/{campaign}/rounds/{number}/reports"
+    if not partitioned:
+        data = operator.fetch("GET", path)
+        write_atomically(output, lambda temporary: temporary.write_bytes(data), private=True)
+        print(output)
+        return
+    page = _page(operator, path, "")
+    writing = begin_export(output, campaign, plan_from_json(json.loads(page.schema.metadata[b"dither_plan"])))
+    seen = 0
+    while page.num_rows:
+        writing.add(page.replace_schema_metadata(None).cast(COLUMNS))
+        seen += page.num_rows
+        page = _page(operator, path, page.column("report_id")[-1].as_py().hex())
+    writing.flush()
+    print(f"{writing.folder}: {writing.written:,} of {seen:,} reports written to {writing.files:,} new files")
+
+
+def _page(operator: Operator, path: str, after: str) -> pa.Table:
+    return pq.read_table(pa.BufferReader(operator.fetch("GET", path, query=f"?after={after}")))
+
+
+def _read_counted(tally: Path) -> bytes:
+    """A tally and which reports it counts, as the collector takes them."""
+    beside = tally.with_name(tally.name + BESIDE)
+    try:
+        data, record = tally.read_bytes(), json.loads(beside.read_text(encoding="ascii"))
+        told = {"reports": int(record["reports"]), "digest": str(record["digest"])}
+        sha256 = str(record["sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        where = error.filename if isinstance(error, OSError) else beside
+        raise InputError(
+            f"cannot read {where}; {tally} needs {beside.name} beside it, as 'dither tally' writes both",
+            where="--tally",
+        ) from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise InputError(f"{beside} is about another tally than {tally}; run 'dither tally' again", where="--tally")
+    return pack(told, {"tally": np.frombuffer(data, np.uint8)})
 
 
 def _show(status: JsonObject, as_json: bool) -> None:

@@ -102,7 +102,7 @@ class Operator:
         self._url = url
         self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
 
-    def call(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> JsonObject:
+    def call(self, method: str, path: str = "", body: Mapping[str, object] | bytes | None = None) -> JsonObject:
         """The JSON object a collector answers."""
         try:
             found = json.loads(self.fetch(method, path, body))
@@ -112,16 +112,19 @@ class Operator:
             raise InputError(f"{self._url} does not answer as a collector does; check --url", where="--url")
         return found
 
-    def fetch(self, method: str, path: str = "", body: Mapping[str, object] | None = None) -> bytes:
+    def fetch(
+        self, method: str, path: str = "", body: Mapping[str, object] | bytes | None = None, query: str = ""
+    ) -> bytes:
         """The bytes a collector answers; its refusals become errors of one line."""
-        sent = None if body is None else json.dumps(body).encode()
-        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        headers = {"authorization": f"Bearer {self._key}", "content-type": kind}
         with closing(Connection(self._url, timeout=600.0)) as connection:
             try:
-                answer = connection.request(method, self._path + quote(path), sent, headers, most=None)
+                answer = connection.request(method, self._path + quote(path) + query, sent, headers, most=None)
             except Unreachable as error:
                 raise DitherError(f"{self._url}: {error}") from None
         if answer.status in (200, 201):
             return answer.body
-        kind = InputError if answer.status in (400, 401, 404, 409, 422) else DitherError
-        raise kind(f"{self._url} says {answer.status}: {answer.reason}")
+        refusal = InputError if answer.status in (400, 401, 404, 409, 422) else DitherError
+        raise refusal(f"{self._url} says {answer.status}: {answer.reason}")

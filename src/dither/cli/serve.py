@@ -27,10 +27,16 @@ def serve(
         int | None,
         typer.Option(min=1, help="connections that may be open at once [default: 4,000, fewer if files are short]"),
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="processes that share the port; more than one needs a postgresql:// store"),
+    ] = 1,
 ) -> None:
     """Run a collector until Ctrl-C or SIGTERM. Reports are acknowledged only after they are on disk.
 
-    Example: dither serve --store collector.db
+    Any number of collectors may share one PostgreSQL, on one machine (--workers) or on many; an SQLite file takes one process.
+
+    Examples: dither serve --store collector.db; dither serve --store postgresql://dither@/dither --workers 4
     """
     try:
         import fastapi  # noqa: F401
@@ -40,12 +46,20 @@ def serve(
         raise InputError("the collector needs the extra 'server': pip install 'dither[server]'") from None
     from dither.collector.serving import admin_key, listen
     from dither.collector.serving import serve as run
+    from dither.collector.workers import serve_workers
 
+    if workers > 1 and not store.startswith(("postgresql:", "postgres:")):
+        raise InputError(
+            f"--workers {workers} needs a postgresql:// store; an SQLite file takes one process", where="--workers"
+        )
     sockets = listen(host, port)  # first: a port in use makes nothing
     try:
         key = admin_key(key_file)
         print(f"dither: admin key in {key_file}", file=sys.stderr)
-        run(store, key, sockets, queue, connections)
+        if workers == 1:
+            run(store, key, sockets, queue, connections)
+        else:
+            serve_workers(workers, store, key, sockets, queue, connections)
     finally:
         for listening in sockets:
             listening.close()

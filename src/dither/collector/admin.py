@@ -8,30 +8,33 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Annotated, BinaryIO
 
-from fastapi import APIRouter, Depends, Path, Request
-from pydantic import TypeAdapter
+from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dither.collector.campaigns import Live, spool_reports
+from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.edge import read_body
+from dither.collector.downloads import read_counted, spool_reports
+from dither.collector.edge import TALLY_BYTES, read_body
 from dither.collector.problems import DOCUMENTED, Problem
 from dither.collector.spec import STRICT, NewCampaign, Whole, read
 from dither.collector.store import State
 from dither.tally import CountTally
 from dither.types import JsonObject
 
-ZIP, PARQUET = "application/zip", "application/vnd.apache.parquet"
+ZIP, PARQUET, ARCHIVE = "application/zip", "application/vnd.apache.parquet", "application/octet-stream"
+MOST_PAGE = 1 << 18  # reports of one page
 _PIECE = 1 << 16  # bytes of a file sent at a time
 
 
 @dataclass(frozen=True, config=STRICT)
 class RoundToClose:
-    """Which round."""
+    """Which round; with `hold` it takes no more reports and waits for a tally that was counted elsewhere."""
 
     round: Whole
+    hold: Annotated[bool, Field(strict=True)] = False
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -112,8 +115,18 @@ async def _read_json(request: Request) -> dict[str, object]:
     return body
 
 
+async def _read_archive(request: Request) -> bytes:
+    return await read_body(request, TALLY_BYTES)
+
+
 RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # one way to write each; int takes many
+IdOrNothing = Annotated[str | None, Query(pattern="^([0-9a-f]{2}){0,32}$")]
+PageSize = Annotated[int, Query(ge=1, le=MOST_PAGE)]
 Body = Annotated[dict[str, object], Depends(_read_json)]
+Counted = Annotated[bytes, Depends(_read_archive)]
+_TAKES_TALLY: JsonObject = {
+    "requestBody": {"required": True, "content": {ARCHIVE: {"schema": {"type": "string", "format": "binary"}}}}
+}
 
 
 def _takes(kind: type) -> JsonObject:
@@ -159,6 +172,8 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     @routes.get("")
     async def listed() -> dict[str, list[Summary]]:
         """All campaigns."""
+        if collector.store.shared:
+            await collector.look_again()
         return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
 
     @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))
@@ -169,7 +184,7 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     @routes.get("/{campaign}")
     def status(campaign: str) -> Status:
         """Where a campaign stands: state, rounds, and how many reports each has."""
-        return status_of(campaigns.get(campaign))
+        return status_of(campaigns.current(campaign))
 
     @routes.post("/{campaign}/open")
     def open_campaign(campaign: str) -> Status:
@@ -179,7 +194,13 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
     def close_round(campaign: str, body: Body) -> Status:
         """Close a round, take its tally and open the next one. Safe to repeat."""
-        return status_of(campaigns.close_round(campaign, read(RoundToClose, body).round))
+        asked = read(RoundToClose, body)
+        return status_of(campaigns.close_round(campaign, asked.round, hold=asked.hold))
+
+    @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=_TAKES_TALLY)
+    def close_with(campaign: str, number: RoundNumber, body: Counted) -> Status:
+        """Close a round with a tally counted elsewhere, if it counts exactly the reports stored. Safe to repeat."""
+        return status_of(campaigns.close_round(campaign, int(number), read_counted(body)))
 
     @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
     def finalise(campaign: str, body: Body) -> Status:
@@ -210,12 +231,13 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
     @routes.get(
         "/{campaign}/rounds/{number}/reports", response_class=Response, responses=_sends(PARQUET, "The round's reports")
     )
-    def reports(campaign: str, number: RoundNumber) -> Response:
-        """The raw reports of a round, a Parquet file in the order of their ids."""
-        plans = campaigns.get(campaign).plans
+    def reports(campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MOST_PAGE) -> Response:
+        """The raw reports of a round, a Parquet file in the order of their ids; with `after`, one page of ids above this one."""
+        plans = campaigns.current(campaign).plans
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
-        return _FileAnswer(spool_reports(collector.store, campaign, plans[int(number)]), PARQUET)
+        above = None if after is None else bytes.fromhex(after)
+        return _FileAnswer(spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET)
 
     return routes
 

@@ -122,7 +122,7 @@ def _public_routes(collector: Collector) -> APIRouter:
     @routes.get("/v1/campaigns/{campaign}", tags=["participants"], response_model=PublicCampaign, responses=DOCUMENTED)
     async def look(campaign: str) -> Response:
         """The campaign in public: schema, epsilon, state, and the open round's plan."""
-        return Response(collector.campaigns.get(campaign).public, media_type="application/json")
+        return Response((await collector.find(campaign)).public, media_type="application/json")
 
     @routes.get("/live", tags=["health"], response_class=PlainTextResponse)
     async def live() -> str:

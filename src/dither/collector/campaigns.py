@@ -19,15 +19,14 @@ import secrets
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dither.checks import check_whole
 from dither.collector.spec import CampaignSpec, NewCampaign, Participation, begin, check_announced, check_plan, read
@@ -38,7 +37,7 @@ from dither.protocols import ProtocolMachine, restore
 from dither.release import Release
 from dither.reports import Plan, limits, plan_from_json
 from dither.reports.plan import token_hash
-from dither.tally import RoundTally, tally_from_bytes
+from dither.tally import RoundTally, check_tally, tally_from_bytes
 from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector")
@@ -46,7 +45,6 @@ MOST_TOKENS = 1_000_000  # in one request
 TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
 MOST_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
-_COLUMNS = pa.schema([("report_id", pa.binary(32)), ("question", pa.int32()), ("payload", pa.binary())])
 
 
 class NoCampaign(DitherError):
@@ -54,6 +52,15 @@ class NoCampaign(DitherError):
 
     def __init__(self, campaign: str) -> None:
         super().__init__(f"there is no campaign {campaign[:64]!r}", where="campaign", value=campaign)
+
+
+@dataclass(frozen=True)
+class CountedElsewhere:
+    """A round's tally that was not counted here, and which reports it counts."""
+
+    tally: RoundTally
+    reports: int
+    digest: int
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ class Campaigns:
         self._turns: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         for stored in store.campaigns():
-            self._live[stored.id] = self._load(stored)
+            self._keep(self._load(stored))
 
     def ids(self) -> list[str]:
         """The ids of all campaigns, sorted."""
@@ -133,13 +140,31 @@ class Campaigns:
             raise NoCampaign(campaign)
         return found
 
+    def current(self, campaign: str) -> Live:
+        """A campaign as it stands now, whichever collector moved it last."""
+        return self.refresh(campaign) if self._store.shared else self.get(campaign)
+
     def refresh(self, campaign: str) -> Live:
         """Read a campaign anew from the store."""
         stored = self._store.campaign(campaign)
         if stored is None:
             raise NoCampaign(campaign)
-        self._live[campaign] = self._load(stored)
-        return self._live[campaign]
+        return self._keep(self._load(stored))
+
+    def look(self) -> None:
+        """Read anew whatever another collector has made or moved since."""
+        for campaign, position in self._store.positions().items():
+            known = self._live.get(campaign)
+            if known is None or known.stored.moves != position.moves:
+                self.refresh(campaign)
+
+    def _keep(self, live: Live) -> Live:
+        """Two threads may have read one campaign; the later state stays."""
+        with self._guard:
+            known = self._live.get(live.stored.id)
+            if known is None or known.stored.moves <= live.stored.moves:
+                self._live[live.stored.id] = live
+        return live
 
     def create(self, description: object) -> Live:
         """A new campaign under a fresh random id, from a description of a `NewCampaign`."""
@@ -167,8 +192,13 @@ class Campaigns:
                 raise StateError(f"campaign {campaign} is {stored.state.value}; it cannot be opened again")
             return self.refresh(campaign)
 
-    def close_round(self, campaign: str, number: int) -> Live:
-        """Close a round, take its tally and open the next one, if the protocol has one. A round that is closed stays so."""
+    def close_round(
+        self, campaign: str, number: int, counted: CountedElsewhere | None = None, hold: bool = False
+    ) -> Live:
+        """Close a round, take its tally and open the next one, if the protocol has one. A round that is closed stays so.
+
+        With `hold` it takes no more reports and waits for a tally; with `counted` that tally is taken instead of counting here.
+        """
         with self._turn(campaign):
             live = self.refresh(campaign)
             stored = live.stored
@@ -179,11 +209,27 @@ class Campaigns:
             if stored.state is State.DRAFT:
                 raise StateError(f"campaign {campaign} is a draft; open it first")
             if stored.state is State.OPEN:
-                self._move(Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing"))
+                closing = Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing")
+                self._move(replace(closing, moves=stored.moves))
                 live = self.refresh(campaign)
+            if hold:
+                return live
+            if counted is not None:
+                self._check_counted(live, counted)
             self._tidy(live)
-            self._take_tally(live)
+            self._take_tally(live, counted)
             return self.refresh(campaign)
+
+    def _check_counted(self, live: Live, counted: CountedElsewhere) -> None:
+        """Refuse a tally of other reports than those stored; the round stays as it is, closing, for another try."""
+        reports, digest = self._store.digest(live.stored.id, live.stored.round)
+        if (reports, digest) != (counted.reports, counted.digest):
+            raise StateError(
+                f"the tally counts {counted.reports:,} reports, round {live.stored.round} holds {reports:,}"
+                + (", others" if reports == counted.reports else "")
+                + "; it takes no more now: export and count it again, or open it again"
+            )
+        check_tally(counted.tally, live.plans[live.stored.round], reports)
 
     def finalise(self, campaign: str, rows: int | None = None) -> Live:
         """Fit the model, make the release and keep it; a finalised campaign keeps the release it has."""
@@ -198,12 +244,13 @@ class Campaigns:
                 self._tidy(live)
             people = sum(tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None)
             release = make_release(restore(live.stored.machine), people, live.spec, rows)
-            self._move(Move(campaign, state, last, State.FINALISED, last, release=zip_release(release)))
+            made = Move(campaign, state, last, State.FINALISED, last, release=zip_release(release))
+            self._move(replace(made, moves=live.stored.moves))
             return self.refresh(campaign)
 
     def release(self, campaign: str) -> bytes:
         """The release of a finalised campaign, a zip file of its folder."""
-        self.get(campaign)
+        self.current(campaign)
         found = self._store.release(campaign)
         if found is None:
             raise StateError(f"campaign {campaign} has no release yet; finalise it first")
@@ -215,7 +262,7 @@ class Campaigns:
         They are stored in blocks, between which uploads go on. Should that fail midway, the hashes stored so far belong to
         tokens that nobody has seen: useless, and harmless.
         """
-        if self.get(campaign).spec.participation != "tokens":
+        if self.current(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everybody; it needs no tokens")
         check_whole("count", count, 1, MOST_TOKENS)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
@@ -237,11 +284,11 @@ class Campaigns:
                 error,
             )
 
-    def _take_tally(self, live: Live) -> None:
+    def _take_tally(self, live: Live, counted: CountedElsewhere | None) -> None:
         """Give the closing round's tally to the protocol; if that refuses, the round opens again."""
         campaign, number, spec = live.stored.id, live.stored.round, live.spec
         try:
-            tally = rebuild(self._store, campaign, live.plans[number])
+            tally = counted.tally if counted else rebuild(self._store, campaign, live.plans[number])
             self._compare(campaign, tally)
             machine = restore(live.stored.machine)
             machine.close(tally)
@@ -259,6 +306,7 @@ class Campaigns:
             round_state="closed",
             machine=machine.state(),
             tally=tally.to_bytes(),
+            moves=live.stored.moves,
         )
         if plan is not None:
             opened = StoredRound(campaign, number + 1, "open", begins, plan.to_json())
@@ -266,17 +314,21 @@ class Campaigns:
         self._move(closed)
 
     def _reopen(self, stored: StoredCampaign) -> None:
-        self._move(Move(stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open"))
+        opened = Move(stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open")
+        self._move(replace(opened, moves=stored.moves))
 
     def _move(self, move: Move) -> None:
         if not self._store.move(move):
             raise StateError(f"campaign {move.campaign} was moved by somebody else meanwhile; look at its status")
 
-    def _turn(self, campaign: str) -> threading.Lock:
+    @contextmanager
+    def _turn(self, campaign: str) -> Iterator[None]:
         """One operation per campaign at a time."""
-        self.get(campaign)
+        self.current(campaign)
         with self._guard:
-            return self._turns.setdefault(campaign, threading.Lock())
+            mine = self._turns.setdefault(campaign, threading.Lock())
+        with mine, self._store.turn(campaign):
+            yield
 
     def _load(self, stored: StoredCampaign) -> Live:
         spec = read(CampaignSpec, stored.spec)
@@ -333,30 +385,3 @@ def zip_release(release: Release) -> bytes:
             for path in sorted(folder.iterdir()):
                 archive.write(path, path.name)
     return out.getvalue()
-
-
-# Stored reports as a Parquet file, in the order of their ids.
-
-
-def export_reports(store: Store, campaign: str, plan: Plan, out: BinaryIO) -> int:
-    """Write a round's reports; its plan is in the file's metadata, so that the file explains itself. Gives their number."""
-    schema = _COLUMNS.with_metadata({"dither_campaign": campaign, "dither_plan": json.dumps(plan.to_json())})
-    written = 0
-    with pq.ParquetWriter(out, schema, compression="zstd") as file:
-        for rows in store.reports(campaign, plan.round):
-            columns = list(zip(*rows, strict=True))
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-            file.write_table(pa.Table.from_arrays(arrays, schema=schema))
-            written += len(rows)
-    return written
-
-
-def spool_reports(store: Store, campaign: str, plan: Plan) -> BinaryIO:
-    """The same in a temporary file without a name, at its end: however the process ends, nothing stays behind."""
-    file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
-    try:
-        export_reports(store, campaign, plan, file)
-    except BaseException:
-        file.close()
-        raise
-    return file

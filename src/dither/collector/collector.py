@@ -6,21 +6,21 @@ import asyncio
 import logging
 import threading
 import time
-from collections import Counter as Counts
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
-
-from dither.collector.campaigns import Campaigns, Live, OpenRound
+from dither.collector.campaigns import Campaigns, Live, NoCampaign, OpenRound
+from dither.collector.metrics import Metrics
+from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
+from dither.collector.shared_tallies import SharedTallies
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
 from dither.collector.writer import Writer, WriteResult
-from dither.errors import ReportError
+from dither.errors import DitherError, ReportError
 from dither.reports import Envelope, decode
 from dither.reports.plan import check_payload, is_asked, pick, report_id, token_hash
 from dither.tally import RoundTally
@@ -29,56 +29,11 @@ T = TypeVar("T")
 Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
-READY_SECONDS = 5.0  # that a question about the store's health waits
+READY_SECONDS = 5.0  # that a question about the store's health, or about what others did, waits
+WATCH_SECONDS = 0.5  # after which a look is taken at what other collectors did, if nothing was heard of it
+COUNTERS_SECONDS = 0.5  # after which another worker of this machine shows what this one has counted
 STOP_SECONDS = 2.0  # that the end waits for what is queued to be written
 CLOSE_SECONDS = 0.5  # and for the store to be closed
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-disable_created_metrics()  # type: ignore[no-untyped-call] # a counter's birthday would tell when the first report of its outcome came
-
-
-class Metrics:
-    """What a collector counts about itself, for Prometheus. It names no campaign and nobody: outcomes and statuses only."""
-
-    def __init__(self, waiting: Callable[[], int] = lambda: 0) -> None:
-        own = self._registry = CollectorRegistry()
-        reports = Counter("dither_reports", "Reports received, by outcome.", ["outcome"], registry=own)
-        responses = Counter("dither_responses", "Requests answered, by status.", ["status"], registry=own)
-        self._of_outcome, self._of_status = cache(reports.labels), cache(responses.labels)
-        self._seconds = Histogram(
-            "dither_upload_seconds", "From a body read to its reports committed.", buckets=_BUCKETS, registry=own
-        )
-        queue = Gauge("dither_queue_reports", "Reports that wait to be written.", registry=own)
-        queue.set_function(waiting)
-        self.mismatches = Counter(
-            "dither_tally_mismatches", "Running tallies that differed from the stored reports.", registry=own
-        )
-        self.connections = Gauge("dither_connections_open", "Connections that are open.", registry=own)
-        self._refused = Counter(
-            "dither_connections_refused",
-            "Connections closed to make room for others, or refused for want of it.",
-            ["reason"],
-            registry=own,
-        )
-        for reason in ("evicted", "full"):
-            self._refused.labels(reason)  # shown from the start
-
-    def response(self, status: int) -> None:
-        """A request was answered."""
-        self._of_status(status).inc()
-
-    def upload(self, seconds: float, outcomes: list[Outcome]) -> None:
-        """An upload was written, this long after it was read."""
-        self._seconds.observe(seconds)
-        for outcome, count in Counts(outcomes).items():
-            self._of_outcome(outcome.value).inc(count)
-
-    def refused(self, reason: str) -> None:
-        """A connection was closed to make room, or refused because there was none."""
-        self._refused.labels(reason).inc()
-
-    def text(self) -> str:
-        """Everything, as Prometheus reads it."""
-        return generate_latest(self._registry).decode()
 
 
 @dataclass(frozen=True)
@@ -127,9 +82,13 @@ def judge(envelope: Envelope, current: OpenRound) -> Judgement:
 class Collector:
     """A store with a writing thread. `upload` is called in one event loop; everything else may be called in any thread."""
 
-    def __init__(self, store: Store, queue_reports: int = 20_000) -> None:
+    def __init__(self, store: Store, queue_reports: int = 20_000, counters: Path | None = None) -> None:
         self.store = store
-        self.tallies = RunningTallies(store)
+        self.tallies: RunningTallies | SharedTallies = (
+            SharedTallies(store, lambda campaign, number: self.campaigns.get(campaign).plans[number])
+            if isinstance(store, PostgresStore)
+            else RunningTallies(store)
+        )
         self.writer: Writer[Waiter] = Writer(
             store,
             _deliver,
@@ -137,11 +96,17 @@ class Collector:
             lambda batch: self.tallies.forget(batch.campaign, batch.round),
             queue_reports=queue_reports,
         )
-        self.metrics = Metrics(lambda: self.writer.waiting)
+        self.metrics = Metrics(lambda: self.writer.waiting, counters)
         self.campaigns = Campaigns(store, self._compare, self.writer.call)
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
         self._check: Future[None] | None = None
+        self._look: Future[None] | None = None
+        self._ending = threading.Event()
+        if counters is not None:
+            threading.Thread(target=self._share_counters, name="dither-counters", daemon=True).start()
+        if store.shared:
+            threading.Thread(target=self._watch, name="dither-watch", daemon=True).start()
 
     async def upload(self, campaign: str, body: bytes) -> list[Outcome]:
         """Judge and store the reports of a request; returns after they have been committed.
@@ -150,17 +115,64 @@ class Collector:
         again then hears of a duplicate.
         """
         begun = time.perf_counter()
-        live = self.campaigns.get(campaign)
+        live = await self.find(campaign)
         envelope = decode(body)
         if envelope.campaign.hex() != campaign:
             raise Problem("wrong-campaign", f"the envelope is for campaign {envelope.campaign.hex()}")
         now = live.open_round
+        if self.store.shared and (now is None or envelope.round > now.plan.round):
+            await self.look_again()  # another collector may have opened the round
+            live = self.campaigns.get(campaign)
+            now = live.open_round
         if now is None or envelope.round != now.plan.round:
             raise _not_open(live, envelope.round)
         judged = judge(envelope, now)
         outcomes = judged.outcomes(await self._commit(judged.batch) if judged.batch.rows else [])
         self.metrics.upload(time.perf_counter() - begun, outcomes)
         return outcomes
+
+    async def find(self, campaign: str) -> Live:
+        """A campaign, also one that another collector has just made."""
+        try:
+            return self.campaigns.get(campaign)
+        except NoCampaign:
+            if not self.store.shared:
+                raise
+        await self.look_again()
+        return self.campaigns.get(campaign)
+
+    async def look_again(self) -> None:
+        """Wait for a look at the store that begins from now on; one at a time, however many strangers ask for what is not there."""
+        if self._look is not None and not self._look.done():
+            await asyncio.wait([asyncio.wrap_future(self._look)], timeout=READY_SECONDS)
+        if self._look is None or self._look.done():
+            self._look = _in_background(self.campaigns.look, "dither-look")
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await asyncio.wrap_future(self._look)
+        except TimeoutError:
+            raise StoreAway(f"the store did not answer within {READY_SECONDS:g} s") from None
+
+    def _watch(self) -> None:
+        """Take note of what other collectors do, as the store tells of it; should a word get lost, within a second all the same."""
+        away = False
+        while not self._ending.is_set():
+            try:
+                self.store.await_change(WATCH_SECONDS)
+                self.campaigns.look()
+                self.tallies.publish_ended(self.writer.call)
+                away = False
+            except Exception as error:  # this thread must live for as long as reports are taken
+                if self._ending.is_set():
+                    return
+                if not away and not isinstance(error, DitherError):
+                    log.error("campaigns could not be looked at: %s", type(error).__name__)
+                away = True
+                self._ending.wait(WATCH_SECONDS)
+
+    def _share_counters(self) -> None:
+        while not self._ending.wait(COUNTERS_SECONDS):
+            self.metrics.share()
 
     async def _commit(self, batch: Batch) -> list[Outcome]:
         waiter: Waiter = asyncio.get_running_loop().create_future()
@@ -200,6 +212,8 @@ class Collector:
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
         """Write what is queued and close the store; False if that took too long, and then it may never happen."""
 
+        self._ending.set()
+
         def end() -> bool:
             written = self.writer.stop(seconds)
             self.store.close()
@@ -216,10 +230,11 @@ class Collector:
     def _compare(self, campaign: str, tally: RoundTally) -> None:
         """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""
         number = tally.plan.round
-        running = self.writer.call(lambda: self.tallies.kept(campaign, tally.plan))
+        running = self.tallies.kept(campaign, tally.plan, self.writer.call)
         if running is not None and running.to_bytes() != tally.to_bytes():
             self.metrics.mismatches.inc()
             log.error("the running tally of round %d of campaign %s differs from its reports", number, campaign)
+        self.tallies.drop(campaign, number)
         self.writer.call(lambda: self.tallies.forget(campaign, number))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from dither.collector.collector import Metrics
+from dither.collector.metrics import Metrics
 from dither.collector.problems import EVERYWHERE, Problem, problem, seldom
 from dither.errors import InputError
 

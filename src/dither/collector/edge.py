@@ -10,13 +10,14 @@ import asyncio
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dither.collector.collector import Metrics
+from dither.collector.metrics import Metrics
 from dither.collector.problems import EVERYWHERE, Problem, problem
 from dither.reports import limits
 
 PARTICIPANTS = "/v1/campaigns/"
 OPERATOR = "/v1/admin/"
 BODIES_BYTES = 256 << 20  # of all bodies in memory together
+TALLY_BYTES = 128 << 20  # of a tally counted elsewhere, which is read only after the key was seen
 BODY_SECONDS = 30.0  # for a body as a whole
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
 _PREFLIGHT = [
@@ -26,7 +27,7 @@ _PREFLIGHT = [
 ]
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, most: int = limits.BODY_BYTES) -> bytes:
     """The whole body, within the limit and in time."""
     parts: list[bytes] = []
     size = 0
@@ -34,8 +35,8 @@ async def read_body(request: Request) -> bytes:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
-                if size > limits.BODY_BYTES:
-                    raise Problem("too-large", f"at most {limits.BODY_BYTES:,} bytes are read")
+                if size > most:
+                    raise Problem("too-large", f"at most {most:,} bytes are read")
                 parts.append(part)
     except TimeoutError:
         raise Problem("timeout", f"the body took longer than {BODY_SECONDS:g} s") from None
@@ -111,6 +112,8 @@ def _refuse(scope: Scope) -> tuple[str, str] | None:
         return ("length-required", "send a Content-Length") if scope["method"] == "POST" else None
     if not length.isdigit():
         return "bad-request", "the Content-Length is not a number"
-    if len(length) > 9 or int(length) > limits.BODY_BYTES:
-        return "too-large", f"at most {limits.BODY_BYTES:,} bytes are read"
+    path = scope["path"]
+    most = TALLY_BYTES if path.startswith(OPERATOR) and path.endswith("/tally") else limits.BODY_BYTES
+    if len(length) > 9 or int(length) > most:
+        return "too-large", f"at most {most:,} bytes are read"
     return None

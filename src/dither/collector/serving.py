@@ -124,9 +124,8 @@ class CollectorServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for server in self.servers:
-            for listening in server.sockets:
-                self._say(f"listening on http://{_place(*listening.getsockname()[:2])}")
+        for line in listening_lines([one for server in self.servers for one in server.sockets]):
+            self._say(line)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._gate.stopping = True
@@ -149,25 +148,36 @@ class CollectorServer(uvicorn.Server):
                 transport.abort()
 
 
+def _print_now(line: str) -> None:
+    print(line, flush=True)
+
+
+def listening_lines(sockets: list[socket.socket]) -> list[str]:
+    """Where sockets listen, as an operator reads it."""
+    return [f"listening on http://{_place(*listening.getsockname()[:2])}" for listening in sockets]
+
+
 def serve(
     store: str,
     key: str,
     sockets: list[socket.socket],
     queue_reports: int = 20_000,
     connections: int | None = None,
+    say: Callable[[str], None] = _print_now,
+    counters: Path | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then return; prints the address once it listens.
+    """Serve until SIGTERM or SIGINT, then return; says the address once it listens.
 
     A second SIGINT does not wait for requests under way and ends the process with status 1. So does a store that hangs, or an
     operation that takes too long: the process ends within ten seconds, and whatever was under way is as after a crash.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log_to_stderr()
     seldom = SeldomFilter()
     for name in ("uvicorn.error", "asyncio", "dither.collector.app"):  # they log what a request brought about
         logging.getLogger(name).addFilter(seldom)
     limits = ConnectionLimits(most=room_for_connections(connections))
-    collector = Collector(open_store(store), queue_reports)
-    server = CollectorServer(collector, key, limits, lambda line: print(line, flush=True))
+    collector = Collector(open_store(store), queue_reports, counters)
+    server = CollectorServer(collector, key, limits, say)
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
@@ -191,6 +201,11 @@ def serve(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
+
+
+def log_to_stderr() -> None:
+    """Warnings and errors go to standard error, a line each."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 
 def _threads_left() -> int:

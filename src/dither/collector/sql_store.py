@@ -1,8 +1,4 @@
-"""A store on an SQL database through SQLAlchemy Core: the tables, and everything that SQLite and PostgreSQL do alike.
-
-What the tables lack is the point: no time, no address, no user agent, no counter that grows with arrivals. A report's key is its
-id, a hash of the token, and SQLite keeps the rows in the order of that key, so the file does not tell who came first.
-"""
+"""A store on an SQL database through SQLAlchemy Core: what SQLite and PostgreSQL do alike. `layout.py` has the tables."""
 
 from __future__ import annotations
 
@@ -12,19 +8,32 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from dither.collector.layout import (
+    UNTIDIED,
+    bring_up_to_date,
+    campaigns,
+    facts,
+    forget_untidied,
+    remember_to_tidy,
+    reports,
+    rounds,
+    tokens,
+)
 from dither.collector.store import (
     ANSWER_SECONDS,
+    LAYOUT_SECONDS,
     TIDY_SECONDS,
     WORK_SECONDS,
     Batch,
     Move,
     Outcome,
+    Position,
     Row,
     State,
     StoreAway,
@@ -36,87 +45,52 @@ from dither.collector.store import (
     StoreUntidy,
 )
 from dither.errors import InputError
+from dither.tally.counting import add_digests, digest_of
 
-VERSION = "1"  # of the tables' layout
 _LOOKUP = 500  # ids in one query
 _TRIES = 3  # of a transaction that the database undid in favour of another
-_READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
-_UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
+READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
 log = logging.getLogger("dither.collector")
 
-_tables = sa.MetaData()
-_filled = partial(sa.Column, nullable=False)
-facts = sa.Table("facts", _tables, sa.Column("name", sa.Text, primary_key=True), _filled("value", sa.Text))
-campaigns = sa.Table(
-    "campaigns",
-    _tables,
-    sa.Column("id", sa.Text, primary_key=True),
-    _filled("spec", sa.Text),
-    _filled("state", sa.Text),
-    _filled("round", sa.Integer),
-    _filled("machine", sa.LargeBinary),
-    sa.Column("release", sa.LargeBinary),
-)
-rounds = sa.Table(
-    "rounds",
-    _tables,
-    sa.Column("key", sa.Integer, primary_key=True),
-    _filled("campaign", sa.Text, sa.ForeignKey("campaigns.id")),
-    _filled("number", sa.Integer),
-    _filled("state", sa.Text),
-    _filled("start", sa.Double),
-    _filled("plan", sa.Text),
-    sa.Column("tally", sa.LargeBinary),
-    sa.UniqueConstraint("campaign", "number"),
-)
-tokens = sa.Table(
-    "tokens",
-    _tables,
-    sa.Column("campaign", sa.Text, primary_key=True),
-    sa.Column("hash", sa.LargeBinary, primary_key=True),
-    sqlite_with_rowid=False,
-)
-reports = sa.Table(
-    "reports",
-    _tables,
-    sa.Column("round_key", sa.Integer, primary_key=True),
-    sa.Column("report_id", sa.LargeBinary, primary_key=True),
-    _filled("question", sa.Integer),
-    _filled("payload", sa.LargeBinary),
-    sqlite_with_rowid=False,
-)
-_A_ROUND = "SELECT key, state FROM rounds WHERE campaign = :campaign AND number = :number"
-_A_PAGE = sa.text(
-    "SELECT report_id, question, payload FROM reports WHERE round_key = :key AND report_id > :after "
-    "ORDER BY report_id LIMIT :block"
+_A_ROUND = (
+    "SELECT rounds.key, state, epoch FROM rounds{with_lock} WHERE campaign = :campaign AND number = :number {keep}"
 )
 _SOME: sa.BindParameter[bytes] = sa.bindparam("some", expanding=True)
 _KNOWN_TOKENS = sa.select(tokens.c.hash).where(tokens.c.campaign == sa.bindparam("campaign"), tokens.c.hash.in_(_SOME))
-_HELD = sa.select(reports.c.report_id, reports.c.question, reports.c.payload).where(
-    reports.c.round_key == sa.bindparam("key"), reports.c.report_id.in_(_SOME)
-)
+
+
+@cache
+def _a_page(table: str) -> sa.TextClause:
+    return sa.text(
+        f"SELECT report_id, question, payload FROM {table} WHERE round_key = :key AND report_id > :after "
+        "ORDER BY report_id LIMIT :block"
+    )
+
+
+@cache
+def _held(table: str) -> sa.TextClause:
+    found = f"SELECT report_id, question, payload FROM {table} WHERE round_key = :key AND report_id IN :some"
+    return sa.text(found).bindparams(_SOME)
 
 
 class SqlStore(ABC):
     """The `Store` on an SQL database; a subclass adds what only its database can do."""
 
+    shared = False
     _driver_error: type[Exception]  # what the driver raises where SQLAlchemy does not stand in between
-    _keep_state = ""  # appended to the query that reads a round's state, so that it stays while reports are added
-    _await_adding = ""  # appended to it to wait for whoever keeps it so
+    # Two pairs of words in the query that reads a round's state: so that it stays while reports are added, and to wait for whoever
+    # keeps it so. The first of a pair follows the table's name, the second ends the query.
+    _keep_state = ("", "")
+    _await_adding = ("", "")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._state_of_round = sa.text(f"{_A_ROUND} {self._keep_state}")
-        self._round_alone = sa.text(f"{_A_ROUND} {self._await_adding}")
-        with self._write(WORK_SECONDS) as connection:
-            _tables.create_all(connection)
-            found = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "version"))
-            if found is None:
-                connection.execute(sa.insert(facts).values(name="version", value=VERSION))
-            elif found != VERSION:
-                raise InputError(
-                    f"the database has layout {found}; this version of Dither reads layout {VERSION}", value=found
-                )
+        self._state_of_round, self._round_alone = (
+            sa.text(_A_ROUND.format(with_lock=lock, keep=keep)) for lock, keep in (self._keep_state, self._await_adding)
+        )
+        with self._write(LAYOUT_SECONDS) as connection:
+            self._alone(connection)
+            bring_up_to_date(connection)
         self._tidy_left_over()
 
     # --- what differs between databases ---------------------------------------------------------------------------
@@ -144,6 +118,28 @@ class SqlStore(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close it, without waiting for a database that does not answer; operations under way in other threads fail."""
+
+    def _table(self, key: int) -> str:
+        """The table that holds the reports of a round."""
+        return reports.name
+
+    def _alone(self, connection: Connection) -> None:  # noqa: B027
+        """From here to the end of the transaction nobody else makes or changes tables."""
+
+    def _round_made(self, connection: Connection, key: int) -> None:  # noqa: B027
+        """Make room for the reports of a new round."""
+
+    def _announce(self, connection: Connection, campaign: str) -> None:  # noqa: B027
+        """Tell other collectors, once the transaction is committed, that a campaign was made or moved."""
+
+    def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:  # noqa: B027
+        """This process adds to a round in this epoch, in this transaction."""
+
+    def await_change(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def turn(self, campaign: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def _within(self, seconds: float) -> AbstractContextManager[None]:
         """Bounds what happens inside to so many seconds, where the connections do not do so themselves."""
@@ -178,7 +174,8 @@ class SqlStore(ABC):
         values = {**vars(campaign), "spec": json.dumps(campaign.spec), "state": campaign.state.value}
         with self._write(WORK_SECONDS) as connection:
             connection.execute(sa.insert(campaigns).values(values))
-            _insert_round(connection, first)
+            self._insert_round(connection, first)
+            self._announce(connection, campaign.id)
 
     def campaign(self, campaign: str) -> StoredCampaign | None:
         found = self._select_campaigns(campaigns.c.id == campaign)
@@ -189,10 +186,16 @@ class SqlStore(ABC):
 
     def _select_campaigns(self, where: sa.ColumnElement[bool]) -> list[StoredCampaign]:
         c = campaigns.c
-        query = sa.select(c.id, c.spec, c.state, c.round, c.machine).where(where).order_by(c.id)
+        query = sa.select(c.id, c.spec, c.state, c.round, c.machine, c.moves).where(where).order_by(c.id)
         with self._read(ANSWER_SECONDS) as connection:
             found = connection.execute(query).all()
-        return [StoredCampaign(r.id, json.loads(r.spec), State(r.state), r.round, r.machine) for r in found]
+        return [StoredCampaign(r.id, json.loads(r.spec), State(r.state), r.round, r.machine, r.moves) for r in found]
+
+    def positions(self) -> dict[str, Position]:
+        c = campaigns.c
+        with self._read(ANSWER_SECONDS) as connection:
+            found = connection.execute(sa.select(c.id, c.state, c.round, c.moves)).all()
+        return {r.id: Position(State(r.state), r.round, r.moves) for r in found}
 
     def rounds(self, campaign: str) -> list[StoredRound]:
         c = rounds.c
@@ -203,22 +206,26 @@ class SqlStore(ABC):
 
     def move(self, move: Move) -> bool:
         c = campaigns.c
-        expected = (c.id == move.campaign, c.state == move.from_state.value, c.round == move.from_round)
-        changes = {"state": move.to_state.value, "round": move.to_round}
+        expected = [c.id == move.campaign, c.state == move.from_state.value, c.round == move.from_round]
+        if move.moves is not None:
+            expected.append(c.moves == move.moves)
+        changes: dict[str, object] = {"state": move.to_state.value, "round": move.to_round, "moves": c.moves + 1}
         changes |= {name: blob for name in ("machine", "release") if (blob := getattr(move, name)) is not None}
         with self._write(WORK_SECONDS) as connection:
             if connection.execute(sa.update(campaigns).where(*expected).values(changes)).rowcount != 1:
                 return False
             if move.round_state is not None:
                 # On PostgreSQL this waits for uploads that hold the round's row, and later ones wait for this.
+                connection.execute(self._round_alone, {"campaign": move.campaign, "number": move.from_round})
                 connection.execute(
                     sa.update(rounds)
                     .where(rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
                     .values(state=move.round_state, tally=move.tally)
                 )
-                _remember_to_tidy(connection, move)
+                remember_to_tidy(connection, move)
             if move.opened is not None:
-                _insert_round(connection, move.opened)
+                self._insert_round(connection, move.opened)
+            self._announce(connection, move.campaign)
             return True
 
     def release(self, campaign: str) -> bytes | None:
@@ -248,6 +255,7 @@ class SqlStore(ABC):
                 of_round = {"campaign": campaign, "number": number}
                 found = connection.execute(self._state_of_round, of_round).one_or_none()
                 if found is not None and found.state == "open":
+                    self._adding(connection, next(iter(members.values())), found.key, found.epoch)
                     known = _known_tokens(connection, campaign, members.values())
                     self._add_to_round(connection, found.key, members, known, outcomes)
                     continue
@@ -283,17 +291,17 @@ class SqlStore(ABC):
         older = [report_id for report_id in first if report_id not in inserted]
         later += [(*places[report_id], first[report_id]) for report_id in older]
         held = {report_id: first[report_id] for report_id in inserted}
-        held |= {r.report_id: Row._make(r) for r in _matching(connection, _HELD, older, key=key)}
+        held |= {r.report_id: Row._make(r) for r in _matching(connection, _held(self._table(key)), older, key=key)}
         for i, j, row in later:
             outcomes[i][j] = Outcome.DUPLICATE if held[row.report_id] == row else Outcome.CONFLICT
 
-    def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
-        key = self._key(campaign, number)
-        after = b""
+    def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
+        key = self.round_key(campaign, number)
+        query = _a_page(self._table(key))
         while True:
             # One query per page: no transaction stays open while somebody digests a block.
             with self._read(WORK_SECONDS) as connection:
-                page = [Row._make(r) for r in connection.execute(_A_PAGE, {"key": key, "after": after, "block": block})]
+                page = [Row._make(r) for r in connection.execute(query, {"key": key, "after": after, "block": block})]
             if page:
                 yield page
                 after = page[-1].report_id
@@ -301,24 +309,30 @@ class SqlStore(ABC):
                 return
 
     def count(self, campaign: str, number: int) -> int:
-        key = self._key(campaign, number)
-        query = sa.select(sa.func.count()).select_from(reports).where(reports.c.round_key == key)
+        key = self.round_key(campaign, number)
+        query = sa.text(f"SELECT count(*) FROM {self._table(key)} WHERE round_key = :key")
         with self._read(WORK_SECONDS) as connection:
-            return connection.scalar(query) or 0
+            return connection.scalar(query, {"key": key}) or 0
+
+    def digest(self, campaign: str, number: int) -> tuple[int, int]:
+        reports, digest = 0, 0
+        for page in self.reports(campaign, number):
+            reports, digest = reports + len(page), add_digests(digest, digest_of(page))
+        return reports, digest
 
     def settle(self, campaign: str, number: int) -> None:
         with self._write(ANSWER_SECONDS) as connection:
             connection.execute(self._round_alone, {"campaign": campaign, "number": number})
 
     def tidy(self, campaign: str, number: int) -> None:
-        self._tidy({self._key(campaign, number), *self._untidied()})
+        self._tidy({self.round_key(campaign, number), *self._untidied()})
 
     def untidied(self, campaign: str) -> set[int]:
         return set(self._untidied(rounds.c.campaign == campaign).values())
 
     def _untidied(self, where: sa.ColumnElement[bool] | None = None) -> dict[int, int]:
         """The keys and numbers of closed rounds not tidied yet."""
-        marked = facts.c.name == sa.literal(_UNTIDIED) + sa.cast(rounds.c.key, sa.Text)
+        marked = facts.c.name == sa.literal(UNTIDIED) + sa.cast(rounds.c.key, sa.Text)
         query = sa.select(rounds.c.key, rounds.c.number).join(facts, marked)
         with self._read(ANSWER_SECONDS) as connection:
             return {r.key: r.number for r in connection.execute(query.where(sa.true() if where is None else where))}
@@ -329,7 +343,7 @@ class SqlStore(ABC):
 
     def _tidied(self, keys: Sequence[int]) -> None:
         with self._writing() as connection:
-            connection.execute(sa.delete(facts).where(facts.c.name.in_([f"{_UNTIDIED}{key}" for key in keys])))
+            forget_untidied(connection, keys)
 
     def _tidy_left_over(self) -> None:
         """Try again when the store is opened: whoever was reading the database may be gone by then."""
@@ -345,7 +359,13 @@ class SqlStore(ABC):
         with self._guarded(ANSWER_SECONDS):
             self._look()
 
-    def _key(self, campaign: str, number: int) -> int:
+    def _insert_round(self, connection: Connection, added: StoredRound) -> None:
+        made = connection.execute(sa.insert(rounds).values({**vars(added), "plan": json.dumps(added.plan)}))
+        assert made.inserted_primary_key is not None
+        self._round_made(connection, made.inserted_primary_key[0])
+
+    def round_key(self, campaign: str, number: int) -> int:
+        """What a round is called in the tables; an error if there is none."""
         query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign, rounds.c.number == number)
         with self._read(ANSWER_SECONDS) as connection:
             found = connection.scalar(query)
@@ -356,7 +376,7 @@ class SqlStore(ABC):
 
 def until_unread(unread: Callable[[], bool]) -> None:
     """Wait for a moment in which nobody else can see the reports as they came; `StoreUntidy` if there is none."""
-    deadline = time.monotonic() + _READER_SECONDS
+    deadline = time.monotonic() + READER_SECONDS
     while not unread():
         if time.monotonic() > deadline:
             raise StoreUntidy("somebody else reads the database and may still see the reports as they came")
@@ -369,29 +389,13 @@ def store_failure(cause: BaseException | None, code: str, statement: str | None)
     return StoreFailure(f"the database refused {words}: {type(cause).__name__} ({code})")
 
 
-def _insert_round(connection: Connection, added: StoredRound) -> None:
-    connection.execute(sa.insert(rounds).values({**vars(added), "plan": json.dumps(added.plan)}))
-
-
-def _remember_to_tidy(connection: Connection, move: Move) -> None:
-    """Mark a round as untidied from the moment it stops taking reports; the mark goes if it opens again, or once it is tidied."""
-    if move.round_state not in ("open", "closing"):
-        return
-    c = rounds.c
-    key = connection.scalar(sa.select(c.key).where(c.campaign == move.campaign, c.number == move.from_round))
-    mark = f"{_UNTIDIED}{key}"
-    connection.execute(sa.delete(facts).where(facts.c.name == mark))
-    if move.round_state == "closing":
-        connection.execute(sa.insert(facts).values(name=mark, value="its files may show the order of arrival"))
-
-
 def _known_tokens(connection: Connection, campaign: str, batches: Iterable[Batch]) -> set[bytes]:
     wanted = {h for b in batches if b.token_hashes is not None for h in b.token_hashes}
     return {r.hash for r in _matching(connection, _KNOWN_TOKENS, list(wanted), campaign=campaign)}
 
 
 def _matching(
-    connection: Connection, query: sa.Select[Any], some: Sequence[bytes], **fixed: str | int
+    connection: Connection, query: sa.Select[Any] | sa.TextClause, some: Sequence[bytes], **fixed: str | int
 ) -> Iterator[sa.Row[Any]]:
     """What a query finds of some ids, as many at a time as a database takes."""
     for start in range(0, len(some), _LOOKUP):

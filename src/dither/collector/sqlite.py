@@ -225,5 +225,7 @@ def _lock(path: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        raise InputError(f"{path} is in use by another collector", where=str(path)) from None
+        raise InputError(
+            f"{path} is in use by another collector; SQLite takes one process, PostgreSQL any number", where=str(path)
+        ) from None
     return handle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -12,6 +13,7 @@ from dither.errors import DitherError
 ANSWER_SECONDS = 5.0  # what a sender's reports and a look at readiness wait for the database at most
 WORK_SECONDS = 60.0  # what an operator's single step may take: a move, a count, a page of reports, a lot of tokens
 TIDY_SECONDS = 900.0  # writing a round anew
+LAYOUT_SECONDS = 3600.0  # carrying a store of an earlier layout forward
 
 
 class StoreAway(DitherError):
@@ -90,6 +92,7 @@ class StoredCampaign:
     state: State
     round: int
     machine: bytes
+    moves: int = 0  # how often it was moved
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,11 @@ class StoredRound:
 
 @dataclass(frozen=True)
 class Move:
-    """One transition of a campaign, applied as a whole or not at all, and only from the state it expects."""
+    """One transition of a campaign, applied as a whole or not at all, and only from the state it expects.
+
+    With `moves` it is also refused if anybody moved the campaign since: a tally taken before a closing was taken back must not
+    end the closing that came after.
+    """
 
     campaign: str
     from_state: State
@@ -118,6 +125,23 @@ class Move:
     tally: bytes | None = None  # of round `from_round`
     opened: StoredRound | None = None
     release: bytes | None = None
+    moves: int | None = None  # how often the campaign had been moved when this one was decided
+
+
+class Position(NamedTuple):
+    """Where a campaign stands, and how often it was moved to get there."""
+
+    state: State
+    round: int
+    moves: int
+
+
+class Part(NamedTuple):
+    """What one collector has counted of a round in one epoch; None while that is not known, empty if nobody will ever know."""
+
+    epoch: int
+    worker: str  # empty: everything up to the end of this epoch, whoever stored it
+    tally: bytes | None
 
 
 class Store(Protocol):
@@ -125,6 +149,17 @@ class Store(Protocol):
 
     None waits for the database for ever: what serves senders comes back within `ANSWER_SECONDS`, the rest within the times above.
     """
+
+    shared: bool  # whether other collectors may use it at the same time
+
+    def positions(self) -> dict[str, Position]:
+        """Where every campaign stands."""
+
+    def await_change(self, seconds: float) -> None:
+        """Wait until somebody has moved or made a campaign, or this long; at once if that may have been missed."""
+
+    def turn(self, campaign: str) -> AbstractContextManager[None]:
+        """Keeps other collectors from moving the campaign meanwhile, as far as the database can; `Move.moves` is what decides."""
 
     def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None: ...
     def campaign(self, campaign: str) -> StoredCampaign | None: ...
@@ -140,10 +175,13 @@ class Store(Protocol):
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
         """Store reports of open rounds in one transaction; one outcome per report. On return they are on disk."""
 
-    def reports(self, campaign: str, number: int, block: int = 1 << 16) -> Iterator[list[Row]]:
-        """The stored reports of a round in the order of their ids, some at a time."""
+    def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
+        """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
 
     def count(self, campaign: str, number: int) -> int: ...
+    def digest(self, campaign: str, number: int) -> tuple[int, int]:
+        """How many reports a round has, and their digest as `dither.tally.counting` defines it."""
+
     def settle(self, campaign: str, number: int) -> None:
         """Wait until no transaction that adds to a round is under way, such as one that was given up in its commit."""
 

@@ -100,8 +100,17 @@ class RunningTallies:
         self._running.pop((campaign, number), None)
         self._counts.pop((campaign, number), None)
 
-    def kept(self, campaign: str, plan: Plan) -> RoundTally | None:
+    def kept(self, campaign: str, plan: Plan, in_turn: InTurn) -> RoundTally | None:
         """The tally of everything committed so far, a copy; None if none is kept."""
+        return in_turn(lambda: self._kept(campaign, plan))
+
+    def drop(self, campaign: str, number: int) -> None:
+        """The round is being closed."""
+
+    def publish_ended(self, in_turn: InTurn) -> None:
+        """There is nobody else to tell."""
+
+    def _kept(self, campaign: str, plan: Plan) -> RoundTally | None:
         running = self._running.get((campaign, plan.round))
         if running is None:
             return None
@@ -112,11 +121,11 @@ class RunningTallies:
         """The tally of everything committed so far, a copy; if none is kept, all is counted, and reports are stored meanwhile."""
         for _ in range(_TRIES):
             with self._counting:
-                tally = in_turn(lambda: self.kept(campaign, plan))
+                tally = in_turn(lambda: self._kept(campaign, plan))
                 if tally is not None:
                     return tally
                 self._count(campaign, plan, in_turn)
-        tally = in_turn(lambda: self.kept(campaign, plan))
+        tally = in_turn(lambda: self._kept(campaign, plan))
         if tally is None:
             raise StoreAway("commits keep failing, so that nobody knows what is stored")
         return tally

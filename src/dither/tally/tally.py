@@ -134,6 +134,28 @@ def tally_from_bytes(data: bytes) -> RoundTally:
     return PatternTally(plan, arrays["patterns"], arrays["counts"])
 
 
+def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:
+    """Raise `ReportError` unless so many reports under this plan can have been counted so."""
+    if tally.plan.to_json() != plan.to_json():
+        raise ReportError("the tally is of another plan")
+    if isinstance(tally, CountTally):
+        if tally.n.shape != (len(plan.questions),) or len(tally.counts) != len(plan.questions):
+            raise ReportError("the tally has not a count for each question")
+        added = CountTally(plan)
+        for i, counts in enumerate(tally.counts):
+            added.add_counts(i, counts, int(tally.n[i]))
+        if plan.split and len(set(tally.n.tolist())) > 1:
+            raise ReportError("the tally of a plan that asks everybody everything has different numbers of answers")
+    else:
+        width = plan.report_offsets[-1]
+        if tally.patterns.shape != (len(tally.counts), width) or (tally.counts < 1).any():
+            raise ReportError("the tally's patterns and their counts do not belong together")
+        if tally.merge(PatternTally(plan)).to_bytes() != tally.to_bytes():
+            raise ReportError("the tally's patterns are not in order, or not different")
+    if tally.participants != reports:
+        raise ReportError(f"the tally is of {tally.participants:,} reports, not of {reports:,}")
+
+
 def report_bits(plan: Plan, rows: Bytes) -> Bytes:
     """The bits of split unary or Bloom reports, one column per counter, questions side by side."""
     parts = []

@@ -1,0 +1,85 @@
+"""dither tally: exported reports to the tally of their round, here or on a Spark cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dither.cli.options import AsJson
+from dither.errors import InputError, ReportError
+from dither.reports import Plan, plan_from_json
+from dither.schema.files import write_atomically
+from dither.tally.counting import Counted, count_all, digest_hex
+from dither.tally.exports import find_reports, read_reports
+
+BESIDE = ".counted.json"  # what is written beside a tally: which reports it counts
+
+
+def tally(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATHS", help="Parquet files or folders of 'dither campaign export', or addresses"),
+    ],
+    plan: Annotated[Path, typer.Option(help="the round's plan, JSON; an export writes it as plan.json")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="file to write the tally to")],
+    engine: Annotated[Literal["local", "spark"], typer.Option(help="where to count")] = "local",
+    master: Annotated[str | None, typer.Option(help="Spark's address [default: local[*], this machine]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count exported reports: each id once across all files, malformed ones left out, the same integers whoever counts.
+
+    Writes the tally and, beside it, which reports it counts, for 'dither campaign close-round --tally'.
+
+    Example: dither tally reports/campaign=ID/round=0 --plan reports/campaign=ID/round=0/plan.json -o tally.bin
+    """
+    if master is not None and engine != "spark":
+        raise InputError("--master is for --engine spark", where="--master", value=master)
+    asked = read_plan(plan)
+    counted = _count(paths, asked, engine, master)
+    data = counted.tally.to_bytes()
+    sha256 = hashlib.sha256(data).hexdigest()
+    record = {"reports": counted.reports, "digest": digest_hex(counted.digest), "sha256": sha256}
+    write_atomically(output, lambda temporary: temporary.write_bytes(data))
+    beside = output.with_name(output.name + BESIDE)
+    write_atomically(beside, lambda temporary: temporary.write_text(json.dumps(record) + "\n", encoding="ascii"))
+    left_out = {"malformed": counted.malformed, "repeated": counted.repeated}
+    for what, number in left_out.items():
+        if number:
+            print(f"dither: note: {number:,} {what} reports were left out", file=sys.stderr)
+    if as_json:
+        print(
+            json.dumps({**record, **left_out, "participants": counted.tally.participants, "kind": counted.tally.kind})
+        )
+    else:
+        print(f"{counted.reports:,} reports counted ({counted.tally.kind}); sha256 {sha256}")
+        print(f"  tally   {output}")
+
+
+def _count(paths: list[str], plan: Plan, engine: str, master: str | None) -> Counted:
+    if engine == "local" or not any("://" in path for path in paths):
+        files = find_reports(paths, plan)
+        if engine == "local":
+            return count_all(plan, read_reports(files), sum(file.rows for file in files))
+    from dither.tally.spark import count_on_spark
+
+    return count_on_spark(paths, plan, master)
+
+
+def read_plan(path: Path) -> Plan:
+    """A round's plan from a file that holds it, or a campaign's announcement with one in it."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not JSON"
+        raise InputError(f"cannot read the plan in {path}: {why}", where="--plan", value=str(path)) from None
+    if isinstance(held, dict) and isinstance(held.get("plan"), dict):
+        held = held["plan"]
+    try:
+        return plan_from_json(held)
+    except ReportError as error:
+        raise InputError(f"{path}: {error}", where="--plan", value=str(path)) from None

@@ -1,0 +1,143 @@
+"""The tables of a store on an SQL database, and how a store of an earlier layout is carried forward.
+
+What the tables lack is the point: no time, no address, no user agent, no counter that grows with arrivals. A report's key is its
+id, a hash of the token, and SQLite keeps the rows in the order of that key, so the file does not tell who came first. On PostgreSQL
+each round's reports are a partition of their own, `reports_KEY`, so that writing one anew or deleting it touches no other.
+
+The fact `version` names the layout. Opening a store brings it to `VERSION` step by step in one transaction; a store of a layout
+that this version does not know is refused and left as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from dither.collector.store import Move
+from dither.errors import InputError
+
+VERSION = 2
+UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
+
+tables = sa.MetaData()
+_filled = partial(sa.Column, nullable=False)
+facts = sa.Table("facts", tables, sa.Column("name", sa.Text, primary_key=True), _filled("value", sa.Text))
+campaigns = sa.Table(
+    "campaigns",
+    tables,
+    sa.Column("id", sa.Text, primary_key=True),
+    _filled("spec", sa.Text),
+    _filled("state", sa.Text),
+    _filled("round", sa.Integer),
+    _filled("machine", sa.LargeBinary),
+    sa.Column("release", sa.LargeBinary),
+    _filled(
+        "moves", sa.Integer, server_default="0"
+    ),  # how often it was moved: who expects another number comes too late
+)
+rounds = sa.Table(
+    "rounds",
+    tables,
+    sa.Column("key", sa.Integer, primary_key=True),
+    _filled("campaign", sa.Text, sa.ForeignKey("campaigns.id")),
+    _filled("number", sa.Integer),
+    _filled("state", sa.Text),
+    _filled("start", sa.Double),
+    _filled("plan", sa.Text),
+    sa.Column("tally", sa.LargeBinary),
+    _filled("epoch", sa.Integer, server_default="0"),  # how often the running tally was asked for
+    sa.UniqueConstraint("campaign", "number"),
+)
+tokens = sa.Table(
+    "tokens",
+    tables,
+    sa.Column("campaign", sa.Text, primary_key=True),
+    sa.Column("hash", sa.LargeBinary, primary_key=True),
+    sqlite_with_rowid=False,
+)
+reports = sa.Table(
+    "reports",
+    tables,
+    sa.Column("round_key", sa.Integer, primary_key=True),
+    sa.Column("report_id", sa.LargeBinary, primary_key=True),
+    _filled("question", sa.Integer),
+    _filled("payload", sa.LargeBinary),
+    sqlite_with_rowid=False,
+    postgresql_partition_by="LIST (round_key)",
+)
+# What each of several collectors has counted of an open round in one epoch; null while that is not known yet.
+running = sa.Table(
+    "running",
+    tables,
+    sa.Column("round_key", sa.Integer, primary_key=True),
+    sa.Column("epoch", sa.Integer, primary_key=True),
+    sa.Column("worker", sa.Text, primary_key=True),
+    sa.Column("tally", sa.LargeBinary),
+)
+
+
+def bring_up_to_date(connection: Connection) -> None:
+    """Make the tables, or carry those of an earlier layout forward; nobody else may be doing the same."""
+    found = None
+    if sa.inspect(connection).has_table(facts.name):
+        found = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "version"))
+    if found is None:
+        tables.create_all(connection)
+        connection.execute(sa.insert(facts).values(name="version", value=str(VERSION)))
+        return
+    if found not in map(str, range(1, VERSION + 1)):
+        raise InputError(
+            f"the database has layout {found}; this version of Dither reads layouts 1 to {VERSION}", value=found
+        )
+    for step in range(int(found), VERSION):
+        _STEPS[step](connection)
+    connection.execute(sa.update(facts).where(facts.c.name == "version").values(value=str(VERSION)))
+
+
+def add_partition(connection: Connection, key: int) -> None:
+    """Where PostgreSQL puts the reports of a round. Attached rather than made in its place, which would lock out all uploads."""
+    name = f"reports_{key:d}"
+    connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE reports INCLUDING ALL)")
+    connection.exec_driver_sql(f"ALTER TABLE reports ATTACH PARTITION {name} FOR VALUES IN ({key:d})")
+
+
+def _from_1_to_2(connection: Connection) -> None:
+    """Moves are counted, several collectors may count one round, and PostgreSQL keeps each round's reports apart."""
+    connection.exec_driver_sql("ALTER TABLE campaigns ADD COLUMN moves INTEGER DEFAULT 0 NOT NULL")
+    connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN epoch INTEGER DEFAULT 0 NOT NULL")
+    running.create(connection)
+    if connection.dialect.name != "postgresql":
+        return
+    connection.exec_driver_sql("ALTER TABLE reports RENAME TO reports_before")
+    connection.exec_driver_sql("ALTER INDEX reports_pkey RENAME TO reports_before_pkey")
+    reports.create(connection)
+    for (key,) in connection.execute(sa.select(rounds.c.key).order_by(rounds.c.key)).all():
+        add_partition(connection, key)
+        # In the order of ids: what order of arrival the old table had goes with it.
+        connection.exec_driver_sql(
+            f"INSERT INTO reports_{key:d} SELECT * FROM reports_before WHERE round_key = {key:d} ORDER BY report_id"
+        )
+    connection.exec_driver_sql("DROP TABLE reports_before")
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2}
+
+
+def forget_untidied(connection: Connection, keys: Sequence[int]) -> None:
+    """These rounds have been written anew."""
+    connection.execute(sa.delete(facts).where(facts.c.name.in_([f"{UNTIDIED}{key}" for key in keys])))
+
+
+def remember_to_tidy(connection: Connection, move: Move) -> None:
+    """Mark a round as untidied from the moment it stops taking reports; the mark goes if it opens again, or once it is tidied."""
+    if move.round_state not in ("open", "closing"):
+        return
+    c = rounds.c
+    key = connection.scalar(sa.select(c.key).where(c.campaign == move.campaign, c.number == move.from_round))
+    mark = f"{UNTIDIED}{key}"
+    connection.execute(sa.delete(facts).where(facts.c.name == mark))
+    if move.round_state == "closing":
+        connection.execute(sa.insert(facts).values(name=mark, value="its files may show the order of arrival"))

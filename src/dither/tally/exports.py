@@ -1,0 +1,240 @@
+"""Reports as Parquet files beside the collector: partitioned by campaign, round and question, in a folder or at an fsspec address.
+
+    TARGET/campaign=ID/round=0/plan.json
+    TARGET/campaign=ID/round=0/question=3/1f03a9c2-2b77c0de-36211-9c1d04ab.parquet
+
+A file's name says the first and the last id in it (their first eight digits), how many reports it holds, and a piece of its digest.
+So an export can be repeated while the round is open: what is there already is left out, by id, and a file once written stays as it
+is. A reader sees whole files only: each is written under a name that begins with a dot, then moved. Where a plan has more than 128
+questions, neighbours share a folder. `docs/how-to/operate-a-collector.md` says how to use it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from dither.errors import InputError
+from dither.reports import Plan
+from dither.tally.counting import COLUMNS, digest_hex, digest_of
+from dither.types import AnyArray
+
+BUFFER = 1_000_000  # reports gathered before files are written
+MOST_FOLDERS = 128
+_NAME = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-[0-9]+-[0-9a-f]{8}\.parquet")
+
+
+def place_of(address: str) -> tuple[Any, str]:
+    """The file system of a path or an fsspec address, and the path in it."""
+    if "://" not in address:
+        return pafs.LocalFileSystem(), address
+    try:
+        import fsspec
+    except ImportError:
+        raise InputError(
+            f"{address.split('://', maxsplit=1)[0]}:// addresses need fsspec: pip install 'dither[spark]'", where="path"
+        ) from None
+    try:
+        found, path = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"cannot use {address.split('://', maxsplit=1)[0]}:// addresses: {error}", where="path"
+        ) from None
+    return pafs.PyFileSystem(pafs.FSSpecHandler(found)), path
+
+
+@dataclass
+class _Held:
+    """A file that is there already; its ids are read when a page first reaches them."""
+
+    first: str
+    last: str
+    path: str
+
+
+@dataclass
+class RoundExport:
+    """What is written of one round, and what is there already."""
+
+    filesystem: Any
+    folder: str
+    plan: Plan
+    metadata: dict[str, str]
+    written: int = 0
+    files: int = 0
+    _pending: dict[str, list[pa.Table]] = field(default_factory=dict)
+    _waiting: int = 0
+    _ahead: list[_Held] = field(default_factory=list)
+    _reached: list[tuple[str, AnyArray]] = field(default_factory=list)
+
+    def add(self, page: pa.Table) -> None:
+        """Take a page of reports; pages come in the order of ids."""
+        ids = page.column("report_id").to_pylist()
+        if not ids:
+            return
+        there = self._ids_between(ids[0].hex()[:8], ids[-1].hex()[:8])
+        if len(there):
+            page = page.filter(pa.array(~np.isin(np.array(ids, "S32"), there)))
+        numbers = page.column("question").to_numpy()
+        for question in np.unique(numbers):
+            part = page.filter(pa.array(numbers == question))
+            self._pending.setdefault(_folder_of(self.plan, int(question)), []).append(part)
+        self._waiting += page.num_rows
+        if self._waiting >= BUFFER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has been gathered."""
+        for name, parts in sorted(self._pending.items()):
+            table = pa.concat_tables(parts).sort_by("report_id").replace_schema_metadata(self.metadata)
+            rows = list(zip(*(table.column(c).to_pylist() for c in COLUMNS.names), strict=True))
+            digest = digest_hex(digest_of(rows))
+            first, last = rows[0][0].hex()[:8], rows[-1][0].hex()[:8]
+            folder = f"{self.folder}/{name}"
+            self.filesystem.create_dir(folder, recursive=True)
+            target, beside = (f"{folder}/{dot}{first}-{last}-{len(rows)}-{digest[:8]}.parquet" for dot in ("", "."))
+            pq.write_table(table, beside, filesystem=self.filesystem, compression="zstd")
+            self.filesystem.move(beside, target)
+            self.files += 1
+            self.written += len(rows)
+        self._pending, self._waiting = {}, 0
+
+    def _ids_between(self, first: str, last: str) -> AnyArray:
+        """The ids that files hold from here to there, and perhaps some more; those behind are let go."""
+        for held in [held for held in self._ahead if held.first <= last]:
+            self._ahead.remove(held)
+            column = pq.read_table(held.path, columns=["report_id"], filesystem=self.filesystem, partitioning=None)
+            self._reached.append((held.last, np.array(column.column(0).to_pylist(), "S32")))
+        self._reached = [(end, ids) for end, ids in self._reached if end >= first]
+        return np.concatenate([np.zeros(0, "S32"), *(ids for _, ids in self._reached)])
+
+
+def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
+    """Look at what is there of a round, and write its plan."""
+    filesystem, base = place_of(address)
+    folder = f"{base.rstrip('/')}/campaign={campaign}/round={plan.round}"
+    filesystem.create_dir(folder, recursive=True)
+    text = json.dumps(plan.to_json())
+    with filesystem.open_output_stream(f"{folder}/plan.json") as out:
+        out.write(text.encode())
+    export = RoundExport(
+        filesystem, folder, plan, {"dither_campaign": campaign, "dither_plan_sha256": _sha256(plan.to_json())}
+    )
+    for path in _parquet_files(filesystem, folder):
+        named = _NAME.fullmatch(PurePosixPath(path).name)
+        if named is None:
+            raise InputError(f"{path} is not a file that an export writes; choose another folder", where="output")
+        export._ahead.append(_Held(named[1], named[2], path))
+    return export
+
+
+def _folder_of(plan: Plan, question: int) -> str:
+    width = -(-len(plan.questions) // MOST_FOLDERS)
+    if plan.split or width == 1:
+        return f"question={'all' if question == -1 else question}"
+    first = question // width * width
+    return f"questions={first}-{min(first + width, len(plan.questions)) - 1}"
+
+
+def _parquet_files(filesystem: Any, path: str) -> list[str]:
+    chosen = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+    found = (info.path for info in filesystem.get_file_info(chosen) if info.type == pafs.FileType.File)
+    return sorted(p for p in found if p.endswith(".parquet") and not PurePosixPath(p).name.startswith((".", "_")))
+
+
+# Reading them again.
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """A Parquet file of reports."""
+
+    filesystem: Any
+    path: str
+    rows: int
+
+
+def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
+    """The Parquet files at these paths, which must hold reports of this plan and of one campaign."""
+    files: list[ExportedFile] = []
+    campaigns: dict[str, str] = {}
+    wanted = _sha256(plan.to_json())
+    for given in paths:
+        filesystem, path = place_of(given)
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound:
+            raise InputError(f"there is nothing at {given}", where="PATHS", value=given)
+        here = [path] if info.type == pafs.FileType.File else _parquet_files(filesystem, path)
+        if not here:
+            raise InputError(f"{given} holds no Parquet file", where="PATHS", value=given)
+        for name in here:
+            rows, campaign = _check_file(filesystem, name, wanted)
+            files.append(ExportedFile(filesystem, name, rows))
+            if campaign is not None:
+                campaigns.setdefault(campaign, name)
+    if len(campaigns) > 1:
+        first, second = list(campaigns.values())[:2]
+        raise InputError(f"{first} and {second} hold reports of different campaigns; count each alone", where="PATHS")
+    return files
+
+
+def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | None]:
+    try:
+        with filesystem.open_input_file(name) as file:
+            found = pq.ParquetFile(file)
+            schema, rows = found.schema_arrow, found.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{name} cannot be read as Parquet: {str(error)[:200]}", where="PATHS", value=name) from None
+    for column in COLUMNS:
+        held = schema.field(column.name).type if column.name in schema.names else None
+        whole = held is not None and pa.types.is_integer(held) and column.name == "question"
+        if held is None or not (whole or (_is_bytes(held) and column.name != "question")):
+            kind = "absent" if held is None else f"of type {held}"
+            raise InputError(f"{name} holds no reports: column {column.name!r} is {kind}", where="PATHS", value=name)
+    metadata = schema.metadata or {}
+    whole, digest = metadata.get(b"dither_plan"), metadata.get(b"dither_plan_sha256", b"").decode("ascii", "replace")
+    told = digest if whole is None else _sha256(_json_or_none(whole))
+    if told and told != wanted:
+        raise InputError(f"{name} holds reports of another plan than the one given", where="--plan", value=name)
+    campaign = metadata.get(b"dither_campaign")
+    return rows, None if campaign is None else campaign.decode("utf-8", "replace")
+
+
+def _sha256(plan: object) -> str:
+    """Of a plan: in every file the plan itself would be more than the reports where it has thousands of questions."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+
+
+def _json_or_none(text: bytes) -> object:
+    try:
+        found: object = json.loads(text)
+    except ValueError:
+        return None
+    return found
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def read_reports(files: Iterable[ExportedFile]) -> Iterator[pa.Table]:
+    """The reports in these files, some at a time."""
+    for each in files:
+        try:
+            with each.filesystem.open_input_file(each.path) as file:
+                for batch in pq.ParquetFile(file).iter_batches(1 << 18, columns=COLUMNS.names):
+                    yield pa.Table.from_batches([batch]).select(COLUMNS.names).cast(COLUMNS)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{each.path} cannot be read: {str(error)[:200]}", where="PATHS", value=each.path
+            ) from None

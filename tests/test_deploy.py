@@ -1,0 +1,159 @@
+"""The files in deploy/ are what they say: linted where a linter is at hand, and their very commands serve a campaign together."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "collector"))
+
+import collector_harness
+from collector_harness import Caller, Cluster, envelope_of, free_port, plan_of, token_of
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+UNIT = DEPLOY / "systemd" / "dither-collector@.service"
+
+
+def compose_command() -> list[str]:
+    """What the collectors of the compose file run."""
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    listed = re.search(r"collector-1:.*?\n    command:\n((?:      - [^\n]*\n)+)", text, re.DOTALL)
+    assert listed is not None
+    return [line.strip().removeprefix("- ").strip('"') for line in listed[1].splitlines()]
+
+
+def unit_command(port: int) -> list[str]:
+    """What systemd runs for a port, after the program's name."""
+    settings = dict(
+        line.split("=", 1)
+        for line in (DEPLOY / "systemd" / "collector.env").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    )
+    line = re.search(r"^ExecStart=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert line is not None
+    words = re.sub(r"\$\{(\w+)\}", lambda m: settings[m[1]], line[1]).replace("%i", str(port))
+    program, *arguments = shlex.split(words)
+    assert program == "/opt/dither/bin/dither"
+    return arguments
+
+
+def image_command() -> list[str]:
+    line = re.search(r"^CMD \[(.*)\]$", (DEPLOY / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert line is not None
+    return re.findall(r'"([^"]*)"', line[1])
+
+
+def replaced(arguments: list[str], **values: str) -> list[str]:
+    """The same command with other values for some of its options, which it must have."""
+    out = list(arguments)
+    for name, value in values.items():
+        out[out.index(f"--{name.replace('_', '-')}") + 1] = value
+    return out
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed")
+    copy = tmp_path / UNIT.name.replace("@", "@8700")
+    copy.write_text(UNIT.read_text(encoding="utf-8").replace("/opt/dither/bin/dither", "/bin/true"))
+    done = subprocess.run([program, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60)
+    assert [line for line in done.stderr.splitlines() if copy.name in line] == []
+
+
+def test_the_image_runs_as_nobody_special_and_fetches_nothing_when_it_runs() -> None:
+    lines = (DEPLOY / "Containerfile").read_text(encoding="utf-8").splitlines()
+    final = lines[max(i for i, line in enumerate(lines) if line.startswith("FROM")) :]
+    assert any(re.fullmatch(r"USER [1-9]\d+:[1-9]\d+", line) for line in final)
+    assert not any("pip install" in line or line.startswith("ADD") for line in final)
+    known = {
+        "FROM",
+        "COPY",
+        "RUN",
+        "USER",
+        "WORKDIR",
+        "ENV",
+        "EXPOSE",
+        "STOPSIGNAL",
+        "HEALTHCHECK",
+        "ENTRYPOINT",
+        "CMD",
+    }
+    assert {line.split()[0] for line in lines if line[:1].isupper()} <= known
+    for source in re.findall(r"^COPY ((?!--from).*) \S+$", "\n".join(lines), re.MULTILINE):
+        assert all((ROOT / name).exists() for name in source.split())
+
+
+def test_the_proxy_keeps_no_log_and_passes_participants_addresses_only() -> None:
+    text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    assert "access_log off;" in text
+    assert re.findall(r"location (\S+)", text) == ["/v1/campaigns/", "/"]
+    assert "X-Forwarded-For" not in text
+    assert "$remote_addr" not in text
+    assert text.count("{") == text.count("}")
+    compose = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    assert set(re.findall(r"server (collector-\d):8700", text)) == set(
+        re.findall(r"^  (collector-\d):", compose, re.MULTILINE)
+    )
+    assert re.findall(r"ports: \[(.*)\]", compose) == ['"443:8443"'], "nothing but the proxy has a port outside"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    running = Cluster()
+    yield running
+    running.remove()
+
+
+@pytest.mark.slow
+def test_the_commands_of_compose_file_and_unit_serve_one_campaign_together(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key, ports = cluster.fresh(), tmp_path / "admin.key", [free_port(), free_port()]
+    assert image_command()[:3] == [*compose_command()[:2], "postgresql://dither@database/dither"]
+    here = {"store": store, "key_file": str(key), "workers": "1"}  # with more they are tested elsewhere
+    commands = [
+        [*replaced(compose_command(), host="127.0.0.1", **here), "--port", str(ports[0])],
+        replaced(unit_command(ports[1]), **here),
+    ]
+    with ExitStack() as stack:
+        started = []
+        said = stack.enter_context((tmp_path / "said").open("w"))
+        for command in commands:
+            process = subprocess.Popen(
+                [sys.executable, "-c", "from dither.cli import main; main()", *command],
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            stack.callback(process.stdout.close)
+            assert process.stdout.readline().startswith("listening on "), (tmp_path / "said").read_text()
+            started.append(process)
+        monkeypatch.setattr(collector_harness, "KEY", key.read_text().strip())
+        first, second = (Caller(f"http://127.0.0.1:{port}") for port in ports)
+        campaign = first.create()
+        plan = plan_of(second.announcement(campaign))
+        for number, caller in enumerate((first, second)):
+            people = [token_of(i) for i in range(20 * number, 20 * number + 20)]
+            assert caller.upload(campaign, envelope_of(campaign, plan, people)).status == 201
+        assert second.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
+        assert first.status(campaign)["rounds"][0]["reports"] == 40
+        assert first.upload(campaign, envelope_of(campaign, plan, [token_of(99)])).status == 409
+        for caller in (first, second):
+            caller.connection.close()
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
