@@ -26,7 +26,7 @@ from dither.types import Flags, Floats, Integers, Singles
 # A dense matrix is multiplied by the dictionary in full from this many atoms on: about where that starts to pay.
 FORM_AFTER = 16
 STEPS = 150
-SIGNIFICANT = 2.0
+SIGNIFICANT = 1.0  # standard deviations of the noise on a level of the Haar basis: bias below it is not counted
 NO_NOISE = 1e-12  # a variance that stands for none
 
 
@@ -146,7 +146,8 @@ def expected_error(residual: Floats, degrees: Floats, variance: float, chance: f
     Stein's: squared residual plus twice the variance for every degree of freedom, of which `chance` come from single cells that
     Laplace noise lifts over a threshold oftener than normal noise would. It is taken in the Haar basis, where a random subset of
     N cells weighs every coefficient by 1/4, and a random range that of a run of m cells by m^2 / (6 N): small errors that
-    add up along the domain are worse than the cells say.
+    add up along the domain are worse than the cells say. Bias that noise may be is not counted: the few coarse coefficients weigh
+    so much that their noise would choose. Nor is the total, which is measured by itself and kept by all.
     """
     basis = dictionary("haar")
     wide = np.asarray(basis.analyse(padded(residual, basis)), dtype=np.float64)
@@ -158,7 +159,9 @@ def expected_error(residual: Floats, degrees: Floats, variance: float, chance: f
     counts = np.append(1, 1 << np.arange(levels))
     bias = (bias - SIGNIFICANT * variance * np.sqrt(2 * counts)).clip(0)
     kept = np.add.reduceat(degrees, starts) * variance
-    return float((weights * (bias + kept)).sum() + 2 * variance * chance * 0.25)
+    errors = weights * (bias + kept)
+    average = float((weights * counts).sum()) / wide.size
+    return float(errors[1:].sum()) + 2 * variance * chance * average
 
 
 def largest(coefficients: Floats, heights: Floats, variance: float, sparsity: int | None) -> Flags:
