@@ -54,7 +54,10 @@ Start = Callable[[Campaign], ProtocolMachine]
 METHODS: dict[str, Start] = {
     "privincr": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters()),
     "privincr, fit=paper": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(fit="paper")),
-    "privincr, as printed": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(**AS_PRINTED)),  # type: ignore[arg-type]
+    "privincr, as printed": lambda c: privincr.PrivIncr.start(
+        c,
+        privincr.PrivIncrParameters(rounds=6, **AS_PRINTED),  # type: ignore[arg-type]
+    ),
     "noincremental": lambda c: privincr.NoIncremental.start(c, privincr.NoIncrementalParameters()),
     "noincremental, as printed": lambda c: privincr.NoIncremental.start(
         c,

@@ -11,7 +11,7 @@ from dither.estimate import answers_of, pool
 from dither.mechanisms import mechanism
 from dither.protocols.evidence import Evidence
 from dither.protocols.machine import Campaign
-from dither.protocols.privincr.learn import factor_cells, relaxed_threshold, worth_asking
+from dither.protocols.privincr.learn import asked_whole, factor_cells, relaxed_threshold, worth_asking
 from dither.protocols.privincr.machine import NoIncremental, PrivIncr, PrivIncrParameters
 from dither.protocols.privincr.machine import NoIncrementalParameters as OneRound
 from dither.protocols.privincr.plan import told_of_singles, usual_singles
@@ -351,3 +351,26 @@ def test_pairs_are_asked_for_the_singles_sake_where_they_tell_more():
         plans = simulate(machine, codes, np.random.default_rng(1))
         assert not machine.notes().get("edges")
         assert {len(q.attributes) for q in plans[-1].questions} == widths
+
+
+@pytest.mark.parametrize(
+    ("sizes", "epsilon", "whole"), [((2,) * 6, 1.0, False), ((2,) * 4, 8.0, True), ((8, 8, 8), 2.0, False)]
+)
+def test_a_factor_is_asked_whole_where_its_pairs_are_read_more_exactly(sizes, epsilon, whole):
+    """Against the errors of simulated answers of the same people, all about the set or shared between its pairs."""
+    assert asked_whole(sizes, range(len(sizes)), epsilon, "best") is whole
+    rng = np.random.default_rng(3)
+    n, cells = 60_000, math.prod(sizes)
+    together = mechanism("best", cells, epsilon)
+    truth = rng.multinomial(n, np.full(cells, 1 / cells))
+    table = together.estimate(together.simulate(truth, rng), n).frequencies.reshape(sizes)
+    pairs = list(combinations(range(len(sizes)), 2))
+    errors = np.zeros(2)
+    for pair in pairs:
+        shape = [sizes[a] for a in pair]
+        exact = np.full(math.prod(shape), 1 / math.prod(shape))
+        read = table.sum(axis=tuple(a for a in range(len(sizes)) if a not in pair)).ravel()
+        alone, people = mechanism("best", exact.size, epsilon), n // len(pairs)
+        asked = alone.estimate(alone.simulate(rng.multinomial(people, exact), rng), people).frequencies
+        errors += [((read - exact) ** 2).sum(), ((asked - exact) ** 2).sum()]
+    assert bool(errors[0] < errors[1]) is whole

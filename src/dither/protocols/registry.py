@@ -105,7 +105,7 @@ METHODS: dict[str, Method] = {
             "bayesnet",
             "dither.protocols.bayesnet.machine",
             "BayesNetwork",
-            "every attribute, epsilon split over them (plan=sample: one question at full epsilon, two rounds)",
+            "one pair or family per participant at full epsilon, two rounds (plan=split: every attribute, epsilon split)",
             "A Bayes network of attribute-parent pairs, sampled from the root down.",
             "Ju, Gu, Wu, Zhang, Sensors 2020",
         ),

@@ -13,6 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from dither.estimate import norm_sub, pool
+from dither.mechanisms import Mechanism, mechanism
 from dither.models.junction_tree import JunctionTree
 from dither.protocols.consistent import Table, reconstruct
 from dither.protocols.evidence import Evidence
@@ -147,8 +148,8 @@ def lay_out(
 ) -> CliqueLayout:
     """The tree of the pairs that stayed, weakest dropped where a clique would exceed the cap, and the last questions.
 
-    Asked are the factors of each clique (algorithm 2), a clique that is small enough as a whole; `fit=joint` asks about
-    every pair inside a clique that no factor holds as well.
+    Asked are the factors of each clique (algorithm 2), a clique that is small enough as a whole; `fit=joint` asks a factor
+    pair by pair where its pairs become more exact that way, and about every pair inside a clique that no factor holds.
     """
     schema = evidence.schema
     strengths = {}
@@ -162,9 +163,28 @@ def lay_out(
     split = tuple(_factorise(evidence, clique, most, parameters) for clique in tree.cliques)
     sets = dict.fromkeys(s for f in split for s in f.sets if len(s) > 1)
     if parameters.fit == "joint":
+        sets = {s: None for s in sets if asked_whole(schema.cardinalities, s, epsilon, parameters.mechanism)}
         inside = sorted({pair for clique in tree.cliques for pair in combinations(clique, 2)})
         sets |= dict.fromkeys(p for p in inside if not any(set(p) <= set(s) for s in sets))
     return CliqueLayout(tree, tuple(sets), split)
+
+
+def asked_whole(cardinalities: Sequence[int], members: Sequence[int], epsilon: float, name: str) -> bool:
+    """Whether a set's pairs are read at least as exactly off answers about the whole set as off answers about each pair.
+
+    The variance, of noise and of who was asked, of a pair's frequencies: all people asked about the set, against each pair's
+    share of them; the mean over its pairs.
+    """
+    pairs = list(combinations(members, 2))
+    whole: Mechanism = mechanism(name, math.prod(cardinalities[a] for a in members), epsilon)
+    together = apart = 0.0
+    for i, j in pairs:
+        cells = cardinalities[i] * cardinalities[j]
+        alone: Mechanism = mechanism(name, cells, epsilon)
+        chance = (1 - 1 / cells) / cells
+        together += cells * (whole.group_variance(whole.cells // cells, 1 / cells, 1) + chance)
+        apart += cells * len(pairs) * (alone.variance(1 / cells, 1) + chance)
+    return together <= apart
 
 
 def _factorise(evidence: Evidence, clique: tuple[int, ...], most: int, parameters: PrivIncrParameters) -> Factorisation:
