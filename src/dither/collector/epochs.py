@@ -26,9 +26,17 @@ Transaction = Callable[[float], AbstractContextManager[Connection]]
 
 
 class Epochs:
-    """The epochs of a store's rounds; `write` and `read` give transactions of the store that end in so many seconds."""
+    """The epochs of a store's rounds; `write` and `read` give transactions of the store that end in so many seconds, and `announce`
+    wakes the other collectors when one is committed."""
 
-    def __init__(self, write: Transaction, read: Transaction, round_alone: sa.TextClause) -> None:
+    def __init__(
+        self,
+        write: Transaction,
+        read: Transaction,
+        round_alone: sa.TextClause,
+        announce: Callable[[Connection, str], None],
+    ) -> None:
+        self._announce = announce
         self.worker = secrets.token_hex(8)
         self._write, self._read, self._round_alone = write, read, round_alone
         self._noted: set[tuple[int, int]] = set()
@@ -65,6 +73,7 @@ class Epochs:
 
     def _end(self, connection: Connection, campaign: str, number: int) -> tuple[int, int]:
         found = connection.execute(self._round_alone, {"campaign": campaign, "number": number}).one()
+        self._announce(connection, campaign)
         return found.key, connection.execute(sa.text(_END), {"key": found.key}).scalar_one()
 
     def publish(self, key: int, epoch: int, tally: bytes) -> None:

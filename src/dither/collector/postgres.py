@@ -83,7 +83,7 @@ class PostgresStore(SqlStore):
             self._keep_state = (gate.format("_shared", self._space), "FOR SHARE OF rounds")
             self._await_adding = (gate.format("", self._space), "FOR UPDATE OF rounds")
             super().__init__(self._engine)
-            self.epochs = Epochs(self._write, self._read, self._round_alone)
+            self.epochs = Epochs(self._write, self._read, self._round_alone, self._announce)
         except BaseException:
             self.close()
             raise

@@ -78,8 +78,8 @@ class SqlStore(ABC):
 
     shared = False
     _driver_error: type[Exception]  # what the driver raises where SQLAlchemy does not stand in between
-    # Two pairs of words in the query that reads a round's state: so that it stays while reports are added, and to wait for whoever
-    # keeps it so. The first of a pair follows the table's name, the second ends the query.
+    # Words for the query that reads a round's state, after the table's name and at its end: so that it stays while reports are
+    # added, and to wait for whoever keeps it so.
     _keep_state = ("", "")
     _await_adding = ("", "")
 
@@ -348,10 +348,9 @@ class SqlStore(ABC):
     def _tidy_left_over(self) -> None:
         """Try again when the store is opened: whoever was reading the database may be gone by then."""
         left_over = self._untidied()
-        if not left_over:
-            return
         try:
-            self._tidy(set(left_over))
+            if left_over:
+                self._tidy(set(left_over))
         except (StoreAway, StoreFull) as error:
             log.warning("%d closed rounds may still show the order of arrival: %s", len(left_over), error)
 
