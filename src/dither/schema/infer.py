@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from dither.checks import check_whole
 from dither.errors import TableError
-from dither.schema.attribute import DEFAULT_BINS, Attribute, Kind, Value, numeric
+from dither.schema.attribute import Attribute, Kind, Value
+from dither.schema.read import DEFAULT_BINS, numeric
 from dither.schema.labels import is_text
 from dither.schema.native import read_columns
 from dither.schema.schema import Schema

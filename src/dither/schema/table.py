@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,9 +16,11 @@ from dither.checks import check_choice
 from dither.errors import TableError
 from dither.schema.attribute import Attribute
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
+from dither.schema.moments import moment_array, moment_numbers, settle_turns, turns_of
 from dither.schema.native import Column, Layout, build_table, read_columns
 from dither.schema.schema import Schema
-from dither.types import Codes, Flags, Floats, Integers, NativeTable, Reals
+from dither.schema.within import draw_multiples, draw_reals, from_multiples, multiples_in
+from dither.types import Codes, Flags, Floats, Integers, NativeTable
 
 Unknown = Literal["error", "other"]
 
@@ -48,8 +50,8 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
     columns, clipped = [], {}
     for column, array in zip(layout.columns, arrays, strict=True):
         attribute, position = schema[column.name], schema.index(column.name)
-        if attribute.kind == "numeric":
-            codes[:, position] = _encode_numbers(attribute, array)
+        if attribute.on_line:
+            codes[:, position] = _encode_line(attribute, array)
         else:
             codes[:, position], style, others = _encode_labels(attribute, array, unknown)
             column = replace(column, style=style)  # noqa: PLW2901
@@ -62,8 +64,9 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
 def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generator) -> NativeTable:
     """A table of the layout's kind, with its column order, labels and types, whose codes are the ones given.
 
-    Numbers are drawn uniformly inside their bins (whole ones in a column of integers); the missing code becomes null,
-    in a nullable type where the kind of table has one. The same generator state gives the same table.
+    Numbers are drawn inside their bins by a density that neighbouring bins decide (`within`), in multiples of the attribute's
+    unit (whole ones in a column of integers); the missing code becomes null, in a nullable type where the kind of table has one.
+    The same generator state gives the same table.
     """
     if codes.ndim != 2 or codes.shape[1] != len(schema):
         raise ValueError(f"codes of shape {codes.shape} do not belong to a schema of {len(schema)} attributes")
@@ -101,39 +104,55 @@ def _more(names: list[str]) -> str:
     return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
-def _encode_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
+def _encode_line(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
+    """Codes of numbers and times."""
+    values = line_numbers(attribute, array)
+    line = attribute.line
+    boundaries = np.asarray(line.boundaries, dtype=np.float64)
+    at = np.searchsorted(boundaries, values, side="right") - 1
+    exact = boundaries[at] == values
+    codes: Integers = np.where(exact, np.asarray(line.points)[at], np.asarray(line.gaps)[at]).astype(np.int64)
+    missing = np.isnan(values)
+    outside = ~missing & ((codes < 0) | (at < 0))
+    if outside.any():
+        first = int(np.argmax(outside))
+        value = array[first].as_py()
+        raise TableError(
+            f"column {attribute.name!r}: value {_shown(value)} lies outside {_span(attribute)} "
+            f"({_rows(int(outside.sum()), first)}); mend the table or widen the schema",
+            where=attribute.name,
+            value=value,
+        )
+    if attribute.cycles:
+        codes = codes * attribute.turns + turns_of(attribute, np.where(missing, 0.0, values))
+    _fill_missing(attribute, codes, missing)
+    return codes
+
+
+def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
+    """Where each value lies on the attribute's line, NaN where it is missing; an error for columns of another kind."""
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if is_text(held) and array.null_count < len(array):
+    if array.null_count == len(array) or pa.types.is_null(held):
+        return np.full(len(array), np.nan)
+    if attribute.kind != "numeric":
+        found = moment_numbers(attribute, array)
+        if found is None:
+            raise TableError(
+                f"column {attribute.name!r} is a {attribute.kind} in the schema, but holds {held} values such as "
+                f"{_first(array)!r}; turn them into {attribute.kind}s",
+                where=attribute.name,
+            )
+        return found
+    if is_text(held):
         raise _text_for_numbers(attribute, array)
-    if not (pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held)) and (
-        array.null_count < len(array)
-    ):
+    if not (pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held)):
         raise TableError(
             f"column {attribute.name!r} is numeric in the schema, but holds {held} values such as {_first(array)!r}; "
             "turn them into numbers",
             where=attribute.name,
         )
-    if is_text(held) or pa.types.is_null(held):
-        values = np.full(len(array), np.nan)
-    else:
-        plain = array.cast(held) if held is not array.type else array
-        values = plain.cast(pa.float64(), safe=False).to_numpy().astype(np.float64, copy=False)
-    edges = np.asarray(attribute.edges, dtype=np.float64)
-    codes: Integers = np.searchsorted(edges, values, side="right") - 1
-    codes[values == edges[-1]] = attribute.answers - 1
-    missing = np.isnan(values)
-    outside = ~missing & ((values < edges[0]) | (values > edges[-1]))
-    if outside.any():
-        first = int(np.argmax(outside))
-        value = array[first].as_py()
-        raise TableError(
-            f"column {attribute.name!r}: value {value!r} lies outside {_span(attribute)} "
-            f"({_rows(int(outside.sum()), first)}); mend the table or widen the schema",
-            where=attribute.name,
-            value=value,
-        )
-    _fill_missing(attribute, codes, missing)
-    return codes
+    plain = array.cast(held) if held is not array.type else array
+    return np.asarray(plain.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
 
 
 def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableError:
@@ -242,8 +261,8 @@ def _decode_column(
     if pa.types.is_null(wanted):
         wanted = plain_type(attribute)
     known = pa.types.is_null(held) is False or kind == "pandas"
-    if attribute.kind == "numeric":
-        array = _draw_numbers(attribute, codes, missing, wanted, rng)
+    if attribute.on_line:
+        array = _draw_line(attribute, codes, missing, wanted, rng)
         return (array.dictionary_encode() if nested and kind == "pyarrow" else array), known and not nested
     labels, fits = label_array(attribute, wanted, column.style)
     indices = pa.array(codes.astype(np.int32), mask=missing)
@@ -260,35 +279,55 @@ def _decode_column(
     return array, fits
 
 
-def _draw_numbers(
+def _draw_line(
     attribute: Attribute,
     codes: Codes,
     missing: Flags | None,
     wanted: pa.DataType,
     rng: np.random.Generator,
 ) -> pa.Array:
-    edges = np.asarray(attribute.edges, dtype=np.float64)
-    bins = codes if missing is None else np.where(missing, 0, codes)
+    cells, turns = np.divmod(codes if missing is None else np.where(missing, 0, codes), attribute.turns)
+    line = attribute.line
+    if attribute.kind != "numeric":
+        numbers = draw_reals(line, cells, np.float64, rng)
+        unit = attribute.unit or 1.0  # whole days, whole seconds
+        if attribute.kind != "duration" or attribute.unit is not None or not pa.types.is_floating(wanted):
+            first, last = multiples_in(line, unit, (-(2**62), 2**62))
+            numbers = from_multiples(np.clip(np.floor(numbers / unit), first[cells], last[cells]).astype(np.int64), unit)
+        if attribute.cycles:
+            numbers = settle_turns(attribute, numbers, cells, turns)
+        return moment_array(attribute, numbers, missing, wanted)
     if pa.types.is_integer(wanted):
         limits = np.iinfo(wanted.to_pandas_dtype())
-        whole = draw_integers(edges, bins, (int(limits.min), int(limits.max)), rng)
+        unit = attribute.unit if attribute.unit is not None and attribute.unit.is_integer() else 1.0
+        reach = int(limits.min) // int(unit), int(limits.max) // int(unit)
+        whole = draw_multiples(line, cells, unit, reach, rng) * int(unit)
         return pa.array(whole.astype(wanted.to_pandas_dtype()), wanted, mask=missing)
     if pa.types.is_decimal(wanted):
-        unit = 10.0**wanted.scale
-        most = 10 ** min(wanted.precision, 18) - 1
-        return pa.array(draw_integers(edges * unit, bins, (-most, most), rng) / unit, mask=missing).cast(wanted)
-    if pa.types.is_floating(wanted):
-        return pa.array(draw_reals(edges, bins, wanted.to_pandas_dtype(), rng), wanted, mask=missing)
-    return pa.array(draw_reals(edges, bins, np.float64, rng), mask=missing)
+        unit = max(attribute.unit or 0.0, 10.0**-wanted.scale)
+        most = int(10 ** min(wanted.precision - wanted.scale, 15) / unit)
+        exact = from_multiples(draw_multiples(line, cells, unit, (-most, most), rng), unit)
+        return pa.array(exact, mask=missing).cast(wanted)
+    dtype = wanted.to_pandas_dtype() if pa.types.is_floating(wanted) else np.float64
+    if attribute.unit is not None:
+        multiples = draw_multiples(line, cells, attribute.unit, (-(2**62), 2**62), rng)
+        return pa.array(from_multiples(multiples, attribute.unit).astype(dtype), mask=missing)
+    return pa.array(draw_reals(line, cells, dtype, rng), mask=missing)
 
 
 def _span(attribute: Attribute) -> str:
-    low, high = (f"{edge:.15g}" for edge in (attribute.edges[0], attribute.edges[-1]))
+    if attribute.kind in ("date", "datetime"):
+        return f"{attribute.shown(attribute.edges[0])} to before {attribute.shown(attribute.edges[-1])}"
+    low, high = (f"{edge:.15g}" for edge in attribute.bounds or ())
     return f"{low} to {high}"
 
 
 def _first(array: pa.ChunkedArray) -> object:
     return array.drop_null()[0].as_py()
+
+
+def _shown(value: object) -> str:
+    return value.isoformat() if isinstance(value, date) else repr(value)
 
 
 def _rows(count: int, first: int) -> str:
@@ -305,50 +344,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-# Numbers drawn uniformly inside their bins: real, whole, or with a fixed number of decimals.
-
-_FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits
-
-
-def draw_reals(edges: Floats, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Generator) -> Reals:
-    """Uniform in [lower, upper) of each code's bin; the last bin is closed.
-
-    Rounding to `dtype` never carries a number into the next bin, as long as the bin holds a number of that type.
-    """
-    lower, upper = edges[:-1], edges[1:]
-    values = (lower[codes] + (upper - lower)[codes] * rng.random(len(codes))).astype(dtype)
-    kind = values.dtype.type
-    highest, lowest = upper.astype(kind), lower.astype(kind)
-    late, early = highest.astype(np.float64) >= upper, lowest.astype(np.float64) < lower
-    late[-1] = highest[-1] > upper[-1]
-    highest[late] = np.nextafter(highest[late], kind(-np.inf))
-    lowest[early] = np.nextafter(lowest[early], kind(np.inf))
-    drawn: Reals = np.clip(values, lowest[codes], np.maximum(highest, lowest)[codes])
-    return drawn
-
-
-def draw_integers(edges: Floats, codes: Codes, bounds: tuple[int, int], rng: np.random.Generator) -> Integers:
-    """Uniform over the integers of each code's bin; a bin without any gives the integer nearest to its middle.
-
-    `bounds` are the least and the greatest integer that the column's type holds.
-    """
-    first, last = integers_in(edges, bounds)
-    drawn: Integers = first[codes] + np.floor(rng.random(len(codes)) * (last - first + 1)[codes]).astype(np.int64)
-    return np.minimum(drawn, last[codes])  # a product can round up to the whole width of a very wide bin
-
-
-def integers_in(edges: Floats, bounds: tuple[int, int]) -> tuple[Integers, Integers]:
-    """The first and the last integer of each bin (the nearest one, twice, where a bin holds none)."""
-    edges = np.clip(edges, -_FAR, _FAR)
-    first = np.ceil(edges[:-1])
-    last = np.ceil(edges[1:]) - 1
-    last[-1] = np.floor(edges[-1])
-    nearest = np.rint((edges[:-1] + edges[1:]) / 2)
-    if np.ceil(edges[0]) <= np.floor(edges[-1]):
-        nearest = np.clip(nearest, np.ceil(edges[0]), np.floor(edges[-1]))
-    none = first > last
-    first, last = np.where(none, nearest, first), np.where(none, nearest, last)
-    low, high = max(bounds[0], -int(_FAR)), min(bounds[1], int(_FAR))
-    return np.clip(first.astype(np.int64), low, high), np.clip(last.astype(np.int64), low, high)
