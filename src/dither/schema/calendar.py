@@ -50,7 +50,10 @@ def second_number(value: object) -> float | None:
             return None
     if isinstance(value, datetime):
         if value.tzinfo is not None:
-            value = value.astimezone(UTC).replace(tzinfo=None)
+            try:
+                value = value.astimezone(UTC).replace(tzinfo=None)
+            except OverflowError:  # before the year 1 or after 9999
+                return None
         return (value - _START) / timedelta(seconds=1)
     return float((value - _EPOCH).days * DAY) if isinstance(value, date) else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Line:
     def code(self, number: float) -> int | None:
         """The code of a number, None where it lies in no cell."""
         at = bisect_right(self.boundaries, number) - 1
-        if at < 0 or math.isnan(number):
+        if at < 0 or number != number:  # noqa: PLR0124 - NaN; whole numbers too large for a float have no isnan
             return None
         code = self.points[at] if self.boundaries[at] == number else self.gaps[at]
         return None if code < 0 else code
