@@ -26,8 +26,8 @@ EXPECTED = (
     Attribute("flag", "boolean", values=(False, True)),
     Attribute("city", "categorical", values=("Bonn", "Oslo", "Rome"), missing=True),
     Attribute("code", "ordinal", values=(1, 3, 7)),
-    numeric("year", low=1980, high=2019),
-    numeric("pay", low=0.5, high=38.5, missing=True),
+    numeric("year", low=1980, high=2019, unit=1.0),
+    numeric("pay", low=0.5, high=38.5, missing=True, unit=0.1),
     Attribute("whole", "ordinal", values=(0, 1), missing=True),
 )
 
@@ -63,7 +63,9 @@ def test_declared_orders_are_kept():
         ([f"id{k}" for k in range(1001)] * 2, "identifier"),
         ([1.0, float("inf")], "infinite"),
         ([-1.7e308, 1.7e308, 0.5], "spans"),
-        (pa.array([1, 2], pa.date32()), "date32"),
+        (pa.array([1, 2], pa.time32("s")), "time32"),
+        (list(range(1, 101)), "numbers the rows"),
+        (pa.array([5, 5], pa.date32()), "one value only"),
         ([[1], [2]], "list"),
     ],
 )

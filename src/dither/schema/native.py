@@ -78,6 +78,18 @@ def check_names(names: Sequence[object], place: str = "the table") -> None:
         seen.add(name)
 
 
+def column_names(table: NativeTable) -> list[str]:
+    """A table's columns in order; their names are distinct text."""
+    names = list(table.column_names if table_kind(table) == "pyarrow" else table.columns)
+    check_names(names)
+    return names
+
+
+def select_columns(table: NativeTable, names: Sequence[str]) -> NativeTable:
+    """The same table with these columns only, in this order."""
+    return nw.from_native(table, eager_only=True).select(list(names)).to_native()
+
+
 def read_columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
     """A table's layout and its columns as Arrow chunked arrays, in the table's order.
 
@@ -90,9 +102,7 @@ def read_columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
 
 
 def _columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
-    kind = table_kind(table)
-    names = list(table.column_names if kind == "pyarrow" else table.columns)
-    check_names(names)
+    kind, names = table_kind(table), column_names(table)
     frame = nw.from_native(table, eager_only=True)
     columns, arrays = [], []
     for name in names:

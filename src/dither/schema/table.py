@@ -17,7 +17,7 @@ from dither.errors import TableError
 from dither.schema.attribute import Attribute
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.moments import moment_array, moment_numbers, settle_turns, turns_of
-from dither.schema.native import Column, Layout, build_table, read_columns
+from dither.schema.native import Column, Layout, build_table, column_names, read_columns, select_columns
 from dither.schema.schema import Schema
 from dither.schema.within import draw_multiples, draw_reals, from_multiples, multiples_in
 from dither.types import Codes, Flags, Floats, Integers, NativeTable
@@ -44,7 +44,7 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
     outside a domain counts as the category "other" of that attribute. NaN is taken as missing.
     """
     check_choice("unknown", unknown, get_args(Unknown))
-    layout, arrays = read_columns(table)
+    layout, arrays = read_columns(without_dropped(table, schema))
     _check_columns(layout.names, schema)
     codes = np.empty((len(arrays[0]), len(schema)), dtype=np.int32, order="F")
     columns, clipped = [], {}
@@ -59,6 +59,14 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
                 clipped[column.name] = others
         columns.append(column)
     return EncodedTable(codes, replace(layout, columns=tuple(columns)), clipped)
+
+
+def without_dropped(table: NativeTable, schema: Schema) -> NativeTable:
+    """The table without the columns that the schema marks as dropped."""
+    dropped = {name for name, _ in schema.dropped}
+    names = column_names(table)
+    kept = [name for name in names if name not in dropped]
+    return table if len(kept) == len(names) or not kept else select_columns(table, kept)
 
 
 def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generator) -> NativeTable:
