@@ -19,10 +19,11 @@ from dither.datasets import open_table, read_named
 from dither.datasets.bundled import INFERRED
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import WaySummary, evaluate_codes
+from dither.evaluation.own_scale import OwnScale, own_scales
 from dither.schema import Schema
 from dither.schema.infer import infer_schema
 from dither.schema.native import to_arrow
-from dither.schema.table import encode
+from dither.schema.table import encode, line_numbers
 from dither.types import Codes, JsonObject, NativeTable
 
 if TYPE_CHECKING:
@@ -98,13 +99,14 @@ class Evaluation:
     """Distances between two tables by the number of attributes taken together, each a mean over sets of attributes.
 
     `tvd` is the total variation distance in [0, 1], `kl` the Kullback-Leibler divergence in nats, `mse` the mean
-    squared difference of a cell; `ways` has the spread and the worst set beside them. `sdmetrics` has that library's scores if
-    they were asked for.
+    squared difference of a cell; `ways` has the spread and the worst set beside them. `columns` compares numbers and times on
+    their own scale, which bins cannot flatter. `sdmetrics` has that library's scores if they were asked for.
     """
 
     ways: dict[int, WaySummary]
     rows_real: int
     rows_synthetic: int
+    columns: tuple[OwnScale, ...] = ()
     sdmetrics: SDMetricsScores | None = None
 
     @property
@@ -139,6 +141,7 @@ class Evaluation:
             "mse": {str(k): value for k, value in self.mse.items()},
             "sets": sets,
             "rows": {"real": self.rows_real, "synthetic": self.rows_synthetic},
+            "columns": {column.name: column.to_json() for column in self.columns},
             **({} if self.sdmetrics is None else {"sdmetrics": self.sdmetrics.to_json()}),
         }
 
@@ -154,8 +157,8 @@ def evaluate(
 ) -> Evaluation:
     """How far a synthetic table is from a real one, on marginals of 1, 2 and 3 attributes unless `ways` says otherwise.
 
-    Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. Numbers are compared in the
-    schema's bins. With more than `max_sets` sets of attributes that many are drawn; the same seed draws the same ones.
+    Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. In marginals numbers are compared in the
+    schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many are drawn; the same seed draws the same ones.
     With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is installed.
 
     >>> import dither
@@ -171,12 +174,13 @@ def evaluate(
     if asked == DEFAULT_WAYS:  # nobody asked for three attributes of a table that has two
         asked = DEFAULT_WAYS[: len(domain)]
     found = evaluate_codes(first, second, domain, asked, max_sets, np.random.default_rng(seed))
-    return Evaluation(found, len(first), len(second), sdmetrics_scores(tables) if sdmetrics else None)
+    scales = own_scales(tables.real, tables.synthetic, domain)
+    return Evaluation(found, len(first), len(second), scales, sdmetrics_scores(tables) if sdmetrics else None)
 
 
 # The scores of SDMetrics' quality report, computed by that library itself.
 
-SDTYPES = {"numeric": "numerical", "boolean": "boolean", "categorical": "categorical", "ordinal": "categorical"}
+SDTYPES = {"numeric": "numerical", "date": "numerical", "datetime": "numerical", "duration": "numerical", "boolean": "boolean"}
 
 
 @dataclass(frozen=True)
@@ -236,11 +240,11 @@ def require_sdmetrics() -> None:
 def sdmetrics_metadata(schema: Schema) -> JsonObject:
     """A schema as the metadata that SDMetrics and SDV read: what each column is.
 
-    `numeric` attributes are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`, `ordinal` and
+    `numeric` attributes and times are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`, `ordinal` and
     `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total variation
     distance of one and of two attributes).
     """
-    return {"columns": {attribute.name: {"sdtype": SDTYPES[attribute.kind]} for attribute in schema}}
+    return {"columns": {attribute.name: {"sdtype": SDTYPES.get(attribute.kind, "categorical")} for attribute in schema}}
 
 
 def sdmetrics_scores(tables: CommonTables) -> SDMetricsScores:
@@ -276,8 +280,8 @@ def sdmetrics_frame(table: NativeTable, codes: Codes, schema: Schema) -> pd.Data
     arrow = to_arrow(table)
     columns: dict[str, object] = {}
     for i, attribute in enumerate(schema):
-        if attribute.kind == "numeric":
-            columns[attribute.name] = arrow.column(attribute.name).cast(pa.float64()).to_numpy()
+        if attribute.on_line:
+            columns[attribute.name] = line_numbers(attribute, arrow.column(attribute.name))
         else:
             labels = np.array([*attribute.labels[: attribute.answers], None], dtype=object)
             columns[attribute.name] = pd.Series(labels[codes[:, i]], dtype=object)
