@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Literal, get_args
@@ -18,6 +18,8 @@ from dither.schema.attribute import Attribute
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.moments import moment_array, moment_numbers, settle_turns, turns_of
 from dither.schema.native import Column, Layout, build_table, column_names, read_columns, select_columns
+from dither.schema.rule_tables import check_rows, keep_rules
+from dither.schema.rules import Impossible
 from dither.schema.schema import Schema
 from dither.schema.within import draw_multiples, draw_reals, from_multiples, multiples_in
 from dither.types import Codes, Flags, Floats, Integers, NativeTable
@@ -58,6 +60,8 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
             if others:
                 clipped[column.name] = others
         columns.append(column)
+    if schema.rules:
+        check_rows(schema, codes)
     return EncodedTable(codes, replace(layout, columns=tuple(columns)), clipped)
 
 
@@ -84,7 +88,52 @@ def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generato
         array, fits = _decode_column(attribute, codes[:, schema.index(column.name)], column, layout.kind, rng)
         columns.append(column if fits else replace(column, native=None))
         arrays.append(array)
+    if schema.rules and len(codes):
+        arrays = _keep_rules(codes, schema, layout.names, arrays, rng)
     return build_table(replace(layout, columns=tuple(columns)), arrays)
+
+
+def _keep_rules(
+    codes: Codes, schema: Schema, names: Sequence[str], arrays: Sequence[pa.Array], rng: np.random.Generator
+) -> list[pa.Array]:
+    """Columns of which every row keeps the rules: numbers are moved inside their bins; rows where that fails become other rows."""
+    held = dict(zip(names, arrays, strict=True))
+    tied = {name for rule in schema.rules if not isinstance(rule, Impossible) for name in rule.names}
+    numbers = {}
+    for name in tied:
+        attribute = schema[name]
+        if attribute.on_line:
+            numbers[name] = line_numbers(attribute, pa.chunked_array([held[name]]))
+        elif not any(isinstance(value, (str, bool)) for value in attribute.values):
+            numbers[name] = np.array([*(float(v) for v in attribute.values), np.nan])[codes[:, schema.index(name)]]
+    kept, wrong = keep_rules(schema, codes, numbers, rng)
+    for name, values in kept.items():
+        if schema[name].on_line:
+            held[name] = _line_array(schema[name], np.where(wrong, numbers[name], values), held[name])
+    if wrong.any():
+        fine = np.flatnonzero(~wrong)
+        if not len(fine):
+            raise TableError("no synthetic row could be made to keep the schema's rules; use finer bins for what they tie")
+        rows = np.arange(len(codes))
+        rows[wrong] = fine[rng.integers(0, len(fine), int(wrong.sum()))]
+        held = {name: array.take(pa.array(rows)) for name, array in held.items()}
+    return [held[name] for name in names]
+
+
+def _line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Array:
+    """Numbers of an attribute's line as a column of the same type as another."""
+    held = like.type.value_type if pa.types.is_dictionary(like.type) else like.type
+    missing = np.isnan(numbers)
+    settled = np.where(missing, attribute.edges[0], numbers)
+    if attribute.kind != "numeric":
+        array = moment_array(attribute, settled, missing, held)
+    elif pa.types.is_integer(held):
+        array = pa.array(np.rint(settled).astype(held.to_pandas_dtype()), held, mask=missing)
+    elif pa.types.is_floating(held):
+        array = pa.array(settled.astype(held.to_pandas_dtype()), held, mask=missing)
+    else:
+        array = pa.array(settled, mask=missing).cast(held, safe=False)
+    return array.dictionary_encode() if pa.types.is_dictionary(like.type) else array
 
 
 def plain_layout(schema: Schema) -> Layout:

@@ -32,9 +32,10 @@ from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
 from dither.models import Model
 from dither.models.grouped import grouped_marginal
+from dither.models.ruled import core_of
 from dither.protocols import ProtocolMachine, method, restore, start
 from dither.protocols.holdout import HoldOut
-from dither.reports import Plan
+from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.tally import CountTally
 from dither.types import Floats, Indices, JsonMapping, JsonObject, Progress
@@ -79,12 +80,24 @@ def draw_tally(
     for i, (question, n) in enumerate(zip(plan.questions, asked, strict=True)):
         if n == 0:
             continue
-        if question.attributes not in known:
-            cells = model.marginal(question.attributes).ravel()
-            known[question.attributes] = cells / cells.sum()
-        truth = rng.multinomial(n, known[question.attributes])
+        key = question.attributes + question.grouped
+        if key not in known:
+            cells = asked_marginal(model, question).ravel()
+            known[key] = cells / cells.sum()
+        truth = rng.multinomial(n, known[key])
         tally.add_counts(i, question.mechanism.simulate(truth, rng), n)
     return tally
+
+
+def asked_marginal(model: Model, question: Question) -> Floats:
+    """A model's distribution over the cells of a question, of groups where it asks for groups."""
+    if not question.grouped:
+        return model.marginal(question.attributes)
+    attributes = [model.schema[name] for name in question.attributes]
+    groups = [
+        np.asarray(a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp) for a in attributes
+    ]
+    return grouped_marginal(model, question.attributes, groups)
 
 
 def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
@@ -223,7 +236,7 @@ def prepare_bootstrap(
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
-    residuals = None if not isinstance(source, ProtocolMachine) else _residuals_of(source, model)
+    residuals = None if not isinstance(source, ProtocolMachine) else _residuals_of(source, core_of(model))
     refits: list[Model] = []
     squares: list[float] = []
     risks: list[float] = []
@@ -234,8 +247,8 @@ def prepare_bootstrap(
         refits.append(refit)
         if residuals is not None:
             drawn = _pair_targets_of(machine)
-            squares.append(residuals.squares(drawn, refit))
-            risks.append(residuals.distance(refit))
+            squares.append(residuals.squares(drawn, core_of(refit)))
+            risks.append(residuals.distance(core_of(refit)))
         if progress:
             progress("bootstrap: models fitted again", replicate + 1, replicates)
     if residuals is None:
@@ -291,11 +304,12 @@ def _facts(source: Release | ProtocolMachine) -> tuple[str, Model, Schema, float
 
 
 def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
-    return pair_targets(machine.campaign.schema, answers_of(machine.counted))
+    return pair_targets(machine.core.campaign.schema, answers_of(machine.core.counted))
 
 
 def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
+    machine = machine.core
     answers = answers_of(machine.counted)
     pairs_alone = machine.method == "mixture" and not tables_pay(len(machine.campaign.schema), answers)
     sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)
@@ -339,7 +353,7 @@ class _Residuals:
 
 
 def _residuals_of(machine: ProtocolMachine, model: Model) -> _Residuals | None:
-    return _Residuals(_pair_targets_of(machine), model) if machine.counted else None
+    return _Residuals(_pair_targets_of(machine), model) if machine.core.counted else None
 
 
 def _learns_dependence(source: Release | ProtocolMachine) -> bool:
