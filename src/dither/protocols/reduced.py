@@ -7,6 +7,7 @@ method and costs no epsilon. The finished model is conditioned on the rules (`mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -54,12 +55,12 @@ class Reduced(ProtocolMachine):
     @cached_property
     def _extra(self) -> Plan | None:
         """The round of what is asked apart."""
-        reduction, epsilon = self.reduction, self.campaign.epsilon
-        sets = [(name,) for name in reduction.wide] + [rule.names for rule in reduction.learnt]
-        if not sets:
+        extras = self.reduction.extras(self.campaign.epsilon)
+        if not extras:
             return None
-        questions = tuple(question(reduction.schema, names, epsilon) for names in sets)
-        return Plan(0, questions, (1.0 / len(questions),) * len(questions), population=reduction.share)
+        questions = tuple(question(self.reduction.schema, names, self.campaign.epsilon) for names, _ in extras)
+        total = math.fsum(share for _, share in extras)
+        return Plan(0, questions, tuple(share / total for _, share in extras), population=total)
 
     def plan(self) -> Plan | None:
         if self._extra is not None and not self._closed:
@@ -70,9 +71,8 @@ class Reduced(ProtocolMachine):
         wide = set(self.reduction.wide)
         questions = tuple(replace(q, grouped=tuple(n for n in q.attributes if n in wide)) for q in inner.questions)
         number = inner.round + int(self._extra is not None)
-        return replace(
-            inner, round=number, questions=questions, population=inner.population * (1.0 - self.reduction.share)
-        )
+        left = 1.0 if self._extra is None else 1.0 - self._extra.population
+        return replace(inner, round=number, questions=questions, population=inner.population * left)
 
     def _inner(self, tally: RoundTally) -> RoundTally | None:
         """A round's tally as the machine inside expects it; None for the round that is not its own."""

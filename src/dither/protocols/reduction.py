@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 
 from dither.errors import SchemaError
 from dither.mechanisms import LocalHash
+from dither.protocols.independent import question_shares
+from dither.reports import question
 from dither.schema import Attribute, Schema
 from dither.schema.rule_tables import constraints
 from dither.schema.rules import Determines
 
-WIDE = 256  # codes of one attribute; pairs of two such have as many cells as can be asked
-GROUPS = 32  # into which a wide attribute without groups of its own is cut
-MOST_EXTRA = 0.4  # of the participants, however much has to be asked apart
-LEAST_EXTRA = 0.1
+WIDE = 1024  # codes of one attribute from which on its pairs are asked in groups, though mechanisms would reach further
+MOST_PAIR = LocalHash.most_cells  # cells of a pair, which no mechanism exceeds
+GROUPS = 32  # into which a wide attribute without groups of its own is cut; 64 measured alike
+MOST_EXTRA = 0.5  # of the participants, however much has to be asked apart
+LEARNT_EXTRA = 0.1  # for each determination that is to be learnt
 
 
 @dataclass(frozen=True)
@@ -30,24 +33,24 @@ class Reduction:
     wide: tuple[str, ...]
     learnt: tuple[Determines, ...]
 
-    @property
-    def extras(self) -> int:
-        """How many questions a round of their own has."""
-        return len(self.wide) + len(self.learnt)
+    def extras(self, epsilon: float) -> list[tuple[tuple[str, ...], float]]:
+        """What is asked apart, each with its share of all participants.
 
-    @property
-    def share(self) -> float:
-        """The share of the participants whom that round asks: as if each question were about one more attribute."""
-        if not self.extras:
-            return 0.0
-        return min(MOST_EXTRA, max(LEAST_EXTRA, self.extras / (self.extras + len(self.asked))))
+        A wide attribute gets the share that makes the sum of all one-way errors least, if single attributes were all that is asked.
+        """
+        attributes = [a for a in self.schema if a.name in self.asked.names]
+        questions = [question(self.schema, [a.name], epsilon) for a in attributes] if self.wide else []
+        alone = dict(zip((a.name for a in attributes), question_shares(questions, "least-error"), strict=False)) if questions else {}
+        shares = [((name,), alone[name]) for name in self.wide] + [(rule.names, LEARNT_EXTRA) for rule in self.learnt]
+        scale = min(1.0, MOST_EXTRA / math.fsum(share for _, share in shares)) if shares else 1.0
+        return [(names, share * scale) for names, share in shares]
 
 
 def reduce_schema(schema: Schema, *, pairs: bool) -> Reduction | None:
     """What is left to ask; None where nothing is known and nothing is wide. Only a method that asks pairs needs groups."""
     determined = {rule.attribute for rule in schema.rules if isinstance(rule, Determines)}
     left = [a for a in schema if a.name not in determined]
-    wide = tuple(a.name for a in left if pairs and len(left) > 1 and (a.groups or a.cardinality > WIDE))
+    wide = _wide(left) if pairs and len(left) > 1 else ()
     if not wide and not schema.rules:
         return None
     constraints(schema)  # an error in the rules is said before anybody is asked
@@ -63,6 +66,18 @@ def reduce_schema(schema: Schema, *, pairs: bool) -> Reduction | None:
                 where="rules",
             )
     return Reduction(whole, Schema(asked), wide, learnt)
+
+
+def _wide(attributes: Sequence[Attribute]) -> tuple[str, ...]:
+    """Those with groups of their own, and the widest until no pair of the others, or of their groups, is too wide."""
+    widths = {a.name: len(a.group_names) if a.groups else a.cardinality for a in attributes}
+    wide = {a.name for a in attributes if a.groups}
+    for name in sorted(widths, key=lambda name: -widths[name]):
+        others = max((width for other, width in widths.items() if other != name), default=1)
+        if name not in wide and (widths[name] > WIDE or widths[name] * others > MOST_PAIR):
+            wide.add(name)
+            widths[name] = GROUPS + 1
+    return tuple(a.name for a in attributes if a.name in wide)
 
 
 def with_groups(attribute: Attribute) -> Attribute:

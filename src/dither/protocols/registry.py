@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from importlib import import_module
 
@@ -197,7 +198,8 @@ def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMa
     reduction = reduce_schema(campaign.schema, pairs=pairs)
     if reduction is None:
         return chosen.load().start(campaign, parameters)
-    people = max(1, round(campaign.participants * (1.0 - reduction.share)))
+    apart = math.fsum(share for _, share in reduction.extras(campaign.epsilon))
+    people = max(1, round(campaign.participants * (1.0 - apart)))
     inner = replace(campaign, schema=reduction.asked, participants=people)
     return Reduced(chosen.load().start(inner, parameters), reduction, campaign.participants)
 

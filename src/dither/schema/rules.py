@@ -124,7 +124,7 @@ def _rule(which: str, entry: Any, known: Mapping[str, Attribute]) -> Rule:
         return Determines(by, attribute, _outcomes(which, entry, known[by]))
     if keys == {"impossible"} and isinstance(entry["impossible"], Mapping):
         listed = {name: _listed(which, values) for name, values in entry["impossible"].items()}
-        return Impossible(tuple(listed.items()))
+        return Impossible(tuple(sorted(listed.items())))
     if "order" in keys and keys <= {"order", "strict"} and entry.get("strict", False) in (True, False):
         names = _listed(which, entry["order"])
         if len(names) != 2:
