@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from dither.cli.options import KEY_FILE, URL, AsJson, KeyFile, Operator, Settings, Url, read_settings
+from dither.cli.options import KEY_FILE, URL, AsJson, KeyFile, Operator, Settings, Url, print_warnings, read_settings
 from dither.errors import InputError, ParameterError
 from dither.release import check_target, load_release
 from dither.release.words import shown_epsilon
@@ -138,6 +138,7 @@ def finalise(
         folder = release.save(output)
     if rows is not None and rows != release.rows:
         print(f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them", file=sys.stderr)
+    print_warnings(release.warnings)
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")

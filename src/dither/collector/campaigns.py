@@ -21,6 +21,7 @@ import threading
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -112,8 +113,10 @@ class Campaigns:
         store: Store,
         compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None,
         in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
+        today: Callable[[], str] = lambda: datetime.now(UTC).date().isoformat(),
     ) -> None:
         self._store = store
+        self._today = today
         self._compare = compare
         self._in_turn = in_turn
         self._live: dict[str, Live] = {}
@@ -145,7 +148,7 @@ class Campaigns:
         """A new campaign under a fresh random id, from a description of a `NewCampaign`."""
         try:
             asked = read(NewCampaign, description)
-            spec, machine, plan = begin(asked)
+            spec, machine, plan = begin(replace(asked, created=self._today()))
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # The schema's own checks speak of values; numbers beyond a float and the like end up here.
             raise ParameterError(f"the campaign cannot be read: {error}", value=description) from None
@@ -197,7 +200,7 @@ class Campaigns:
             if self._store.untidied(campaign):
                 self._tidy(live)
             people = sum(tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None)
-            release = make_release(restore(live.stored.machine), people, live.spec, rows)
+            release = make_release(restore(live.stored.machine), people, live.spec, rows, campaign, self._today())
             self._move(Move(campaign, state, last, State.FINALISED, last, release=zip_release(release)))
             return self.refresh(campaign)
 
@@ -317,11 +320,18 @@ def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -
     return json.dumps(vars(document), separators=(",", ":")).encode()
 
 
-def make_release(machine: ProtocolMachine, participants: int, spec: CampaignSpec, rows: int | None) -> Release:
+def make_release(
+    machine: ProtocolMachine,
+    participants: int,
+    spec: CampaignSpec,
+    rows: int | None,
+    campaign: str = "",
+    finalised: str = "",
+) -> Release:
     """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
     size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
     draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, spec.call(size), participants, draw)
+    return Release.from_machine(machine, spec.call(size, campaign, finalised), participants, draw)
 
 
 def zip_release(release: Release) -> bytes:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -198,6 +198,14 @@ class Release:
         return self.call.no_privacy
 
     @property
+    def campaign(self) -> dict[str, str] | None:
+        """The campaign's id and name and the days on which it was created and finalised; None for a simulation."""
+        if self.simulated:
+            return None
+        call = self.call
+        return {"id": call.campaign, "name": call.name, "created": call.created, "finalised": call.finalised}
+
+    @property
     def schema_fingerprint(self) -> str:
         """SHA-256 of the schema: releases with the same fingerprint use the same codes."""
         return self.schema.fingerprint
@@ -233,15 +241,20 @@ class Release:
         labels = tuple(self.schema[name].labels for name in names)
         return Marginal(names, frequencies, measured_errors(self.measured, names, self.participants), labels=labels)
 
-    def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
+    def save(
+        self,
+        directory: str | Path,
+        clock: Callable[[], float] = time.perf_counter,
+        form: Literal["parquet", "csv"] = "parquet",
+    ) -> Path:
         """Write the release's folder in one step and give its path.
 
-        It holds synthetic.parquet, release.json, report.html, schema.json, model.bin and measured.bin. Either all of it
+        It holds synthetic.parquet (or .csv, as `form` says), release.json, report.html, schema.json, model.bin and measured.bin. Either all of it
         appears or nothing changes. An earlier release is replaced; any other folder with something in it is refused.
         """
         from dither.release.folder import save_release
 
-        return save_release(self, directory, clock)
+        return save_release(self, directory, clock, form)
 
     @classmethod
     def load(cls, directory: str | Path) -> Release:
@@ -278,6 +291,7 @@ class Release:
             "noise": self.noise,
             "seconds": {stage: float(value) for stage, value in self.seconds.items()},
             "simulated": bool(self.simulated),
+            "campaign": self.campaign,
             "call": plain(self.call.to_json()),
             "schema_fingerprint": self.schema_fingerprint,
             "model": self.model.kind,
