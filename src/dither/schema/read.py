@@ -83,8 +83,10 @@ def _even(low: float, high: float, bins: int) -> list[float]:
 def _growing(low: float, high: float, bins: int, unit: float | None) -> list[float]:
     """Edges in geometric steps over four powers of ten at most, in few digits, from the bound that is nearer to zero."""
     span = high - low
-    least = max(span * 1e-4, unit or 0.0)
+    least = min(max(span * 1e-4, 2 * (unit or 0.0)), span)  # two units: between zero, an atom, and the first edge lies one
     inner = [_few_digits(least * (span / least) ** (i / (bins - 1))) for i in range(bins - 1)] if bins > 1 else []
+    if unit is not None:
+        inner = [float(f"{round(step / unit) * unit:.12g}") for step in inner]
     steps = sorted({step for step in inner if 0 < step < span})
     if abs(low) <= abs(high):
         edges = [low, *(low + step for step in steps), high]
