@@ -13,6 +13,7 @@ from dither.types import Counts, Floats
 
 MOST_ATOMS = 16
 ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
+ATOM_ROWS = 20  # fewer repeats can be chance
 STANDS_OUT = 4.0  # an atom is so many times as frequent as the values around it
 CROWDED = 0.5  # a share of one of the even bins from which on bins follow the quantiles
 MOST_DECIMALS = 4
@@ -57,7 +58,7 @@ def find_unit(values: Floats) -> float | None:
 def find_atoms(seen: Floats, counts: Counts) -> Floats:
     """The values that stand out from those around them, at most MOST_ATOMS, in order."""
     total = counts.sum()
-    often = np.flatnonzero(counts >= ATOM_SHARE * total)
+    often = np.flatnonzero(counts >= max(ATOM_SHARE * total, ATOM_ROWS))
     found = []
     for i in often:
         around = np.concatenate([counts[max(0, i - 5) : i], counts[i + 1 : i + 6]])
