@@ -1,7 +1,7 @@
 """Columns of every type, real beside synthetic, on their own scale; and public tables without a schema.
 
-Generated columns of 200,000 people: amounts that are zero for four in five, hours heaped at 40, prices that end in 99, skewed incomes,
-ages, heights, days, times of visits and durations. Means, medians, the share of the most frequent value and the Kolmogorov-Smirnov
+Generated columns of 200,000 people: amounts that are zero for four in five, hours heaped at 40, prices that end in 99, skewed
+incomes, ages, heights, days, times of visits and durations. Means, medians, the share of the most frequent value and the Kolmogorov-Smirnov
 distance of the synthetic table are put beside those of the real one.
 """
 
@@ -28,8 +28,31 @@ from dither.schema import Attribute, Schema, attribute_from_json, numeric
 EPSILON = 8.0
 SKLEARN = ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud")
 STATSMODELS = (
-    *("anes96", "cancer", "ccard", "china_smoking", "committee", "copper", "cpunish", "danish_data", "elec_equip", "elnino"),
-    *("engel", "fair", "fertility", "grunfeld", "heart", "longley", "macrodata", "modechoice", "nile", "randhie", "scotland"),
+    *(
+        "anes96",
+        "cancer",
+        "ccard",
+        "china_smoking",
+        "committee",
+        "copper",
+        "cpunish",
+        "danish_data",
+        "elec_equip",
+        "elnino",
+    ),
+    *(
+        "engel",
+        "fair",
+        "fertility",
+        "grunfeld",
+        "heart",
+        "longley",
+        "macrodata",
+        "modechoice",
+        "nile",
+        "randhie",
+        "scotland",
+    ),
     *("spector", "stackloss", "star98", "statecrime", "strikes", "sunspots"),
 )
 MIDDLE = LEVELS.index(0.5)
@@ -150,7 +173,9 @@ def publish_without_schema(table: str, method: str = "mixture") -> dict[str, obj
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The two studies of one size."""
     count = {"full": 200_000, "quick": 50_000, "smoke": 4000}[size]
-    names = {"full": tuple(public_tables()), "quick": tuple(public_tables())[:10], "smoke": ("scikit-learn linnerud",)}[size]
+    names = {"full": tuple(public_tables()), "quick": tuple(public_tables())[:10], "smoke": ("scikit-learn linnerud",)}[
+        size
+    ]
     columns = Study(
         "columns",
         f"Columns of every type, {count:,} people, epsilon {EPSILON:g}",

@@ -63,8 +63,8 @@ def publish(
     system and nothing recorded can draw it again, unless a `seed` is given: the same seed gives the same release, and whoever
     knows it can take the noise off, as the release's warnings say. The one exception is the method `jtree-nonprivate`, which
     runs only with `no_privacy` and whose release says that it is not private.
-    `columns`, `drop` and `keep` say what of the table is asked; `delimiter`, `encoding`, `decimal` and `missing` (the texts that mean
-    no answer) how a CSV file is written, where that should not be found out from the file.
+    `columns`, `drop` and `keep` say what of the table is asked; `delimiter`, `encoding`, `decimal` and `missing` (the texts that
+    mean no answer) how a CSV file is written, where that should not be found out from the file.
     With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
 
     >>> import dither

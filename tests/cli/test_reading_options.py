@@ -37,7 +37,12 @@ def test_everything_that_needs_a_decision_is_said_at_once(messy: Path, tmp_path:
     assert run(["publish", str(messy), "--epsilon", "4", "-o", str(tmp_path / "out")]) == 2
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
-    for name, why in (("id", "numbers the rows"), ("name", "identifier"), ("country", "one value"), ("fax", "no values")):
+    for name, why in (
+        ("id", "numbers the rows"),
+        ("name", "identifier"),
+        ("country", "one value"),
+        ("fax", "no values"),
+    ):
         assert f"column '{name}' " in complaint
         assert why in complaint
     assert "4 columns" in complaint
@@ -56,7 +61,23 @@ def test_a_draft_marks_them_and_can_be_used(messy: Path, tmp_path: Path, capsys)
     assert schema["zip"].values == ("01003", "02139", "99501")
     assert schema["pay"].atoms == (0.0,)
     assert schema["pay"].unit == 0.01
-    assert run(["publish", str(messy), "--epsilon", "4", "--schema", str(draft), "--format", "csv", "-o", str(tmp_path / "o")]) == 0
+    assert (
+        run(
+            [
+                "publish",
+                str(messy),
+                "--epsilon",
+                "4",
+                "--schema",
+                str(draft),
+                "--format",
+                "csv",
+                "-o",
+                str(tmp_path / "o"),
+            ]
+        )
+        == 0
+    )
     warned = capsys.readouterr().err
     assert "columns-dropped" in warned
     manifest = json.loads((tmp_path / "o" / "release.json").read_text())
@@ -80,12 +101,40 @@ def test_columns_are_chosen(messy: Path, tmp_path: Path, capsys) -> None:
     assert set(table["name"].to_pylist()) <= {f"person {i}" for i in range(300)}
     assert run([*base, "--columns", "zip,nme"]) == 2
     assert "'nme'" in capsys.readouterr().err
-    assert run(["publish", "adult", "--columns", "sex,age", "--method", "independent", "--epsilon", "4", "-o", str(tmp_path / "a")]) == 0
+    assert (
+        run(
+            [
+                "publish",
+                "adult",
+                "--columns",
+                "sex,age",
+                "--method",
+                "independent",
+                "--epsilon",
+                "4",
+                "-o",
+                str(tmp_path / "a"),
+            ]
+        )
+        == 0
+    )
     assert pq.read_table(tmp_path / "a" / "synthetic.parquet").column_names == ["age", "sex"]
 
 
 def test_the_form_can_be_stated(messy: Path, tmp_path: Path, capsys) -> None:
-    args = ["schema", "infer", str(messy), "--columns", "pay", "--delimiter", ";", "--decimal", ",", "--encoding", "cp1252"]
+    args = [
+        "schema",
+        "infer",
+        str(messy),
+        "--columns",
+        "pay",
+        "--delimiter",
+        ";",
+        "--decimal",
+        ",",
+        "--encoding",
+        "cp1252",
+    ]
     assert run(args) == 0
     printed = capsys.readouterr()
     assert "file-form" not in printed.err
@@ -96,7 +145,8 @@ def test_the_form_can_be_stated(messy: Path, tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "atoms", "cells"), [("even", [], 16), ("skewed", [0.0], None), ("heaped", [i * 50.0 for i in range(21)], None)]
+    ("shape", "atoms", "cells"),
+    [("even", [], 16), ("skewed", [0.0], None), ("heaped", [i * 50.0 for i in range(21)], None)],
 )
 def test_an_attribute_from_a_range_and_a_shape(shape: str, atoms: list[float], cells: int | None, capsys) -> None:
     assert run(["schema", "attribute", "pay", "--min", "0", "--max", "1000", "--shape", shape, "--unit", "1"]) == 0

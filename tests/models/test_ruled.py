@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dither.datasets import generate_network
 from dither.errors import StateError
 from dither.models import Model, model_from_bytes
 from dither.models.bayes_net import BayesNet
 from dither.models.model import Independent
 from dither.models.ruled import Ruled
-from dither.datasets import generate_network
 from dither.schema import Attribute, Schema
 from dither.schema.rule_tables import all_orders, broken
 from dither.schema.rules import Determines, Impossible, Order, Sum
@@ -65,15 +65,25 @@ def brute(model: Ruled) -> np.ndarray:
 
 @pytest.mark.parametrize(
     "names",
-    [["a"], ["b"], ["c"], ["d"], ["e"], ["city"], ["city", "a"], ["e", "d"], ["d", "b", "city"], ["c", "e"], ["b", "a"]],
+    [
+        ["a"],
+        ["b"],
+        ["c"],
+        ["d"],
+        ["e"],
+        ["city"],
+        ["city", "a"],
+        ["e", "d"],
+        ["d", "b", "city"],
+        ["c", "e"],
+        ["b", "a"],
+    ],
 )
 def test_marginals_are_those_of_brute_force(names: list[str]) -> None:
     model = wide_case()
     whole = brute(model)
     axes = [model.schema.index(name) for name in names]
-    expected = np.transpose(
-        whole.sum(axis=tuple(i for i in range(6) if i not in axes)), np.argsort(np.argsort(axes))
-    )
+    expected = np.transpose(whole.sum(axis=tuple(i for i in range(6) if i not in axes)), np.argsort(np.argsort(axes)))
     np.testing.assert_allclose(model.marginal(names), expected, atol=1e-12)
 
 

@@ -10,9 +10,9 @@ import dither
 from dither.errors import SchemaError
 from dither.models.ruled import Ruled
 from dither.protocols import METHODS, restore, start
+from dither.protocols.holdout import HoldOut
 from dither.protocols.reduced import Reduced
 from dither.protocols.reduction import GROUPS, WIDE, grouped_attribute, reduce_schema, with_groups
-from dither.protocols.holdout import HoldOut
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Determines, Order
 from dither.simulate import simulate
@@ -95,14 +95,19 @@ def test_pairs_beyond_every_mechanism_are_grouped_widest_first() -> None:
 def test_state_and_reports_pass_through() -> None:
     """The same tallies from the saved state, and reports made one by one (with whole reports held out) tell the same."""
     schema, codes = people(1500, 3000)
-    ruled = Schema((*schema.attributes, Attribute("twice", "ordinal", (2, 4, 6, 8, 10))), (Determines("job", "twice", (2, 4, 6, 8, 10)),))
+    ruled = Schema(
+        (*schema.attributes, Attribute("twice", "ordinal", (2, 4, 6, 8, 10))),
+        (Determines("job", "twice", (2, 4, 6, 8, 10)),),
+    )
     wide = np.concatenate([codes, codes[:, 2:]], axis=1)
     machine = start("mixture", ruled, 2.0, len(wide), holdout=0.1)
     assert isinstance(machine, HoldOut)
     assert isinstance(machine.machine, Reduced)
     simulate(machine, wide, RNG(3), path="reports")
     again = restore(machine.state())
-    np.testing.assert_array_equal(again.model().marginal(["city", "twice"]), machine.model().marginal(["city", "twice"]))
+    np.testing.assert_array_equal(
+        again.model().marginal(["city", "twice"]), machine.model().marginal(["city", "twice"])
+    )
     assert machine.notes()["not_asked"] == ["twice"]
     assert machine.notes()["asked_in_groups"] == ["city"]
     measured = {m.attributes: m for m in machine.measured()}

@@ -33,7 +33,9 @@ RULES = [
 
 
 def schema(*rules: object) -> Schema:
-    return schema_from_json({"format": "dither-schema-1", "attributes": [a.to_json() for a in ATTRIBUTES], "rules": list(rules)})
+    return schema_from_json(
+        {"format": "dither-schema-1", "attributes": [a.to_json() for a in ATTRIBUTES], "rules": list(rules)}
+    )
 
 
 def test_rules_are_read_and_written() -> None:
@@ -136,7 +138,9 @@ def test_no_synthetic_row_breaks_a_rule(seed: int) -> None:
     np.testing.assert_allclose(table["rent"] + table["food"], table["spent"], atol=1e-9)
     np.testing.assert_allclose(table["spent"], table["spent"].round(2), atol=1e-9)
     found = encode(table, made).codes
-    assert (found == codes).all(axis=1).mean() > 0.99, "rows stay in their cells, but for the few that had to be replaced"
+    assert (found == codes).all(axis=1).mean() > 0.99, (
+        "rows stay in their cells, but for the few that had to be replaced"
+    )
 
 
 def test_without_the_rule_rows_do_break_it() -> None:

@@ -69,7 +69,13 @@ def test_a_form_that_is_stated_is_believed(tmp_path):
     assert table.to_pylist() == [{"a": 1.5, "b": 2}]
     assert notes == []
     assert read_table(path, options=CsvOptions(delimiter="\t")).column_names == ["a;b"]
-    for wrong in ({"delimiter": "::"}, {"delimiter": "\n"}, {"decimal": "'"}, {"encoding": "klingon"}, {"delimiter": ",", "decimal": ","}):
+    for wrong in (
+        {"delimiter": "::"},
+        {"delimiter": "\n"},
+        {"decimal": "'"},
+        {"encoding": "klingon"},
+        {"delimiter": ",", "decimal": ","},
+    ):
         with pytest.raises(ParameterError):
             CsvOptions(**wrong)
 

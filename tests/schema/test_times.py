@@ -45,7 +45,11 @@ def test_days_are_cut_by_the_calendar(by: object, cells: int, first: str, last: 
     while day <= dt.date(2024, 6, 20):
         code = code_of(attribute, day)
         assert code is not None
-        assert code == code_of(attribute, day.isoformat()) == code_of(attribute, dt.datetime(day.year, day.month, day.day, 23, 59))
+        assert (
+            code
+            == code_of(attribute, day.isoformat())
+            == code_of(attribute, dt.datetime(day.year, day.month, day.day, 23, 59))
+        )
         if "weekday" in str(by):
             assert code % 7 == day.weekday()
         codes.append(code)
@@ -122,7 +126,9 @@ def test_a_synthetic_table_has_the_same_types_and_plausible_days(which: int) -> 
     assert [a.kind for a in schema] == ["date", "datetime", "duration"]
     encoded = encode(table, schema)
     out = decode(encoded.codes, schema, encoded.layout, RNG(2))
-    types = (lambda t: t.schema) if which == 0 else (lambda t: dict(t.schema)) if which == 1 else (lambda t: list(t.dtypes))
+    types = (
+        (lambda t: t.schema) if which == 0 else (lambda t: dict(t.schema)) if which == 1 else (lambda t: list(t.dtypes))
+    )
     assert types(out) == types(table)
     np.testing.assert_array_equal(encode(out, schema).codes, encoded.codes)
 
@@ -131,7 +137,9 @@ def test_the_codes_of_a_table_are_those_of_a_device() -> None:
     data = columns(60)
     schema = Schema(
         (
-            attribute_from_json("day", {"kind": "date", "min": "2023-01-01", "max": "2024-12-31", "by": ["quarter", "weekday"]}),
+            attribute_from_json(
+                "day", {"kind": "date", "min": "2023-01-01", "max": "2024-12-31", "by": ["quarter", "weekday"]}
+            ),
             attribute_from_json("at", {"kind": "datetime", "min": "2023-01-01", "max": "2024-12-31", "by": ["hour"]}),
             attribute_from_json("stay", {"kind": "duration", "min": 0, "max": 7200, "atoms": [0], "unit": 1}),
         )
@@ -140,7 +148,13 @@ def test_the_codes_of_a_table_are_those_of_a_device() -> None:
     codes = encode(table, schema).codes
     for row, record in enumerate(table.to_pylist()):
         assert codes[row].tolist() == [code_of(a, record[a.name]) for a in schema]
-    texts = pa.table({"day": pa.array([str(d) for d in data["day"]]), "at": pa.array([str(t) for t in data["at"]]), "stay": table["stay"]})
+    texts = pa.table(
+        {
+            "day": pa.array([str(d) for d in data["day"]]),
+            "at": pa.array([str(t) for t in data["at"]]),
+            "stay": table["stay"],
+        }
+    )
     np.testing.assert_array_equal(encode(texts, schema).codes, codes)
     back = decode(codes, schema, encode(texts, schema).layout, RNG(0))
     assert all(day_number(text) is not None for text in back["day"].to_pylist())

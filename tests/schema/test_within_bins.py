@@ -94,7 +94,13 @@ def test_a_bin_without_multiples_gives_the_nearest():
 def test_multiples_leave_atoms_alone_and_are_written_without_crumbs():
     line = lay_out([0, 4.35, 10], [0, 4.99])
     first, last = multiples_in(line, 0.01, (-(10**9), 10**9))
-    assert list(zip(first.tolist(), last.tolist(), strict=True)) == [(0, 0), (1, 434), (435, 498), (499, 499), (500, 1000)]
+    assert list(zip(first.tolist(), last.tolist(), strict=True)) == [
+        (0, 0),
+        (1, 434),
+        (435, 498),
+        (499, 499),
+        (500, 1000),
+    ]
     codes = RNG(0).integers(0, 5, 5000)
     prices = from_multiples(draw_multiples(line, codes, 0.01, (0, 10**6), RNG(1)), 0.01)
     assert {line.code(price) for price in prices} == set(range(5))
@@ -128,6 +134,8 @@ def test_wide_and_narrow_numbers_do_not_overflow():
 
 @pytest.mark.parametrize("unit", [0.25, 0.05, 1.0, 10.0])
 def test_units(unit):
-    drawn = from_multiples(draw_multiples(lay_out([0, 50, 100]), RNG(0).integers(0, 2, 999), unit, (0, 10**6), RNG(1)), unit)
+    drawn = from_multiples(
+        draw_multiples(lay_out([0, 50, 100]), RNG(0).integers(0, 2, 999), unit, (0, 10**6), RNG(1)), unit
+    )
     np.testing.assert_allclose(drawn / unit, np.rint(drawn / unit), atol=1e-9)
     assert drawn.max() <= 100

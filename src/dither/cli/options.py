@@ -37,7 +37,8 @@ Decimal = Annotated[str | None, typer.Option("--decimal", help="mark of a CSV fi
 Missing = Annotated[
     str | None,
     typer.Option(
-        "--missing", help=f"texts of a CSV file that mean no answer, with commas [default: empty, {', '.join(MISSING[1:])}]"
+        "--missing",
+        help=f"texts of a CSV file that mean no answer, with commas [default: empty, {', '.join(MISSING[1:])}]",
     ),
 ]
 SchemaFile = Annotated[

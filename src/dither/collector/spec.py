@@ -85,7 +85,9 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
-    created: Annotated[PlainText, Field(max_length=40, description="The day it was created on; the collector sets it.")] = ""
+    created: Annotated[
+        PlainText, Field(max_length=40, description="The day it was created on; the collector sets it.")
+    ] = ""
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))

@@ -99,7 +99,11 @@ def open_table(
     if domain is None:
         domain = infer_schema(table, keep=how.keep)
         notes = [*notes, Notice(INFERRED, LEAK_WARNING)]
-        rare = [a.name for a in domain if a.kind == "categorical" and len(a.values) > KEPT_CATEGORIES and a.values[-1] == OTHER]
+        rare = [
+            a.name
+            for a in domain
+            if a.kind == "categorical" and len(a.values) > KEPT_CATEGORIES and a.values[-1] == OTHER
+        ]
         return table, domain, [*notes, *([rare_as_other(rare)] if rare else [])]
     dropped = [name for name, _ in domain.dropped if name in set(column_names(table))]
     return table, domain, [*notes, *([dropped_columns(dropped)] if dropped else [])]

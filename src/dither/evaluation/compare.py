@@ -157,9 +157,9 @@ def evaluate(
 ) -> Evaluation:
     """How far a synthetic table is from a real one, on marginals of 1, 2 and 3 attributes unless `ways` says otherwise.
 
-    Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. In marginals numbers are compared in the
-    schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many are drawn; the same seed draws the same ones.
-    With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is installed.
+    Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. In marginals numbers are compared in
+    the schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many
+    are drawn; the same seed draws the same ones. With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is installed.
 
     >>> import dither
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd
@@ -180,7 +180,13 @@ def evaluate(
 
 # The scores of SDMetrics' quality report, computed by that library itself.
 
-SDTYPES = {"numeric": "numerical", "date": "numerical", "datetime": "numerical", "duration": "numerical", "boolean": "boolean"}
+SDTYPES = {
+    "numeric": "numerical",
+    "date": "numerical",
+    "datetime": "numerical",
+    "duration": "numerical",
+    "boolean": "boolean",
+}
 
 
 @dataclass(frozen=True)
@@ -240,9 +246,9 @@ def require_sdmetrics() -> None:
 def sdmetrics_metadata(schema: Schema) -> JsonObject:
     """A schema as the metadata that SDMetrics and SDV read: what each column is.
 
-    `numeric` attributes and times are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`, `ordinal` and
-    `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total variation
-    distance of one and of two attributes).
+    `numeric` attributes and times are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`,
+    `ordinal` and `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total
+    variation distance of one and of two attributes).
     """
     return {"columns": {attribute.name: {"sdtype": SDTYPES.get(attribute.kind, "categorical")} for attribute in schema}}
 

@@ -26,7 +26,7 @@ from dither.schema import Schema, schema_from_json
 from dither.schema.rule_tables import Allowed, constraints
 from dither.schema.rules import Determines
 from dither.tally.archive import pack, unpack
-from dither.types import Codes, Flags, Floats, Indices, Integers
+from dither.types import AnyArray, Codes, Flags, Floats, Indices, Integers
 
 MOST_TRIES = 2000  # rows drawn for one that keeps every rule
 
@@ -78,7 +78,11 @@ class Ruled:
             return joint
         out = np.zeros([self.schema[name].cardinality for name in attributes])
         places = [_along(self._codes_of(name), wanted.index(self._root(name)), len(wanted)) for name in attributes]
-        np.add.at(out, tuple(np.broadcast_arrays(*places)) if len(places) > 1 else (np.broadcast_to(places[0], joint.shape),), joint)
+        np.add.at(
+            out,
+            tuple(np.broadcast_arrays(*places)) if len(places) > 1 else (np.broadcast_to(places[0], joint.shape),),
+            joint,
+        )
         return out
 
     def _choices(self, wanted: Sequence[str]) -> list[tuple[Allowed, ...]]:
@@ -176,7 +180,7 @@ class Ruled:
         return codes[kept]
 
     def to_bytes(self) -> bytes:
-        arrays = {"core": np.frombuffer(self.core.to_bytes(), np.uint8)}
+        arrays: dict[str, AnyArray] = {"core": np.frombuffer(self.core.to_bytes(), np.uint8)}
         arrays |= {f"within {name}": share for name, share in self.within.items()}
         arrays |= {f"outcome {name}": codes for name, codes in self.outcomes.items()}
         return pack({"kind": self.kind, "schema": self.schema.to_json()}, arrays)

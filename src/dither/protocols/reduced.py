@@ -154,8 +154,9 @@ class Reduced(ProtocolMachine):
     def _carried(self, by: Marginal, rule: Determines) -> Marginal:
         """The marginal of a determined attribute: cells added up, and their variances as if they were uncorrelated."""
         codes, cells = self._outcomes[rule.attribute], self.reduction.schema[rule.attribute].cardinality
-        frequencies = np.bincount(codes, by.frequencies, cells)
-        variances = np.bincount(codes, by.variances, cells)
+        frequencies, variances = np.zeros(cells), np.zeros(cells)
+        np.add.at(frequencies, codes, by.frequencies)
+        np.add.at(variances, codes, by.variances)
         return Marginal((rule.attribute,), frequencies, np.sqrt(variances), by.n)
 
     def notes(self) -> JsonObject:

@@ -1,16 +1,18 @@
-"""What of a schema a method has to ask, given what is publicly known: determined attributes are left out, wide ones asked in groups."""
+"""What of a schema a method has to ask: what is determined is left out, and wide attributes are asked in groups."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from dither.errors import SchemaError
 from dither.mechanisms import LocalHash
 from dither.protocols.independent import question_shares
 from dither.reports import question
 from dither.schema import Attribute, Schema
+from dither.schema.attribute import Kind
 from dither.schema.rule_tables import constraints
 from dither.schema.rules import Determines
 
@@ -40,7 +42,11 @@ class Reduction:
         """
         attributes = [a for a in self.schema if a.name in self.asked.names]
         questions = [question(self.schema, [a.name], epsilon) for a in attributes] if self.wide else []
-        alone = dict(zip((a.name for a in attributes), question_shares(questions, "least-error"), strict=False)) if questions else {}
+        alone = (
+            dict(zip((a.name for a in attributes), question_shares(questions, "least-error"), strict=False))
+            if questions
+            else {}
+        )
         shares = [((name,), alone[name]) for name in self.wide] + [(rule.names, LEARNT_EXTRA) for rule in self.learnt]
         scale = min(1.0, MOST_EXTRA / math.fsum(share for _, share in shares)) if shares else 1.0
         return [(names, share * scale) for names, share in shares]
@@ -97,8 +103,8 @@ def with_groups(attribute: Attribute) -> Attribute:
 def grouped_attribute(attribute: Attribute) -> Attribute:
     """An attribute whose values are the groups of another; in order if that one is, and no group comes twice."""
     codes = attribute.group_codes[: attribute.answers]
-    runs = all(a <= b for a, b in zip(codes, codes[1:], strict=False))
-    kind = "ordinal" if attribute.ordered and runs else "categorical"
+    runs = all(a <= b for a, b in pairwise(codes))
+    kind: Kind = "ordinal" if attribute.ordered and runs else "categorical"
     return Attribute(attribute.name, kind, values=attribute.group_names, missing=attribute.missing)
 
 

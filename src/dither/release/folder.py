@@ -27,7 +27,16 @@ from dither.tally.archive import pack, unpack
 from dither.types import JsonObject, NativeTable
 
 MANIFEST = "release.json"
-FILES = ("synthetic.parquet", "synthetic.csv", MANIFEST, "report.html", "schema.json", "model.bin", "measured.bin", "state.bin")
+FILES = (
+    "synthetic.parquet",
+    "synthetic.csv",
+    MANIFEST,
+    "report.html",
+    "schema.json",
+    "model.bin",
+    "measured.bin",
+    "state.bin",
+)
 MOST_STATE_BYTES = 64 << 20  # whole reports of millions of people are left out
 
 

@@ -130,7 +130,8 @@ class Attribute:
             )
         if self.groups and (self.kind == "boolean" or len(self.groups) != self.answers or len(set(self.groups)) < 2):
             raise SchemaError(
-                f"attribute {self.name!r} needs one group for each of its answers, and at least two groups", where=self.name
+                f"attribute {self.name!r} needs one group for each of its answers, and at least two groups",
+                where=self.name,
             )
         if not all(isinstance(group, str) and group and _is_text(group) for group in self.groups):
             raise SchemaError(f"attribute {self.name!r}: groups must be named by text", where=self.name)
@@ -257,7 +258,7 @@ class Attribute:
         return (*(place[group] for group in self.groups), *([len(place)] if self.missing else ()))
 
     def number(self, value: object) -> float | None:
-        """Where a date, an instant, a duration or its ISO text lies on the line; None where it is none. Numbers are their own place."""
+        """Where a date, an instant, a duration or its ISO text lies on the line; None where it is none."""
         read = {"date": day_number, "datetime": second_number, "duration": duration_number}[self.kind]
         return read(value)
 

@@ -1,6 +1,7 @@
 """Days and instants as numbers, and the periods into which a schema cuts time. Standard library only.
 
-A date is counted in days since 1970-01-01, an instant in seconds since then (in UTC where it names an offset), a duration in seconds.
+A date is counted in days since 1970-01-01, an instant in seconds since then (in UTC where it names an offset), a duration in
+seconds.
 """
 
 from __future__ import annotations

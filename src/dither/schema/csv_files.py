@@ -138,16 +138,22 @@ def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.T
     literal = [name for name, a in listed.items() if any(v in missing for v in a.values) and name in table.column_names]
     if literal:
         kept = {v for name in literal for v in listed[name].values}
-        own = _parse(path, form, [text for text in missing if text not in kept], dict.fromkeys(literal, pa.string()), literal)
+        own = _parse(
+            path, form, [text for text in missing if text not in kept], dict.fromkeys(literal, pa.string()), literal
+        )
         for name in literal:
             table = table.set_column(table.column_names.index(name), name, own.column(name))
     for field in table.schema:
         if pa.types.is_binary(field.type):
-            raise TableError(f"cannot read {path} as CSV: column {field.name!r} is not {form.encoding} text", where=str(path))
+            raise TableError(
+                f"cannot read {path} as CSV: column {field.name!r} is not {form.encoding} text", where=str(path)
+            )
     return table, form
 
 
-def _leading_zeros(path: Path, form: CsvForm, missing: Sequence[str], table: pa.Table, known: Collection[str]) -> list[str]:
+def _leading_zeros(
+    path: Path, form: CsvForm, missing: Sequence[str], table: pa.Table, known: Collection[str]
+) -> list[str]:
     """The columns of whole numbers some of which begin with a zero: codes, such as postal ones."""
     whole = [f.name for f in table.schema if pa.types.is_integer(f.type) and f.name not in known]
     if not whole or len(set(table.column_names)) < len(table.column_names):
@@ -158,7 +164,11 @@ def _leading_zeros(path: Path, form: CsvForm, missing: Sequence[str], table: pa.
 
 
 def _parse(
-    path: Path, form: CsvForm, missing: Sequence[str], types: dict[str, pa.DataType], columns: Sequence[str] | None = None
+    path: Path,
+    form: CsvForm,
+    missing: Sequence[str],
+    types: dict[str, pa.DataType],
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
     with path.open("rb") as file:
         header = file.readline()

@@ -32,7 +32,7 @@ _REPEATED = 10  # so many rows per distinct text, in the mean, and it is a categ
 _SURELY_ROWS = 64  # from so many rows on, what differs in every row is taken as an identifier
 
 
-class Unfit(Exception):  # noqa: N818 - not an error yet: a column may be dropped
+class Unfit(Exception):
     """Why a column cannot be asked, and what to do about it."""
 
 

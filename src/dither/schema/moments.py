@@ -88,7 +88,9 @@ def settle_turns(attribute: Attribute, numbers: Floats, cells: Codes, turns: Int
             first, end = np.ceil(ends[cells, 0] / scale), np.ceil(ends[cells, 1] / scale)
             candidates = np.stack([day + forward, day + forward - 7])
             inside = (candidates >= first) & (candidates < end)
-            whole = (candidates >= np.ceil(attribute.edges[0] / scale)) & (candidates < np.ceil(attribute.edges[-1] / scale))
+            whole = (candidates >= np.ceil(attribute.edges[0] / scale)) & (
+                candidates < np.ceil(attribute.edges[-1] / scale)
+            )
             cost = np.abs(candidates - day) + np.where(inside, 0, 100) + np.where(whole, 0, 10_000)
             day = candidates[cost.argmin(axis=0), np.arange(len(day))]
     return np.asarray(day * scale + rest)

@@ -69,7 +69,9 @@ def find_atoms(seen: Floats, counts: Counts) -> Floats:
 
 
 def _crowded(values: Floats, low: float, high: float) -> bool:
-    held, _ = np.histogram(values / 2, bins=DEFAULT_BINS, range=(low / 2, high / 2))  # halves: a range may be near the largest number
+    held, _ = np.histogram(
+        values / 2, bins=DEFAULT_BINS, range=(low / 2, high / 2)
+    )  # halves: a range may be near the largest number
     return bool(held.max() > CROWDED * len(values))
 
 

@@ -14,7 +14,22 @@ from dither.schema.calendar import CYCLES, DAY, PERIODS, Cycle, Period, day_numb
 DEFAULT_BINS = 16
 Shape = Literal["even", "skewed", "heaped"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
-_KNOWN = ("atoms", "bins", "by", "cycles", "edges", "groups", "kind", "max", "min", "missing", "name", "shape", "unit", "values")
+_KNOWN = (
+    "atoms",
+    "bins",
+    "by",
+    "cycles",
+    "edges",
+    "groups",
+    "kind",
+    "max",
+    "min",
+    "missing",
+    "name",
+    "shape",
+    "unit",
+    "values",
+)
 _USED = {  # by kind, beside name, kind and missing
     "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups"},
     "duration": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups"},
@@ -83,7 +98,9 @@ def _even(low: float, high: float, bins: int) -> list[float]:
 def _growing(low: float, high: float, bins: int, unit: float | None) -> list[float]:
     """Edges in geometric steps over four powers of ten at most, in few digits, from the bound that is nearer to zero."""
     span = high - low
-    least = min(max(span * 1e-4, 2 * (unit or 0.0)), span)  # two units: between zero, an atom, and the first edge lies one
+    least = min(
+        max(span * 1e-4, 2 * (unit or 0.0)), span
+    )  # two units: between zero, an atom, and the first edge lies one
     inner = [_few_digits(least * (span / least) ** (i / (bins - 1))) for i in range(bins - 1)] if bins > 1 else []
     if unit is not None:
         inner = [float(f"{round(step / unit) * unit:.12g}") for step in inner]
@@ -185,7 +202,9 @@ def _time_edges(
         check_choice(f"attribute {name!r}: by", part, (*PERIODS, *CYCLES), where=name, error=SchemaError)
     periods: list[Period] = [part for part in PERIODS if part in parts]
     if len(periods) > 1 or len(set(parts)) < len(parts):
-        raise SchemaError(f"attribute {name!r}: by names one of {', '.join(PERIODS)} at most, and nothing twice", where=name)
+        raise SchemaError(
+            f"attribute {name!r}: by names one of {', '.join(PERIODS)} at most, and nothing twice", where=name
+        )
     scale = 1.0 if kind == "date" else float(DAY)
     first, last = (_moment(name, kind, key, entry[key]) // scale for key in ("min", "max"))
     if first > last:
@@ -223,7 +242,9 @@ def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
     stray = [value for value in of if value not in set(values)] or [value for value in values if value not in of]
     if stray:
         raise SchemaError(
-            f"attribute {name!r}: groups must hold every value once; {stray[0]!r} is not in both", where=name, value=stray
+            f"attribute {name!r}: groups must hold every value once; {stray[0]!r} is not in both",
+            where=name,
+            value=stray,
         )
     return tuple(of[value] for value in values)
 

@@ -71,7 +71,8 @@ def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
         hit = np.ones((), dtype=bool)
         for attribute, (_, values) in zip(attributes, rule.values, strict=True):
             own = np.zeros(attribute.cardinality, dtype=bool)
-            own[[code_of_value(attribute, value) for value in values]] = True
+            codes = (code_of_value(attribute, value) for value in values)
+            own[[code for code in codes if code is not None]] = True
             hit = np.logical_and.outer(hit, own)
         return Allowed(rule.names, ~hit)
     first, last = zip(*(reach(attribute) for attribute in attributes), strict=True)
@@ -125,7 +126,9 @@ def check_rows(schema: Schema, codes: Codes) -> None:
     if wrong.any():
         first = int(np.argmax(wrong))
         names = next(
-            rule.names for rule in schema.rules if broken(Schema(schema.attributes, (rule,)), codes[first : first + 1]).any()
+            rule.names
+            for rule in schema.rules
+            if broken(Schema(schema.attributes, (rule,)), codes[first : first + 1]).any()
         )
         shown = ", ".join(f"{name} = {schema[name].labels[codes[first, schema.index(name)]]}" for name in names)
         raise TableError(
@@ -207,9 +210,7 @@ def _keep_order(
     held[rule.high][wrong] = np.where(swap, low, drawn_high)
 
 
-def _keep_sum(
-    rule: Sum, held: dict[str, Floats], limits: Mapping[str, tuple[Floats, Floats]], schema: Schema
-) -> None:
+def _keep_sum(rule: Sum, held: dict[str, Floats], limits: Mapping[str, tuple[Floats, Floats]], schema: Schema) -> None:
     """Shift the parts inside their cells until their sum lies in the cell of the total, which then is that sum."""
     parts = np.stack([held[name] for name in rule.parts])
     first, last = (np.stack([limits[name][i] for name in rule.parts]) for i in (0, 1))
@@ -222,7 +223,10 @@ def _keep_sum(
     steps = [step_of(schema[name]) for name in rule.parts]
     if any(step is not None for step in steps):
         # Rounding each part leaves a rest, which the parts that have room take up one after the other.
-        rounded = [np.clip(_on_grid(part, step or 0.0), a, b) for part, step, a, b in zip(moved, steps, first, last, strict=True)]
+        rounded = [
+            np.clip(_on_grid(part, step or 0.0), a, b)
+            for part, step, a, b in zip(moved, steps, first, last, strict=True)
+        ]
         for i, step in enumerate(steps):
             rest = target - sum(rounded)
             shifted = _on_grid(rounded[i] + rest, step or 0.0)

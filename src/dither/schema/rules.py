@@ -1,6 +1,7 @@
-"""What is publicly known to hold in every record: determined attributes, impossible combinations, orders, sums. Standard library only.
+"""What is publicly known to hold in every record: determined attributes, impossible combinations, orders, sums.
 
-A rule binds a record only where none of its attributes is missing, except that what is determined by a missing answer is missing too.
+A rule binds a record only where none of its attributes is missing, except that what is determined by a missing answer is missing
+too. Standard library only.
 """
 
 from __future__ import annotations
@@ -177,8 +178,8 @@ def check_rules(rules: Sequence[Rule], attributes: Sequence[Attribute]) -> None:
         else:
             for name in rule.names:
                 _check_numbers(which, known[name], rule, known)
-    for name in determined:
-        seen, at = {name}, determined[name]
+    for name, by in determined.items():
+        seen, at = {name}, by
         while at in determined:
             if at in seen:
                 raise SchemaError(f"the rules determine {name!r} by itself", where="rules")
@@ -203,7 +204,8 @@ def _check_outcomes(which: str, rule: Determines, by: Attribute, attribute: Attr
         return
     if len(rule.outcomes) != by.answers:
         raise SchemaError(
-            f"{which} needs {by.answers} outcomes, one for each answer of {rule.by!r}, not {len(rule.outcomes)}", where="rules"
+            f"{which} needs {by.answers} outcomes, one for each answer of {rule.by!r}, not {len(rule.outcomes)}",
+            where="rules",
         )
     _check_values(which, attribute, rule.outcomes)
 
@@ -227,7 +229,8 @@ def _check_numbers(which: str, attribute: Attribute, rule: Order | Sum, known: M
     alike = low.kind == high.kind or {low.kind, high.kind} <= {"numeric", "ordinal"}
     if not alike or not (attribute.on_line or (attribute.kind == "ordinal" and _all_numbers(attribute))):
         raise SchemaError(
-            f"{which}: {rule.low!r} and {rule.high!r} must both be numbers, dates, datetimes or durations", where="rules"
+            f"{which}: {rule.low!r} and {rule.high!r} must both be numbers, dates, datetimes or durations",
+            where="rules",
         )
 
 

@@ -113,7 +113,9 @@ def _keep_rules(
     if wrong.any():
         fine = np.flatnonzero(~wrong)
         if not len(fine):
-            raise TableError("no synthetic row could be made to keep the schema's rules; use finer bins for what they tie")
+            raise TableError(
+                "no synthetic row could be made to keep the schema's rules; use finer bins for what they tie"
+            )
         rows = np.arange(len(codes))
         rows[wrong] = fine[rng.integers(0, len(fine), int(wrong.sum()))]
         held = {name: array.take(pa.array(rows)) for name, array in held.items()}
@@ -346,11 +348,13 @@ def _draw_line(
     cells, turns = np.divmod(codes if missing is None else np.where(missing, 0, codes), attribute.turns)
     line = attribute.line
     if attribute.kind != "numeric":
-        numbers = draw_reals(line, cells, np.float64, rng)
+        numbers = draw_reals(line, cells, np.float64, rng).astype(np.float64, copy=False)
         unit = attribute.unit or 1.0  # whole days, whole seconds
         if attribute.kind != "duration" or attribute.unit is not None or not pa.types.is_floating(wanted):
             first, last = multiples_in(line, unit, (-(2**62), 2**62))
-            numbers = from_multiples(np.clip(np.floor(numbers / unit), first[cells], last[cells]).astype(np.int64), unit)
+            numbers = from_multiples(
+                np.clip(np.floor(numbers / unit), first[cells], last[cells]).astype(np.int64), unit
+            )
         if attribute.cycles:
             numbers = settle_turns(attribute, numbers, cells, turns)
         return moment_array(attribute, numbers, missing, wanted)

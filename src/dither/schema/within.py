@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +91,7 @@ def draw_multiples(
     `bounds` are the least and the greatest number of units that the column's type holds.
     """
     first, last = multiples_in(line, unit, bounds)
-    low, high = first - 0.5, last + 0.5
+    low, high = first.astype(np.float64) - 0.5, last.astype(np.float64) + 0.5
     drawn = np.rint(_draw(low, high, line, codes, rng))
     return np.clip(drawn.astype(np.int64), first[codes], last[codes])
 
@@ -130,7 +131,7 @@ def _draw(low: Floats, high: Floats, line: Line, codes: Codes, rng: np.random.Ge
     bins = np.array([i for i, (a, b) in enumerate(ends) if a != b], dtype=np.intp)
     place = np.zeros(line.cells, dtype=np.intp)
     place[bins] = np.arange(len(bins))
-    joined = np.array([ends[i][1] == ends[j][0] for i, j in zip(bins, bins[1:], strict=False)], dtype=bool)
+    joined = np.array([ends[i][1] == ends[j][0] for i, j in pairwise(bins)], dtype=bool)
     # Relative to the widest, lest widths of 1e300 overflow when they are multiplied.
     scale = float(np.max((high - low)[bins]))
     density = knots(low[bins] / scale, high[bins] / scale, counts[bins], joined)
@@ -142,7 +143,7 @@ def _draw(low: Floats, high: Floats, line: Line, codes: Codes, rng: np.random.Ge
 def _open_ends(line: Line) -> tuple[Flags, Flags]:
     """Whether the lower and the upper end of each cell are outside it."""
     exact = {a for a, b in line.ends if a == b}
-    own = {boundary: code for boundary, code in zip(line.boundaries, line.points, strict=True)}
+    own = dict(zip(line.boundaries, line.points, strict=True))
     lower = np.array([a != b and a in exact for a, b in line.ends])
     upper = np.array([a != b and own[b] != code for code, (a, b) in enumerate(line.ends)])
     return lower, upper
@@ -152,4 +153,3 @@ def _settled(numbers: Floats) -> Floats:
     """Numbers that miss a whole one by rounding alone, put there."""
     whole = np.rint(numbers)
     return np.where(np.abs(numbers - whole) <= 1e-9 * np.maximum(1.0, np.abs(whole)), whole, numbers)
-

@@ -95,7 +95,8 @@ def asked_marginal(model: Model, question: Question) -> Floats:
         return model.marginal(question.attributes)
     attributes = [model.schema[name] for name in question.attributes]
     groups = [
-        np.asarray(a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp) for a in attributes
+        np.asarray(a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp)
+        for a in attributes
     ]
     return grouped_marginal(model, question.attributes, groups)
 
