@@ -1,8 +1,8 @@
 """Columns of every type, real beside synthetic, on their own scale; and public tables without a schema.
 
 Generated columns of 200,000 people: amounts that are zero for four in five, hours heaped at 40, prices that end in 99, skewed
-incomes, ages, heights, days, times of visits and durations. Means, medians, the share of the most frequent value and the Kolmogorov-Smirnov
-distance of the synthetic table are put beside those of the real one.
+incomes, ages, heights, days, times of visits and durations. Means, medians, the share of the most frequent value and the
+Kolmogorov-Smirnov distance of the synthetic table are put beside those of the real one.
 """
 
 from __future__ import annotations

@@ -22,8 +22,9 @@ from dither.evaluation.metrics import WaySummary, evaluate_codes
 from dither.evaluation.own_scale import OwnScale, own_scales
 from dither.schema import Schema
 from dither.schema.infer import infer_schema
+from dither.schema.line_columns import line_numbers
 from dither.schema.native import to_arrow
-from dither.schema.table import encode, line_numbers
+from dither.schema.table import encode
 from dither.types import Codes, JsonObject, NativeTable
 
 if TYPE_CHECKING:
@@ -158,8 +159,9 @@ def evaluate(
     """How far a synthetic table is from a real one, on marginals of 1, 2 and 3 attributes unless `ways` says otherwise.
 
     Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. In marginals numbers are compared in
-    the schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many
-    are drawn; the same seed draws the same ones. With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is installed.
+    the schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many are drawn; the
+    same seed draws the same ones. With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is
+    installed.
 
     >>> import dither
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd

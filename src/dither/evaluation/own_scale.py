@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from dither.schema import Schema
+from dither.schema.line_columns import line_numbers
 from dither.schema.native import to_arrow
-from dither.schema.table import line_numbers
 from dither.types import Floats, JsonObject, NativeTable
 
 LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)

@@ -249,8 +249,9 @@ class Release:
     ) -> Path:
         """Write the release's folder in one step and give its path.
 
-        It holds synthetic.parquet (or .csv, as `form` says), release.json, report.html, schema.json, model.bin and measured.bin.
-        Either all of it appears or nothing changes. An earlier release is replaced; any other folder with something in it is refused.
+        It holds synthetic.parquet (or .csv, as `form` says), release.json, report.html, schema.json, model.bin and
+        measured.bin. Either all of it appears or nothing changes. An earlier release is replaced; any other folder with
+        something in it is refused.
         """
         from dither.release.folder import save_release
 

@@ -5,24 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dither.checks import check_choice
 from dither.errors import TableError
 from dither.schema.attribute import Attribute
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
-from dither.schema.moments import moment_array, moment_numbers, settle_turns, turns_of
+from dither.schema.line_columns import (
+    distinct_values,
+    draw_line,
+    fill_missing,
+    line_array,
+    line_codes,
+    line_numbers,
+    shown_rows,
+)
 from dither.schema.native import Column, Layout, build_table, column_names, read_columns, select_columns
 from dither.schema.rule_tables import check_rows, keep_rules
 from dither.schema.rules import Impossible
 from dither.schema.schema import Schema
-from dither.schema.within import draw_multiples, draw_reals, from_multiples, multiples_in
-from dither.types import Codes, Flags, Floats, Integers, NativeTable
+from dither.types import Codes, Integers, NativeTable
 
 Unknown = Literal["error", "other"]
 
@@ -53,7 +58,7 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
     for column, array in zip(layout.columns, arrays, strict=True):
         attribute, position = schema[column.name], schema.index(column.name)
         if attribute.on_line:
-            codes[:, position] = _encode_line(attribute, array)
+            codes[:, position] = line_codes(attribute, array)
         else:
             codes[:, position], style, others = _encode_labels(attribute, array, unknown)
             column = replace(column, style=style)  # noqa: PLW2901
@@ -109,7 +114,7 @@ def _keep_rules(
     kept, wrong = keep_rules(schema, codes, numbers, rng)
     for name, values in kept.items():
         if schema[name].on_line:
-            held[name] = _line_array(schema[name], np.where(wrong, numbers[name], values), held[name])
+            held[name] = line_array(schema[name], np.where(wrong, numbers[name], values), held[name])
     if wrong.any():
         fine = np.flatnonzero(~wrong)
         if not len(fine):
@@ -120,22 +125,6 @@ def _keep_rules(
         rows[wrong] = fine[rng.integers(0, len(fine), int(wrong.sum()))]
         held = {name: array.take(pa.array(rows)) for name, array in held.items()}
     return [held[name] for name in names]
-
-
-def _line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Array:
-    """Numbers of an attribute's line as a column of the same type as another."""
-    held = like.type.value_type if pa.types.is_dictionary(like.type) else like.type
-    missing = np.isnan(numbers)
-    settled = np.where(missing, attribute.edges[0], numbers)
-    if attribute.kind != "numeric":
-        array = moment_array(attribute, settled, missing, held)
-    elif pa.types.is_integer(held):
-        array = pa.array(np.rint(settled).astype(held.to_pandas_dtype()), held, mask=missing)
-    elif pa.types.is_floating(held):
-        array = pa.array(settled.astype(held.to_pandas_dtype()), held, mask=missing)
-    else:
-        array = pa.array(settled, mask=missing).cast(held, safe=False)
-    return array.dictionary_encode() if pa.types.is_dictionary(like.type) else array
 
 
 def plain_layout(schema: Schema) -> Layout:
@@ -163,78 +152,6 @@ def _more(names: list[str]) -> str:
     return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
-def _encode_line(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
-    """Codes of numbers and times."""
-    values = line_numbers(attribute, array)
-    line = attribute.line
-    boundaries = np.asarray(line.boundaries, dtype=np.float64)
-    at = np.searchsorted(boundaries, values, side="right") - 1
-    exact = boundaries[at] == values
-    codes: Integers = np.where(exact, np.asarray(line.points)[at], np.asarray(line.gaps)[at]).astype(np.int64)
-    missing = np.isnan(values)
-    outside = ~missing & ((codes < 0) | (at < 0))
-    if outside.any():
-        first = int(np.argmax(outside))
-        value = array[first].as_py()
-        raise TableError(
-            f"column {attribute.name!r}: value {_shown(value)} lies outside {_span(attribute)} "
-            f"({_rows(int(outside.sum()), first)}); mend the table or widen the schema",
-            where=attribute.name,
-            value=value,
-        )
-    if attribute.cycles:
-        codes = codes * attribute.turns + turns_of(attribute, np.where(missing, 0.0, values))
-    _fill_missing(attribute, codes, missing)
-    return codes
-
-
-def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
-    """Where each value lies on the attribute's line, NaN where it is missing; an error for columns of another kind."""
-    held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if array.null_count == len(array) or pa.types.is_null(held):
-        return np.full(len(array), np.nan)
-    if attribute.kind != "numeric":
-        found = moment_numbers(attribute, array)
-        if found is None:
-            raise TableError(
-                f"column {attribute.name!r} is a {attribute.kind} in the schema, but holds {held} values such as "
-                f"{_first(array)!r}; turn them into {attribute.kind}s",
-                where=attribute.name,
-            )
-        return found
-    if is_text(held):
-        raise _text_for_numbers(attribute, array)
-    if not (pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held)):
-        raise TableError(
-            f"column {attribute.name!r} is numeric in the schema, but holds {held} values such as {_first(array)!r}; "
-            "turn them into numbers",
-            where=attribute.name,
-        )
-    plain = array.cast(held) if held is not array.type else array
-    return np.asarray(plain.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-
-
-def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableError:
-    """The error for text in a numeric column: it names the first text that is no number, if there is one."""
-    indices, values = _distinct(array)
-    wrong = np.array([isinstance(v, str) and not _is_number(v) for v in values] + [False])
-    bad = wrong[indices]
-    if not bad.any():
-        return TableError(
-            f"column {attribute.name!r} is numeric in the schema, but holds numbers written as text such as "
-            f"{_first(array)!r}; turn them into numbers",
-            where=attribute.name,
-        )
-    first = int(np.argmax(bad))
-    value = values[indices[first]]
-    return TableError(
-        f"column {attribute.name!r} is numeric in the schema, but holds the text {value!r} "
-        f"({_rows(int(bad.sum()), first)}); turn it into a number or leave it empty",
-        where=attribute.name,
-        value=value,
-    )
-
-
 def _encode_labels(attribute: Attribute, array: pa.ChunkedArray, unknown: Unknown) -> tuple[Integers, int, int]:
     """Codes, the style in which text writes the values, and how many rows were put under "other"."""
     if pa.types.is_nested(array.type) or pa.types.is_temporal(array.type) or pa.types.is_binary(array.type):
@@ -242,7 +159,7 @@ def _encode_labels(attribute: Attribute, array: pa.ChunkedArray, unknown: Unknow
             f"column {attribute.name!r} holds {array.type} values, which cannot be asked; turn them into text",
             where=attribute.name,
         )
-    indices, values = _distinct(array)
+    indices, values = distinct_values(array)
     matcher = Matcher(attribute)
     matches = [(-2, 0) if _is_missing(value) else matcher.match(value) for value in values]
     table = np.array([code for code, _ in matches] + [-2], dtype=np.int64)
@@ -252,7 +169,7 @@ def _encode_labels(attribute: Attribute, array: pa.ChunkedArray, unknown: Unknow
     if others:
         first = int(np.argmax(outside))
         codes[outside] = _other_or_error(attribute, values[indices[first]], others, first, unknown)
-    _fill_missing(attribute, codes, codes == -2)
+    fill_missing(attribute, codes, codes == -2)
     used = np.bincount(indices, minlength=len(values) + 1) > 0
     styles = [style for (_, style), seen in zip(matches, used, strict=False) if seen]
     return codes, max(styles, default=0), others
@@ -269,42 +186,10 @@ def _other_or_error(attribute: Attribute, value: object, rows: int, first: int, 
     else:
         advice = "mend the table or add the value to the schema"
     raise TableError(
-        f"column {attribute.name!r}: value {value!r} is not in the schema's domain ({_rows(rows, first)}); {advice}",
+        f"column {attribute.name!r}: value {value!r} is not in the schema's domain ({shown_rows(rows, first)}); {advice}",
         where=attribute.name,
         value=value,
     )
-
-
-def _fill_missing(attribute: Attribute, codes: Integers, missing: Flags) -> None:
-    """Give missing values their code; an error where the schema has none."""
-    count = int(missing.sum())
-    if not count:
-        return
-    if not attribute.missing:
-        raise TableError(
-            f"column {attribute.name!r}: missing values ({_rows(count, int(np.argmax(missing)))}), but the schema does "
-            'not allow them; fill them or set "missing": true',
-            where=attribute.name,
-        )
-    codes[missing] = attribute.answers
-
-
-def _distinct(array: pa.ChunkedArray) -> tuple[Integers, list[object]]:
-    """Each row's place in a list of values; nulls have the place after the last."""
-    if pa.types.is_null(array.type):
-        return np.zeros(len(array), dtype=np.int64), []
-    encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
-    encoded = encoded.combine_chunks()
-    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
-    if len(chunks) != 1:
-        raise TableError("a column of more than 2 GB of distinct text cannot be read")
-    values = chunks[0].dictionary
-    listed = values.to_pylist()
-    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
-        # 0.1 in single precision is 0.1 to the reader, although it is another number in double precision
-        listed = [None if v is None else float(str(np.float32(v))) for v in listed]
-    indices = chunks[0].indices.cast(pa.int64()).fill_null(len(listed))
-    return indices.to_numpy(zero_copy_only=False), listed
 
 
 def _decode_column(
@@ -321,7 +206,7 @@ def _decode_column(
         wanted = plain_type(attribute)
     known = pa.types.is_null(held) is False or kind == "pandas"
     if attribute.on_line:
-        array = _draw_line(attribute, codes, missing, wanted, rng)
+        array = draw_line(attribute, codes, missing, wanted, rng)
         return (array.dictionary_encode() if nested and kind == "pyarrow" else array), known and not nested
     labels, fits = label_array(attribute, wanted, column.style)
     indices = pa.array(codes.astype(np.int32), mask=missing)
@@ -338,70 +223,5 @@ def _decode_column(
     return array, fits
 
 
-def _draw_line(
-    attribute: Attribute,
-    codes: Codes,
-    missing: Flags | None,
-    wanted: pa.DataType,
-    rng: np.random.Generator,
-) -> pa.Array:
-    cells, turns = np.divmod(codes if missing is None else np.where(missing, 0, codes), attribute.turns)
-    line = attribute.line
-    if attribute.kind != "numeric":
-        numbers = draw_reals(line, cells, np.float64, rng).astype(np.float64, copy=False)
-        unit = attribute.unit or 1.0  # whole days, whole seconds
-        if attribute.kind != "duration" or attribute.unit is not None or not pa.types.is_floating(wanted):
-            first, last = multiples_in(line, unit, (-(2**62), 2**62))
-            numbers = from_multiples(
-                np.clip(np.floor(numbers / unit), first[cells], last[cells]).astype(np.int64), unit
-            )
-        if attribute.cycles:
-            numbers = settle_turns(attribute, numbers, cells, turns)
-        return moment_array(attribute, numbers, missing, wanted)
-    if pa.types.is_integer(wanted):
-        limits = np.iinfo(wanted.to_pandas_dtype())
-        unit = attribute.unit if attribute.unit is not None and attribute.unit.is_integer() else 1.0
-        reach = int(limits.min) // int(unit), int(limits.max) // int(unit)
-        whole = draw_multiples(line, cells, unit, reach, rng) * int(unit)
-        return pa.array(whole.astype(wanted.to_pandas_dtype()), wanted, mask=missing)
-    if pa.types.is_decimal(wanted):
-        unit = max(attribute.unit or 0.0, 10.0**-wanted.scale)
-        most = int(10 ** min(wanted.precision - wanted.scale, 15) / unit)
-        exact = from_multiples(draw_multiples(line, cells, unit, (-most, most), rng), unit)
-        return pa.array(exact, mask=missing).cast(wanted)
-    dtype = wanted.to_pandas_dtype() if pa.types.is_floating(wanted) else np.float64
-    if attribute.unit is not None:
-        multiples = draw_multiples(line, cells, attribute.unit, (-(2**62), 2**62), rng)
-        return pa.array(from_multiples(multiples, attribute.unit).astype(dtype), mask=missing)
-    return pa.array(draw_reals(line, cells, dtype, rng), mask=missing)
-
-
-def _span(attribute: Attribute) -> str:
-    if attribute.kind in ("date", "datetime"):
-        return f"{attribute.shown(attribute.edges[0])} to before {attribute.shown(attribute.edges[-1])}"
-    low, high = (f"{edge:.15g}" for edge in attribute.bounds or ())
-    return f"{low} to {high}"
-
-
-def _first(array: pa.ChunkedArray) -> object:
-    return array.drop_null()[0].as_py()
-
-
-def _shown(value: object) -> str:
-    return value.isoformat() if isinstance(value, date) else repr(value)
-
-
-def _rows(count: int, first: int) -> str:
-    return f"in {count:,} rows, first in row {first + 1:,}" if count > 1 else f"in row {first + 1:,}"
-
-
 def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
