@@ -123,7 +123,9 @@ def draw_line(
     dtype = wanted.to_pandas_dtype() if pa.types.is_floating(wanted) else np.float64
     if attribute.unit is not None:
         multiples = draw_multiples(line, cells, attribute.unit, (-(2**62), 2**62), rng)
-        return pa.array(from_multiples(multiples, attribute.unit).astype(dtype), mask=missing)
+        low, high = np.asarray(line.ends, dtype=np.float64).T
+        exact = np.where((low == high)[cells], low[cells], from_multiples(multiples, attribute.unit))
+        return pa.array(exact.astype(dtype), mask=missing)
     return pa.array(draw_reals(line, cells, dtype, rng), mask=missing)
 
 

@@ -34,7 +34,7 @@ def propose_numbers(
     rest = values[~np.isin(values, atoms)]
     if len(rest) < 2 or rest.min() == rest.max():
         rest, atoms = values, atoms[:0]
-    low, high = float(seen[0]), float(seen[-1])
+    low, high = _settled(float(seen[0]), float(seen[-1]), unit)
     edges: tuple[float, ...]
     if _crowded(rest, low, high):
         edges = _quantile_edges(rest, low, high, unit)
@@ -42,6 +42,14 @@ def propose_numbers(
         ends = (int(low), int(high)) if whole and max(abs(low), abs(high)) < 2**53 else (low, high)
         edges = numeric(name, low=ends[0], high=ends[1]).edges
     return Attribute(name, kind, edges=edges, missing=missing, atoms=tuple(float(a) for a in atoms), unit=unit)
+
+
+def _settled(low: float, high: float, unit: float | None) -> tuple[float, float]:
+    """Bounds that hold both the values and the multiples of the unit that they mean: 0.1 + 0.2 is not 0.3."""
+    if unit is None:
+        return low, high
+    exact = [float(f"{round(bound / unit) * unit:.12g}") for bound in (low, high)]
+    return min(low, exact[0]), max(high, exact[1])
 
 
 def find_unit(values: Floats) -> float | None:

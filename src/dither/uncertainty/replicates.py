@@ -35,6 +35,7 @@ from dither.models.grouped import grouped_marginal
 from dither.models.ruled import core_of
 from dither.protocols import ProtocolMachine, method, restore, start
 from dither.protocols.holdout import HoldOut
+from dither.protocols.reduction import with_groups
 from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -94,6 +95,7 @@ def asked_marginal(model: Model, question: Question) -> Floats:
     if not question.grouped:
         return model.marginal(question.attributes)
     attributes = [model.schema[name] for name in question.attributes]
+    attributes = [with_groups(a) if a.name in question.grouped else a for a in attributes]
     groups = [
         np.asarray(a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp)
         for a in attributes
