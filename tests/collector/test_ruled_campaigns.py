@@ -42,7 +42,9 @@ def record(i: int) -> dict[str, object]:
 
 
 def test_a_campaign_with_rules_and_a_wide_attribute(caller: Caller, server: ServerThread, tmp_path: Path) -> None:
-    campaign = caller.create(**describe(schema=SCHEMA.to_json(), epsilon=3.0, participants=1500, method="mixture", name="grades"))
+    campaign = caller.create(
+        **describe(schema=SCHEMA.to_json(), epsilon=3.0, participants=1500, method="mixture", name="grades")
+    )
     post = partial(_post, caller, f"/v1/campaigns/{campaign}/reports")
     records = [record(i) for i in range(1500)]
     codes = [[code_of(a, r[a.name]) for a in SCHEMA] for r in records]

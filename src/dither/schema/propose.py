@@ -108,7 +108,7 @@ def propose_moments(name: str, kind: Literal["date", "datetime"], values: Floats
         if last - first < 3:
             low, high = np.floor(values.min() / 3600) * 3600, np.floor(values.max() / 3600 + 1) * 3600
             return Attribute(name, kind, edges=tuple(np.arange(low, high + 1, 3600).tolist()), missing=missing)
-        cycles, most = ("hour",), 12
+        cycles, most = ("hour",), MOST_PERIODS // 2
     return Attribute(
         name,
         kind,
