@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Every code there is, and what to do about it. A code never changes its meaning; docs/reference/warnings.md lists them.
+# Every code there is, and what to do about it. A code never changes its meaning; docs/reference/release-folder.md lists them.
 ADVICE = {
     "replayable-noise": "run without a seed",
     "rows-resampled": "leave the population out, so that each row is one participant",
@@ -27,7 +27,7 @@ ADVICE = {
     "record-form": "use it for what one record sends, not for the whole table",
     "bias": "compare with a method without it",
     "range-from-data": "state the range from public knowledge",
-    "values-dropped": "count silence as an answer of its own, or fill the gaps",
+    "dropped": "count silence as an answer of its own, or fill the gaps",
 }
 
 
