@@ -10,6 +10,7 @@ from scipy import stats
 import dither
 from dither.evaluation.own_scale import ks_distance, wasserstein_distance
 from dither.schema import Attribute, Schema
+from dither.schema.rules import Order
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -50,3 +51,14 @@ def test_times_and_missing_values_have_a_scale_too():
     gaps = Schema((*schema.attributes[:1], Attribute("n", "numeric", edges=(0.0, 2.0, 3.0), missing=True)))
     (_, numbers) = dither.evaluate(real, real, gaps).columns
     assert numbers.real.missing == pytest.approx(1 / 3)
+
+
+def test_rows_that_break_a_rule_are_counted_not_refused():
+    schema = Schema(
+        (Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2, 3))), (Order("a", "b"),)
+    )
+    real, made = pd.DataFrame({"a": [1, 1, 2, 3], "b": [1, 2, 3, 3]}), pd.DataFrame({"a": [1, 3, 2, 3], "b": [1, 2, 3, 1]})
+    found = dither.evaluate(real, made, schema)
+    assert found.broken == (0.0, 0.5)
+    assert found.to_json()["broken_rules"] == {"real": 0.0, "synthetic": 0.5}
+    assert dither.evaluate(real, made, Schema(schema.attributes)).broken is None

@@ -81,6 +81,10 @@ def _show(result: Evaluation) -> None:
     console.print(table)
     if result.columns:
         _show_columns(result.columns, console)
+    if result.broken is not None:
+        console.print(
+            f"\nrows that break a rule of the schema: {result.broken[0]:.2%} real, {result.broken[1]:.2%} synthetic"
+        )
     if result.sdmetrics is not None:
         _show_sdmetrics(result.sdmetrics, console)
 

@@ -148,14 +148,14 @@ class Campaigns:
         """A new campaign under a fresh random id, from a description of a `NewCampaign`."""
         try:
             asked = read(NewCampaign, description)
-            spec, machine, plan = begin(replace(asked, created=self._today()))
+            spec, machine, plan = begin(asked)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # The schema's own checks speak of values; numbers beyond a float and the like end up here.
             raise ParameterError(f"the campaign cannot be read: {error}", value=description) from None
         campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
         state = State.DRAFT if asked.draft else State.OPEN
         first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json())
-        stored = StoredCampaign(campaign, spec.to_json(), state, 0, machine.state())
+        stored = StoredCampaign(campaign, spec.to_json() | {"created": self._today()}, state, 0, machine.state())
         check_announced(_public(stored, spec, _open_round(stored, spec, plan, 0.0)), 0)
         self._store.create_campaign(stored, first)
         return self.refresh(campaign)
@@ -200,7 +200,8 @@ class Campaigns:
             if self._store.untidied(campaign):
                 self._tidy(live)
             people = sum(tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None)
-            release = make_release(restore(live.stored.machine), people, live.spec, rows, campaign, self._today())
+            days = str(live.stored.spec.get("created", "")), self._today()
+            release = make_release(restore(live.stored.machine), people, live.spec, rows, campaign, days)
             self._move(Move(campaign, state, last, State.FINALISED, last, release=zip_release(release)))
             return self.refresh(campaign)
 
@@ -282,7 +283,7 @@ class Campaigns:
             return self._turns.setdefault(campaign, threading.Lock())
 
     def _load(self, stored: StoredCampaign) -> Live:
-        spec = read(CampaignSpec, stored.spec)
+        spec = read(CampaignSpec, {key: value for key, value in stored.spec.items() if key != "created"})
         rounds = tuple(self._store.rounds(stored.id))
         now: OpenRound | None = None
         if stored.state is State.OPEN:
@@ -326,12 +327,12 @@ def make_release(
     spec: CampaignSpec,
     rows: int | None,
     campaign: str = "",
-    finalised: str = "",
+    days: tuple[str, str] = ("", ""),
 ) -> Release:
     """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
     size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
     draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, spec.call(size, campaign, finalised), participants, draw)
+    return Release.from_machine(machine, spec.call(size, campaign, *days), participants, draw)
 
 
 def zip_release(release: Release) -> bytes:

@@ -85,18 +85,15 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
-    created: Annotated[
-        PlainText, Field(max_length=40, description="The day it was created on; the collector sets it.")
-    ] = ""
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
-    def call(self, rows: int, campaign: str = "", finalised: str = "") -> Call:
+    def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
         """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
         own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name != "schema"}
-        made = {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign, "finalised": finalised}
-        return Call(**own | made)
+        days = {"created": created, "finalised": finalised}
+        return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

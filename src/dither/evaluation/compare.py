@@ -23,6 +23,7 @@ from dither.evaluation.own_scale import OwnScale, own_scales
 from dither.schema import Schema
 from dither.schema.infer import infer_schema
 from dither.schema.line_columns import line_numbers
+from dither.schema.rule_tables import broken
 from dither.schema.native import to_arrow
 from dither.schema.table import encode
 from dither.types import Codes, JsonObject, NativeTable
@@ -90,7 +91,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 def _codes(table: NativeTable, schema: Schema, which: str) -> Codes:
     try:
-        return encode(table, schema).codes
+        return encode(table, schema, keep_rules=False).codes
     except TableError as error:
         raise TableError(f"{which} table: {error}", where=error.where, value=error.value) from None
 
@@ -101,13 +102,15 @@ class Evaluation:
 
     `tvd` is the total variation distance in [0, 1], `kl` the Kullback-Leibler divergence in nats, `mse` the mean
     squared difference of a cell; `ways` has the spread and the worst set beside them. `columns` compares numbers and times on
-    their own scale, which bins cannot flatter. `sdmetrics` has that library's scores if they were asked for.
+    their own scale, which bins cannot flatter; `broken` is the share of real and of synthetic rows that break a rule of the schema,
+    None if it has none. `sdmetrics` has that library's scores if they were asked for.
     """
 
     ways: dict[int, WaySummary]
     rows_real: int
     rows_synthetic: int
     columns: tuple[OwnScale, ...] = ()
+    broken: tuple[float, float] | None = None
     sdmetrics: SDMetricsScores | None = None
 
     @property
@@ -143,6 +146,11 @@ class Evaluation:
             "sets": sets,
             "rows": {"real": self.rows_real, "synthetic": self.rows_synthetic},
             "columns": {column.name: column.to_json() for column in self.columns},
+            **(
+                {}
+                if self.broken is None
+                else {"broken_rules": dict(zip(("real", "synthetic"), self.broken, strict=True))}
+            ),
             **({} if self.sdmetrics is None else {"sdmetrics": self.sdmetrics.to_json()}),
         }
 
@@ -177,7 +185,9 @@ def evaluate(
         asked = DEFAULT_WAYS[: len(domain)]
     found = evaluate_codes(first, second, domain, asked, max_sets, np.random.default_rng(seed))
     scales = own_scales(tables.real, tables.synthetic, domain)
-    return Evaluation(found, len(first), len(second), scales, sdmetrics_scores(tables) if sdmetrics else None)
+    wrong = (float(broken(domain, first).mean()), float(broken(domain, second).mean())) if domain.rules else None
+    scores = sdmetrics_scores(tables) if sdmetrics else None
+    return Evaluation(found, len(first), len(second), scales, wrong, scores)
 
 
 # The scores of SDMetrics' quality report, computed by that library itself.

@@ -24,7 +24,8 @@ from dither.schema.line_columns import (
     shown_rows,
 )
 from dither.schema.native import Column, Layout, build_table, column_names, read_columns, select_columns
-from dither.schema.rule_tables import check_rows, keep_rules
+from dither.schema.rule_tables import check_rows
+from dither.schema.rule_tables import keep_rules as rule_keeping
 from dither.schema.rules import Impossible
 from dither.schema.schema import Schema
 from dither.types import Codes, Integers, NativeTable
@@ -44,11 +45,12 @@ class EncodedTable:
     clipped: Mapping[str, int] = field(default_factory=dict)
 
 
-def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") -> EncodedTable:
+def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error", keep_rules: bool = True) -> EncodedTable:
     """The codes of a pandas, polars or PyArrow table.
 
     Every value lies in the schema's domain, or an error names the column and the value. With `unknown="other"` a value
-    outside a domain counts as the category "other" of that attribute. NaN is taken as missing.
+    outside a domain counts as the category "other" of that attribute. NaN is taken as missing. A row that breaks a rule of the
+    schema is an error, unless `keep_rules` is false.
     """
     check_choice("unknown", unknown, get_args(Unknown))
     layout, arrays = read_columns(without_dropped(table, schema))
@@ -65,7 +67,7 @@ def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error") ->
             if others:
                 clipped[column.name] = others
         columns.append(column)
-    if schema.rules:
+    if schema.rules and keep_rules:
         check_rows(schema, codes)
     return EncodedTable(codes, replace(layout, columns=tuple(columns)), clipped)
 
@@ -111,7 +113,7 @@ def _keep_rules(
             numbers[name] = line_numbers(attribute, pa.chunked_array([held[name]]))
         elif not any(isinstance(value, (str, bool)) for value in attribute.values):
             numbers[name] = np.array([*(float(v) for v in attribute.values), np.nan])[codes[:, schema.index(name)]]
-    kept, wrong = keep_rules(schema, codes, numbers, rng)
+    kept, wrong = rule_keeping(schema, codes, numbers, rng)
     for name, values in kept.items():
         if schema[name].on_line:
             held[name] = line_array(schema[name], np.where(wrong, numbers[name], values), held[name])
