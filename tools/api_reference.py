@@ -35,13 +35,16 @@ RETURNED = {
     "Marginal": "dither.estimate",
     "Model": "dither.models",
     "Notice": "dither.notice",
+    "OwnScale": "dither.evaluation",
     "Prediction": "dither.planner",
     "SDMetricsScores": "dither.evaluation.compare",
+    "Scale": "dither.evaluation.own_scale",
     "Score": "dither.evaluation.compare",
     "Truth": "dither.release",
     "WaySummary": "dither.evaluation",
 }
 CHOICES = {
+    "Cycle": "dither.schema.calendar",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.protocols.histogram.values",
@@ -55,10 +58,12 @@ PLAIN = {
     "JsonObject": "a dictionary from names to plain values, as JSON holds them",
     "NativeTable": "a pandas, polars or PyArrow table",
     "Progress": "a function that is called with what is done, how much of it, and of how much",
+    "Rule": "a `Determines`, `Impossible`, `Order` or `Sum` of `dither.schema.rules`",
     "Value": "text, a number or a boolean",
 }
-INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Partition", "ProtocolMachine")
+INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Line", "Partition", "ProtocolMachine")
 STANDARD = {
+    "Collection",
     "Any",
     "Callable",
     "False",
