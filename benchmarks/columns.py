@@ -69,7 +69,9 @@ def people(count: int, seed: int) -> pd.DataFrame:
     hour = np.clip(rng.normal(14 + 0.02 * age, 4, count), 0, 23.99)
     return pd.DataFrame(
         {
-            "gift": np.where(rng.random(count) < 0.8, 0.0, np.round(rng.lognormal(7.7, 1.2, count), 2)),
+            "gift": np.where(
+                rng.random(count) < 0.8, 0.0, np.minimum(np.round(rng.lognormal(7.7, 1.2, count), 2), 250_000.0)
+            ),
             "hours": hours,
             "price": rng.choice([0.99, 1.99, 4.99, 9.99], count, p=[0.45, 0.3, 0.2, 0.05]),
             "income": np.minimum(income, 500_000.0),
@@ -93,10 +95,10 @@ def public_schema() -> Schema:
     ]
     return Schema(
         (
-            numeric("gift", low=0, high=1_000_000, shape="skewed", bins=20, unit=0.01),
+            numeric("gift", low=0, high=250_000, shape="skewed", unit=0.01),
             numeric("hours", low=1, high=99, atoms=(20, 30, 35, 40, 45, 50, 60), unit=1.0),
             Attribute("price", "ordinal", (0.99, 1.99, 4.99, 9.99)),
-            numeric("income", low=0, high=500_000, shape="skewed", bins=20, unit=1.0),
+            numeric("income", low=0, high=500_000, shape="skewed", unit=1.0),
             numeric("age", low=18, high=99, unit=1.0),
             numeric("height", low=120.0, high=220.0),
             *(attribute_from_json(str(entry["name"]), entry) for entry in times),

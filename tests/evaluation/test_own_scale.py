@@ -54,10 +54,11 @@ def test_times_and_missing_values_have_a_scale_too():
 
 
 def test_rows_that_break_a_rule_are_counted_not_refused():
-    schema = Schema(
-        (Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2, 3))), (Order("a", "b"),)
+    schema = Schema((Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2, 3))), (Order("a", "b"),))
+    real, made = (
+        pd.DataFrame({"a": [1, 1, 2, 3], "b": [1, 2, 3, 3]}),
+        pd.DataFrame({"a": [1, 3, 2, 3], "b": [1, 2, 3, 1]}),
     )
-    real, made = pd.DataFrame({"a": [1, 1, 2, 3], "b": [1, 2, 3, 3]}), pd.DataFrame({"a": [1, 3, 2, 3], "b": [1, 2, 3, 1]})
     found = dither.evaluate(real, made, schema)
     assert found.broken == (0.0, 0.5)
     assert found.to_json()["broken_rules"] == {"real": 0.0, "synthetic": 0.5}

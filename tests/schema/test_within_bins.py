@@ -139,3 +139,19 @@ def test_units(unit):
     )
     np.testing.assert_allclose(drawn / unit, np.rint(drawn / unit), atol=1e-9)
     assert drawn.max() <= 100
+
+
+def test_long_tails_are_drawn_on_a_logarithmic_scale(monkeypatch):
+    edges = [0.0, 2, 5, 10, 30, 100, 1000]
+    truth = RNG(0).lognormal(2, 1.3, 40_000)
+    truth = truth[truth < 1000]
+    codes = np.searchsorted(edges, truth, "right") - 1
+    drawn = draw_reals(lay_out(edges), codes, np.float64, RNG(1))
+    found = np.searchsorted(edges, drawn, "right") - 1
+    np.testing.assert_array_equal(found, codes)
+    monkeypatch.setattr("dither.schema.within.SKEWED", np.inf)
+    straight = draw_reals(lay_out(edges), codes, np.float64, RNG(1))
+    assert abs(drawn.mean() - truth.mean()) < 0.5 * abs(straight.mean() - truth.mean())
+    monkeypatch.undo()
+    mirrored = draw_reals(lay_out([-e for e in reversed(edges)]), 5 - codes, np.float64, RNG(1))
+    assert abs(mirrored.mean() + truth.mean()) < 0.5 * abs(straight.mean() - truth.mean())

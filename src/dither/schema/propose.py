@@ -84,12 +84,9 @@ def _crowded(values: Floats, low: float, high: float) -> bool:
 
 
 def _quantile_edges(values: Floats, low: float, high: float, unit: float | None) -> tuple[float, ...]:
-    """Edges that share the values out evenly, and go on in steps of equal ratio where the tail begins; three digits each."""
+    """Edges that share the values out evenly, and two more where the tail begins; three digits each."""
     levels = [*np.arange(1, DEFAULT_BINS - 2) / (DEFAULT_BINS - 2), *_TAIL]
     inner = [float(f"{q:.3g}") for q in np.quantile(values, levels)]
-    last, span = inner[-1] - low, high - low
-    if 0 < last < span / 4:
-        inner.append(float(f"{low + np.sqrt(last * span):.3g}"))
     if unit is not None:
         inner = [float(f"{np.rint(edge / unit) * unit:.12g}") for edge in inner]
     return (low, *sorted({edge for edge in inner if low < edge < high}), high)

@@ -2,7 +2,8 @@
 
 A block of equal density in each bin would show its edges. So the density is piecewise linear, with a knot at every edge and in the
 middle of every bin: continuous across edges, zero outside the bins, never negative, and each bin keeps exactly its share. What
-neighbouring bins hold decides the density at the edge between them; atoms between two bins do not come into it.
+neighbouring bins hold decides the density at the edge between them; atoms between two bins do not come into it. Where bins grow
+towards one end, as they do for amounts with a long tail, all of this holds on a scale that is logarithmic from the narrowest on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from dither.schema.line import Line
 from dither.types import Codes, Counts, Flags, Floats, Indices, Integers, Reals
 
+SKEWED = 10.0  # the last bin is so many times as wide as the narrowest: then the scale is logarithmic
 _FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits
 
 
@@ -132,12 +134,48 @@ def _draw(low: Floats, high: Floats, line: Line, codes: Codes, rng: np.random.Ge
     place = np.zeros(line.cells, dtype=np.intp)
     place[bins] = np.arange(len(bins))
     joined = np.array([ends[i][1] == ends[j][0] for i, j in pairwise(bins)], dtype=bool)
-    # Relative to the widest, lest widths of 1e300 overflow when they are multiplied.
-    scale = float(np.max((high - low)[bins]))
-    density = knots(low[bins] / scale, high[bins] / scale, counts[bins], joined)
+    warp = _warp(low[bins], high[bins])
+    first, last = warp.there(low[bins]), warp.there(high[bins])
+    density = knots(first, last, counts[bins], joined)
     uniform = rng.random(len(codes))
-    where = draw_places(density, place[codes], uniform)
-    return np.asarray(low[codes] + (high - low)[codes] * where)
+    at = place[codes]
+    drawn = warp.back(first[at] + (last - first)[at] * draw_places(density, at, uniform))
+    return np.asarray(np.where(low[codes] == high[codes], low[codes], drawn))
+
+
+@dataclass(frozen=True)
+class Warp:
+    """A scale for drawing, straight in units of `width`; or logarithmic beyond `origin`, in the direction of `sign`, without a kink."""
+
+    origin: float
+    width: float
+    sign: float = 1.0
+    logarithmic: bool = False
+
+    def there(self, numbers: Floats) -> Floats:
+        """Numbers on the scale."""
+        steps = self.sign * (numbers / self.width - self.origin / self.width)
+        if self.logarithmic:
+            steps = np.where(steps > 0, np.log1p(np.maximum(steps, 0.0)), steps)
+        return np.asarray(self.sign * steps)
+
+    def back(self, places: Floats) -> Floats:
+        """Places on the scale as numbers."""
+        steps = self.sign * places
+        if self.logarithmic:
+            steps = np.where(steps > 0, np.expm1(np.maximum(steps, 0.0)), steps)
+        return np.asarray(self.origin + self.sign * (steps * self.width))
+
+
+def _warp(low: Floats, high: Floats) -> Warp:
+    """Straight, in units of the widest bin lest widths of 1e300 overflow; logarithmic where bins grow towards one end."""
+    width = high - low
+    least, most = float(width.min()), float(width.max())
+    narrow = int(width.argmin())
+    for sign, end, origin in ((1.0, width[-1], low[narrow]), (-1.0, width[0], high[narrow])):
+        if len(width) > 2 and end == most and most > SKEWED * least:
+            return Warp(float(origin), least, sign, True)
+    return Warp(float(low[0]), most)
 
 
 def _open_ends(line: Line) -> tuple[Flags, Flags]:
