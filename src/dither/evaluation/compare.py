@@ -23,8 +23,8 @@ from dither.evaluation.own_scale import OwnScale, own_scales
 from dither.schema import Schema
 from dither.schema.infer import infer_schema
 from dither.schema.line_columns import line_numbers
-from dither.schema.rule_tables import broken
 from dither.schema.native import to_arrow
+from dither.schema.rule_tables import broken
 from dither.schema.table import encode
 from dither.types import Codes, JsonObject, NativeTable
 

@@ -145,7 +145,7 @@ def _draw(low: Floats, high: Floats, line: Line, codes: Codes, rng: np.random.Ge
 
 @dataclass(frozen=True)
 class Warp:
-    """A scale for drawing, straight in units of `width`; or logarithmic beyond `origin`, in the direction of `sign`, without a kink."""
+    """A scale for drawing, straight in units of `width`; or logarithmic beyond `origin`, in the direction of `sign`, no kink."""
 
     origin: float
     width: float
