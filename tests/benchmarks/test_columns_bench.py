@@ -14,6 +14,8 @@ from benchmarks.harness import execute
 from dither.errors import TableError
 from dither.schema import Schema, numeric
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_bench_runs(tmp_path: Path) -> None:
     outcome = execute(columns.bench("smoke"), tmp_path)
