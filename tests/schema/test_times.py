@@ -196,3 +196,13 @@ def test_decimals_stay_decimals() -> None:
     out = decode(encoded.codes, schema, encoded.layout, RNG(0))
     assert out.schema == table.schema
     np.testing.assert_array_equal(encode(out, schema).codes, encoded.codes)
+
+
+def test_days_in_a_column_of_instants_stay_midnights() -> None:
+    frame = pd.DataFrame({"day": pd.date_range("2023-01-01", periods=90).repeat(3)})
+    schema = dither.infer_schema(frame)
+    assert schema["day"].kind == "date"
+    encoded = encode(frame, schema)
+    made = decode(encoded.codes, schema, encoded.layout, RNG(0))
+    assert made.dtypes.tolist() == frame.dtypes.tolist()
+    assert (made["day"] == made["day"].dt.normalize()).all()

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dither.checks import check_whole
 from dither.errors import TableError
 from dither.schema.attribute import Attribute, Kind, Value
+from dither.schema.calendar import DAY
 from dither.schema.labels import is_text
 from dither.schema.moments import moment_numbers
 from dither.schema.native import column_names, read_columns, select_columns
@@ -159,6 +160,8 @@ def _infer_moment(name: str, present: pa.ChunkedArray, held: pa.DataType, missin
         raise _constant(present[0].as_py())
     if kind == "duration":
         return propose_numbers(name, numbers, missing, whole=False, kind="duration")
+    if kind == "datetime" and (numbers % DAY == 0).all():  # days in a column of instants
+        return propose_moments(name, "date", numbers / DAY, missing)
     return propose_moments(name, "date" if kind == "date" else "datetime", numbers, missing)
 
 
