@@ -236,6 +236,8 @@ def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
     of: dict[Any, str] = {}
     for group, members in given.items():
         for value in _list(name, f"group {group!r}", members):
+            if not isinstance(value, (str, int, float)):
+                raise SchemaError(f"attribute {name!r}: {value!r} in group {group!r} is no value", where=name)
             if value in of:
                 raise SchemaError(f"attribute {name!r}: the value {value!r} is in two groups", where=name, value=value)
             of[value] = group
