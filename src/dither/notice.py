@@ -83,12 +83,15 @@ def assumed_form(path: Path, words: str) -> Notice:
 
 def dropped_columns(names: list[str]) -> Notice:
     """Columns of the table that the schema marks as dropped."""
-    return Notice("columns-dropped", f"the schema drops {', '.join(names)}: the synthetic table does not have them")
+    return Notice(
+        "columns-dropped",
+        f"the schema drops {', '.join(names)}: the synthetic table does not have them; take them off that list if they are wanted",
+    )
 
 
 def rare_as_other(names: list[str]) -> Notice:
     """Columns of which an inferred schema lists only the most frequent values."""
     return Notice(
         "rare-as-other",
-        f"only the most frequent values of {', '.join(names)} are told apart, all others count as 'other'",
+        f"only the most frequent values of {', '.join(names)} are told apart, all others count as 'other'; list those that matter in a schema",
     )

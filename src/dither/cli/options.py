@@ -93,11 +93,9 @@ def listed(given: str | None) -> list[str] | None:
 
 
 def print_warnings(warnings: Iterable[Notice | str]) -> None:
-    """Each warning as a line on stderr, and below it its code and what to do."""
+    """Each warning as a line on stderr; its code and what to do stand in the JSON and on the page."""
     for warning in warnings:
         print(f"dither: warning: {warning}", file=sys.stderr)
-        if isinstance(warning, Notice) and warning.advice:
-            print(f"  {warning.code}: {warning.advice}", file=sys.stderr)
 
 
 @contextmanager
