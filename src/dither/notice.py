@@ -85,7 +85,8 @@ def dropped_columns(names: list[str]) -> Notice:
     """Columns of the table that the schema marks as dropped."""
     return Notice(
         "columns-dropped",
-        f"the schema drops {', '.join(names)}: the synthetic table does not have them; take them off that list if they are wanted",
+        f"the schema drops {', '.join(names)}: the synthetic table does not have them; "
+        "take them off that list if they are wanted",
     )
 
 
