@@ -110,7 +110,7 @@ const MAKERS = {
   },
   olh(m, all, step) {
     const other = BigInt(m.other), keep = all - BigInt(m.buckets - 1) * other;
-    need(m.cells <= 65536 && m.buckets >= 2 && m.buckets <= 4096, 'too many cells or buckets');
+    need(m.cells <= 1 << 17 && m.buckets >= 2 && m.buckets <= 4096, 'too many cells or buckets');
     need(other >= 1n && other < keep, 'epsilon is too small');
     const width = m.buckets <= 256 ? 1 : 2;
     return {
@@ -291,7 +291,7 @@ export async function planEpsilon(plan) {
 
 // What a device reads and works out at most; the same numbers as Python's reports.limits and schema.
 const MOST = {
-  announcement: 8 << 20, answer: 1 << 16, attributes: 4096, values: 65536, codes: 1 << 20, reportBytes: 16384, drawBytes: 1 << 20,
+  announcement: 8 << 20, answer: 1 << 16, attributes: 4096, values: 1 << 17, codes: 1 << 20, reportBytes: 16384, drawBytes: 1 << 20,
   mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, filterBytes: 1 << 25, pairs: 1 << 21, waiting: 256 << 10,
 };
 const DRAW_BITS = [8, 16, 24, 32, 40, 48];
@@ -347,33 +347,115 @@ export async function readAnnouncement(text) {
   return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
 }
 
-// A plan holds nothing but questions of two parts, and numbers.
+// A plan holds nothing but questions of two or three parts, and numbers.
 const plain = ({ questions, shares }) => Array.isArray(questions) && Array.isArray(shares) && shares.every(finite)
-  && questions.every((q) => object(q) && Object.keys(q).length === 2 && object(q.mechanism) && Array.isArray(q.attributes)
+  && questions.every((q) => object(q) && ['attributes,mechanism', 'attributes,grouped,mechanism'].includes(keysOf(q)) && object(q.mechanism) && Array.isArray(q.attributes)
     && Object.values(q.mechanism).every((x) => typeof x !== 'object') && q.attributes.every((n) => typeof n === 'string'));
-const CARRIES = { numeric: ['edges'], boolean: [], categorical: ['values'], ordinal: ['values'] };
-const answers = (a) => (a.kind === 'numeric' ? a.edges.length - 1 : a.kind === 'boolean' ? 2 : a.values.length);
+const LINES = ['numeric', 'date', 'datetime', 'duration'];
+const CARRIES = {
+  numeric: ['edges'], duration: ['edges'], date: ['edges'], datetime: ['edges'], boolean: [], categorical: ['values'], ordinal: ['values'],
+};
+const MAY_CARRY = {
+  numeric: ['atoms', 'groups', 'unit'], duration: ['atoms', 'groups', 'unit'], date: ['cycles', 'groups'],
+  datetime: ['cycles', 'groups'], boolean: [], categorical: ['groups'], ordinal: ['groups'],
+};
+const CYCLES = { weekday: 7, hour: 24 };
+const turns = (a) => (a.cycles ?? []).reduce((n, cycle) => n * CYCLES[cycle], 1);
+const answers = (a) => (LINES.includes(a.kind) ? lineOf(a).cells * turns(a) : a.kind === 'boolean' ? 2 : a.values.length);
 const cardinality = (a) => answers(a) + (a.missing ? 1 : 0);
+const width = (a, grouped) => (grouped ? new Set(a.groups).size + (a.missing ? 1 : 0) : cardinality(a));
+
+/** The cell of a question for codes by name; of grouped attributes the group counts, not the value. */
+export function cellOf(q, known, codes) {
+  return q.attributes.reduce((cell, n) => {
+    const a = known.get(n), grouped = (q.grouped ?? []).includes(n), code = codes.get(n), names = grouped ? [...new Set(a.groups)] : [];
+    return cell * width(a, grouped) + (!grouped ? code : code === answers(a) ? names.length : names.indexOf(a.groups[code]));
+  }, 0);
+}
+
+const DAY = 86400;
+// The forms of ISO 8601 that devices read, as Python's schema.calendar does.
+const INSTANT = /^(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?(Z|[+-]\d{2}:\d{2})?)?$/;
+
+// Seconds since 1970 of a Date or of ISO text, null for anything else; text without an offset is taken as UTC.
+function secondNumber(value) {
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.getTime() / 1000;
+  const found = typeof value === 'string' ? INSTANT.exec(value) : null;
+  if (found === null) return null;
+  const [year, month, day, hour, minute, second] = found.slice(1, 7).map((x) => Number(x ?? 0));
+  const at = new Date(0);
+  at.setUTCFullYear(year, month - 1, day);
+  if (year < 1 || at.getUTCMonth() !== month - 1 || at.getUTCDate() !== day || hour > 23 || minute > 59 || second > 59) return null;
+  const zone = found[8] ?? 'Z', sign = zone[0] === '-' ? 1 : -1;
+  const [hours, minutes] = zone === 'Z' ? [0, 0] : [Number(zone.slice(1, 3)), Number(zone.slice(4))];
+  if (hours > 23 || minutes > 59) return null;
+  return at.getTime() / 1000 + hour * 3600 + minute * 60 + second + Number(`0.${found[7] ?? 0}`) + sign * (hours * 3600 + minutes * 60);
+}
+
+// Where a value lies on the line of its attribute, null where it is none.
+function lineNumber(a, value) {
+  if (a.kind === 'date' || a.kind === 'datetime') {
+    const seconds = secondNumber(value);
+    return seconds === null || a.kind === 'datetime' ? seconds : Math.floor(seconds / DAY);
+  }
+  return typeof value === 'number' ? value : null;
+}
+
+// Bins and atoms in the order of the numbers: the code of exactly each boundary and of the stretch after it, -1 where no cell is.
+const lines = new WeakMap();
+function lineOf(a) {
+  if (lines.has(a)) return lines.get(a);
+  const edges = a.edges.map((e) => (typeof e === 'string' ? lineNumber(a, e) : e)), last = edges.at(-1);
+  const atoms = new Set(a.atoms ?? []), boundaries = [...new Set([...edges, ...atoms])].sort((x, y) => x - y);
+  const points = [], gaps = [], closed = a.kind === 'numeric' || a.kind === 'duration';
+  let cells = 0;
+  for (const boundary of boundaries) {
+    points.push(atoms.has(boundary) ? cells++ : -1);
+    gaps.push(edges[0] <= boundary && boundary < last ? cells++ : -1);
+    if (points.at(-1) < 0) points[points.length - 1] = boundary !== last ? gaps.at(-1) : closed ? gaps.at(-2) : -1;
+  }
+  const line = { boundaries, points, gaps, cells };
+  lines.set(a, line);
+  return line;
+}
+
+const rises = (list) => Array.isArray(list) && list.every((x, i) => finite(x) && (i === 0 || list[i - 1] < x));
+function checkLine(a) {
+  const moments = a.kind === 'date' || a.kind === 'datetime';
+  need(Array.isArray(a.edges) && a.edges.length >= 2 && a.edges.length <= MOST.values + 1, 'too few or many edges');
+  need(!moments || a.edges.every((e) => typeof e === 'string' && e.length === (a.kind === 'date' ? 10 : 19) && e[10] !== ' '
+    && whole(lineNumber(a, e))), 'edges that are no times');
+  need(rises(moments ? a.edges.map((e) => lineNumber(a, e)) : a.edges), 'edges that do not rise');
+  need(a.atoms === undefined || (rises(a.atoms) && a.atoms.length >= 1 && a.atoms.length <= MOST.values), 'atoms that do not rise');
+  need(a.unit === undefined || (finite(a.unit) && a.unit > 0), 'a unit that is none');
+  const allowed = a.kind === 'date' ? ['weekday'] : ['weekday', 'hour'];
+  need(a.cycles === undefined || (Array.isArray(a.cycles) && a.cycles.length >= 1 && a.cycles.every((c) => allowed.includes(c))
+    && new Set(a.cycles).size === a.cycles.length), 'cycles that there are not');
+}
+const groupsFit = (a) => a.groups === undefined || (Array.isArray(a.groups) && a.groups.length === answers(a)
+  && a.groups.every((g) => typeof g === 'string' && g !== '') && new Set(a.groups).size >= 2);
 
 // Attributes by name, if the schema is written in its canonical form.
 function checkSchema(schema) {
-  need(object(schema) && keysOf(schema) === 'attributes,format' && schema.format === 'dither-schema-1', 'not a schema');
+  need(object(schema) && ['attributes,format', 'attributes,format,rules'].includes(keysOf(schema)) && schema.format === 'dither-schema-1', 'not a schema');
+  need(schema.rules === undefined || (Array.isArray(schema.rules) && schema.rules.every(object)), 'rules that are none');
   const listed = schema.attributes, known = new Map();
   need(Array.isArray(listed) && listed.length >= 1 && listed.length <= MOST.attributes, 'a schema of too few or many attributes');
   let codes = 0;
   for (const a of listed) {
     need(object(a) && typeof a.name === 'string' && a.name !== '' && !known.has(a.name), 'an attribute without a name of its own');
     need(typeof a.kind === 'string' && Object.hasOwn(CARRIES, a.kind), 'an attribute of an unknown kind');
-    const carries = ['kind', 'name', ...CARRIES[a.kind], ...(Object.hasOwn(a, 'missing') ? ['missing'] : [])];
+    const carries = ['kind', 'name', ...CARRIES[a.kind], ...['missing', ...MAY_CARRY[a.kind]].filter((key) => Object.hasOwn(a, key))];
     need(keysOf(a) === carries.sort().join() && [undefined, true].includes(a.missing), 'an attribute in another form');
-    if (a.kind === 'numeric') {
-      need(Array.isArray(a.edges) && a.edges.every((e, i) => finite(e) && (i === 0 || a.edges[i - 1] < e)), 'edges that do not rise');
+    if (LINES.includes(a.kind)) {
+      checkLine(a);
     } else if (a.kind !== 'boolean') {
       const fits = (v) => ['string', 'boolean'].includes(typeof v) || finite(v);
       need(Array.isArray(a.values) && a.values.every(fits), 'values that are none');
       need(new Set(a.values.map((v) => (typeof v === 'boolean' ? Number(v) : v))).size === a.values.length, 'a value twice');
     }
     need(answers(a) >= 2 && answers(a) <= MOST.values, 'an attribute of too few or many values');
+    need(groupsFit(a), 'groups that do not fit');
     codes += cardinality(a);
     need(codes <= MOST.codes, 'too many values in total');
     known.set(a.name, a);
@@ -395,10 +477,13 @@ async function checkPlan(a, known) {
   checkWork(questions);
   const asked = new Set();
   let length = 0, draws = 0;
-  for (const { attributes, mechanism: m } of questions) {
+  for (const { attributes, grouped, mechanism: m } of questions) {
     need(Array.isArray(attributes) && attributes.length >= 1 && new Set(attributes).size === attributes.length, 'a question about nothing or twice');
     need(attributes.every((n) => typeof n === 'string' && known.has(n)), 'a question that the schema lacks');
-    const made = mechanism(m), cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * cardinality(known.get(n))), 1);
+    const made = mechanism(m), groups = grouped ?? [];
+    need(grouped === undefined || (Array.isArray(grouped) && grouped.length >= 1
+      && grouped.every((n) => attributes.includes(n) && known.get(n).groups)), 'a question that groups what has no groups');
+    const cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * width(known.get(n), groups.includes(n))), 1);
     need(made.cells === cells, 'a question of other cells');
     need(made.reportBytes <= MOST.reportBytes && made.drawBytes <= MOST.drawBytes, 'a question too large for a device');
     length += made.reportBytes;
@@ -438,12 +523,18 @@ function checkWork(questions) {
 /** The code of a value of one attribute, null where the domain lacks it. undefined, null and NaN are missing answers. */
 export function codeOf(a, value) {
   if (value === undefined || value === null || Number.isNaN(value)) return a.missing ? answers(a) : null;
-  if (a.kind !== 'numeric') {
+  if (!LINES.includes(a.kind)) {
     const code = (a.kind === 'boolean' ? [false, true] : a.values).indexOf(value);
     return code < 0 ? null : code;
   }
-  if (typeof value !== 'number' || !(value >= a.edges[0] && value <= a.edges.at(-1))) return null;
-  return Math.min(above(a.edges, value) - 1, a.edges.length - 2);
+  const number = lineNumber(a, value), line = lineOf(a);
+  const at = number === null ? -1 : above(line.boundaries, number) - 1;
+  if (at < 0) return null;
+  const cell = line.boundaries[at] === number ? line.points[at] : line.gaps[at];
+  if (cell < 0) return null;
+  const days = a.kind === 'date' ? number : Math.floor(number / DAY);
+  return (a.cycles ?? []).reduce((code, cycle) => code * CYCLES[cycle]
+    + (cycle === 'weekday' ? (((days + 3) % 7) + 7) % 7 : Math.floor((number - days * DAY) / 3600)), cell);
 }
 
 // A number below count, each exactly as likely: draws beyond the last one are drawn again.
@@ -666,7 +757,7 @@ async function answerOnce(
   const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
   const { codes, outside } = encodeAnswers(byName, names, record, random);
   for (const [i, q] of asked.entries()) {
-    const cell = q.attributes.reduce((c, n) => c * cardinality(byName.get(n)) + codes.get(n), 0);
+    const cell = cellOf(q, byName, codes);
     const payload = known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cell, random);
     books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(payload) };
     parts.push(payload);

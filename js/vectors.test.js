@@ -48,6 +48,10 @@ const checks = {
   },
   'refuse-announcement': (c) => refuses(() => dither.readAnnouncement(c.text)),
   code: (c) => assert.equal(dither.codeOf(c.attribute, c.value), c.code),
+  cell(c) {
+    const known = new Map(c.attributes.map((a) => [a.name, a]));
+    assert.equal(dither.cellOf(c.question, known, new Map(Object.entries(c.codes))), c.cell);
+  },
   verdict: (c) => assert.equal(dither.verdict(c.status, c.content_type, c.body), c.means),
 };
 

@@ -6,15 +6,18 @@ characters: 1 and 1.0 are different labels. Standard library only.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
 
+from dither.client.participant import code_of
 from dither.mechanisms import GRR, BloomRappor, LocalHash, oue
 from dither.reports import limits
 from dither.reports.codec import ACCEPTED, FINAL, PROBLEM_TYPE, verdict
 from dither.reports.plan import Plan, Question
 from dither.schema import Attribute, Schema
+from dither.schema.rules import Impossible
 
 Case = dict[str, Any]
 Json = dict[str, Any]
@@ -29,6 +32,20 @@ _ODD = Schema(
     )
 )
 
+_CITIES = Attribute(
+    "city", "categorical", ("Leeds", "York", "Bath", "Exeter"), missing=True, groups=("N", "N", "S", "S")
+)
+_LINES = Schema(
+    (
+        Attribute("price", "numeric", edges=(0.0, 5.0, 100.0), atoms=(0.0, 4.99, 250.0), unit=0.01),
+        Attribute("day", "date", edges=(19723.0, 19754.0, 19783.0), cycles=("weekday",)),
+        Attribute("at", "datetime", edges=(1704067200.0, 1706745600.0), cycles=("weekday", "hour"), missing=True),
+        Attribute("stay", "duration", edges=(0.0, 60.0, 3600.0), atoms=(0.0,)),
+        _CITIES,
+    ),
+    (Impossible((("city", ("York",)), ("stay", (0.0,)))),),
+)
+
 
 def announcements() -> Iterator[Case]:
     """Announcements to be answered, and ones that differ in one thing and must be refused, each with what is wrong."""
@@ -41,7 +58,7 @@ def announcements() -> Iterator[Case]:
             "epsilon": 0.0 if plan is None else plan.epsilon,
         }
     base = _announce(_SMALL, _small_plan())
-    for why, change in (*_wrong_frames(), *_wrong_schemas(), *_wrong_plans(), *_bombs()):
+    for why, change in (*_wrong_frames(), *_wrong_schemas(), *_wrong_lines(), *_wrong_plans(), *_bombs()):
         yield {"kind": "refuse-announcement", "why": why, "text": json.dumps(base | change)}
     for why, text in _wrong_texts(json.dumps(base)):
         yield {"kind": "refuse-announcement", "why": why, "text": text}
@@ -70,9 +87,76 @@ def codes() -> Iterator[Case]:
             ],
         ),
         (Attribute("a", "numeric", edges=(0.0, 1.0, 2.0), missing=True), [(None, 2), (1.5, 1), (3, None), ([1], None)]),
+        *((attribute, _on_line(attribute)) for attribute in _LINES.attributes[:4]),
     ):
         for value, code in listed:
             yield {"kind": "code", "attribute": attribute.to_json(), "value": value, "code": code}
+
+
+_MOMENTS = (
+    *(
+        "2024-01-01",
+        "2024-01-31",
+        "2024-02-01",
+        "2024-02-29",
+        "2024-02-30",
+        "2024-03-01",
+        "2023-12-31",
+        "2024-1-1",
+        "20240101",
+    ),
+    *(
+        "2024-01-15T00:00:00",
+        "2024-01-15 23:59:59.999999",
+        "2024-01-15T12:30",
+        "2024-01-15T12:30Z",
+        "2024-01-15T24:00:00",
+    ),
+    *(
+        "2024-01-15T12:30:00+02:00",
+        "2024-01-31T23:30:00-01:00",
+        "2024-01-15T12:61:00",
+        "2024-01-15T12",
+        "2024-01-15T12:30:60",
+    ),
+    *(
+        "0000-01-01",
+        "0001-01-01T00:00:00+01:00",
+        "2024-01-15T12:30:00+24:00",
+        "2024-01-15T12:30:00.1234567",
+        "",
+        "now",
+        19723,
+        None,
+    ),
+)
+_NUMBERS = (0, 0.001, 4.98, 4.99, 4.991, 5, 59.9, 60, 100, 100.5, 250, 249.9, 3600, 3601, -1, "0", True, None)
+
+
+def _on_line(attribute: Attribute) -> list[tuple[object, int | None]]:
+    """Values with the code that the schema's own reading gives them, checked against whole tables in the tests."""
+    moments = attribute.kind in ("date", "datetime")
+    return [(value, code_of(attribute, value)) for value in (_MOMENTS if moments else _NUMBERS)]
+
+
+def cells() -> Iterator[Case]:
+    """The cell of a question about groups of values, for every code."""
+    questions = [
+        Question(("city",), GRR.for_epsilon(3, 1.0), ("city",)),
+        Question(("stay", "city"), GRR.for_epsilon(9, 1.0), ("city",)),
+        Question(("city", "stay"), GRR.for_epsilon(15, 1.0)),
+    ]
+    for question in questions:
+        for code in range(_CITIES.cardinality):
+            cell = question.cell(_LINES, [0, 0, 0, 2, code])
+            codes_by_name = {"stay": 2, "city": code}
+            yield {
+                "kind": "cell",
+                "attributes": [_LINES[name].to_json() for name in ("stay", "city")],
+                "question": question.to_json(),
+                "codes": codes_by_name,
+                "cell": cell,
+            }
 
 
 def verdicts() -> Iterator[Case]:
@@ -138,6 +222,8 @@ def _answered() -> Iterator[tuple[Schema, Plan | None]]:
     yield _SMALL, None
     odd = [Question((name,), LocalHash.for_epsilon(_ODD.cells([name]), 0.2)) for name in _ODD.names]
     yield _ODD, Plan(65535, tuple(odd), split=True, population=0.5, tally="patterns")
+    lines = [Question((name,), oue(_LINES.cells([name]), 0.1)) for name in _LINES.names]
+    yield _LINES, Plan(0, (*lines, Question(("city", "stay"), oue(9, 0.5), ("city",))), (0.2, 0.2, 0.2, 0.2, 0.1, 0.1))
     yield _SMALL, Plan(1, (Question(("a",), BloomRappor.for_epsilon(3, 1.0, 65, 6)),), (1.0,))
 
 
@@ -200,6 +286,45 @@ def _wrong_schemas() -> Iterator[tuple[str, Json]]:
             schema(a, {"name": "b", "kind": "numeric", "min": 0.0, "max": 1.0, "bins": 30_000_000}),
         ),
     )
+
+
+def _wrong_lines() -> Iterator[tuple[str, Json]]:
+    """Schemas of numbers, times and groups that are wrong in themselves: their fingerprint is right."""
+    price, day, at, _, city = _LINES.to_json()["attributes"]
+    wrong: list[tuple[str, Json]] = [
+        ("atoms that do not rise", price | {"atoms": [4.99, 0.0]}),
+        ("atoms that are text", price | {"atoms": ["0"]}),
+        ("no atoms, listed", price | {"atoms": []}),
+        ("a unit of nothing", price | {"unit": 0.0}),
+        ("a unit that is text", price | {"unit": "cent"}),
+        ("a number with cycles", price | {"cycles": ["hour"]}),
+        ("days that do not rise", day | {"edges": ["2024-02-01", "2024-01-01"]}),
+        ("days that are numbers", day | {"edges": [19723.0, 19754.0]}),
+        ("a day that is none", day | {"edges": ["2024-01-01", "2024-02-30"]}),
+        ("a day in another form", day | {"edges": ["2024-01-01", "2024-02-01T00:00:00"]}),
+        ("hours of a day without any", day | {"cycles": ["hour"]}),
+        ("a cycle twice", at | {"cycles": ["hour", "hour"]}),
+        ("a cycle that is none", at | {"cycles": ["moon"]}),
+        ("a date with atoms", day | {"atoms": [19723.0]}),
+        ("too few groups", city | {"groups": ["N", "S"]}),
+        ("one group", city | {"groups": ["N"] * 4}),
+        ("groups that are numbers", city | {"groups": [1, 1, 2, 2]}),
+    ]
+    for why, attribute in wrong:
+        schema = {"format": "dither-schema-1", "attributes": [attribute]}
+        text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
+        yield why, {"schema": schema, "schema_fingerprint": hashlib.sha256(text.encode()).hexdigest(), "plan": None}
+    plan = Plan(0, (Question(("city",), oue(3, 0.5), ("city",)),), (1.0,)).to_json()
+    asked = plan["questions"][0]
+    lines = {"schema": _LINES.to_json(), "schema_fingerprint": _LINES.fingerprint}
+    for why, change in (
+        ("groups of what has none", {"attributes": ["day"], "grouped": ["day"]}),
+        ("groups of what is not asked", {"grouped": ["price"]}),
+        ("groups of nothing", {"grouped": []}),
+        ("groups that are text", {"grouped": "city"}),
+        ("as many cells as values", {"mechanism": oue(5, 0.5).to_json()}),
+    ):
+        yield why, lines | {"plan": plan | {"questions": [asked | change]}}
 
 
 def _wrong_plans() -> Iterator[tuple[str, Json]]:

@@ -43,15 +43,18 @@ RETURNED = {
     "Marginal": "dither.estimate",
     "Model": "dither.models",
     "Notice": "dither.notice",
+    "OwnScale": "dither.evaluation",
     "Picture": "dither.display.show",
     "Prediction": "dither.planner",
     "SDMetricsScores": "dither.evaluation.compare",
+    "Scale": "dither.evaluation.own_scale",
     "Score": "dither.evaluation.compare",
     "Truth": "dither.release",
     "WaySummary": "dither.evaluation",
 }
 CHOICES = {
     "Basis": "dither.uncertainty.linear",
+    "Cycle": "dither.schema.calendar",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.protocols.histogram.values",
@@ -68,11 +71,13 @@ PLAIN = {
     "JsonObject": "a dictionary from names to plain values, as JSON holds them",
     "NativeTable": "a pandas, polars or PyArrow table",
     "Progress": "a function that is called with what is done, how much of it, and of how much",
+    "Rule": "a `Determines`, `Impossible`, `Order` or `Sum` of `dither.schema.rules`",
     "Value": "text, a number or a boolean",
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
-INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Misfit", "Partition", "ProtocolMachine", "Reports")
+INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Line", "Misfit", "Partition", "ProtocolMachine", "Reports")
 STANDARD = {
+    "Collection",
     "Any",
     "Callable",
     "False",

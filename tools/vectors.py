@@ -23,7 +23,7 @@ from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.reports import limits
 from dither.reports.codec import Envelope, Report, encode
 from dither.reports.plan import Plan, Question, is_asked, pick, place, report_id, token_hash
-from tools.announcement_vectors import announcements, codes, verdicts
+from tools.announcement_vectors import announcements, cells, codes, verdicts
 
 FORMAT = "dither-vectors-1"
 Case = dict[str, Any]
@@ -35,7 +35,7 @@ def all_vectors() -> dict[str, dict[str, Any]]:
     cases = {
         "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
-        "participation.json": [*_assigned(), *announcements(), *codes(), *verdicts()],
+        "participation.json": [*_assigned(), *announcements(), *codes(), *cells(), *verdicts()],
     }
     return {name: {"format": FORMAT, "cases": list(listed)} for name, listed in cases.items()}
 
@@ -159,7 +159,7 @@ def _refused_mechanisms() -> Iterator[Case]:
         (oue(5, 1.0), {"other_set": 2**31}),
         (oue(5, 1.0), {"true_set": 2**32}),
         (oue(5, 1.0), {"other_set": 0}),
-        (LocalHash.for_epsilon(5, 1.0), {"cells": 65537}),
+        (LocalHash.for_epsilon(5, 1.0), {"cells": 131073}),
         (LocalHash.for_epsilon(5, 1.0), {"buckets": 1}),
         (SubsetSelection.for_epsilon(5, 1.0), {"size": 5}),
         (SubsetSelection.for_epsilon(5, 1.0), {"missing": 0}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from dither.checks import check_choice, check_whole, check_whole_or_none
-from dither.datasets import open_table, published_layout
+from dither.datasets import Reading, open_table, published_layout
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.protocols import DEFAULT, jtree_nonprivate, start
@@ -20,6 +21,7 @@ from dither.randomness import check_seed, generator, public_seed
 from dither.release import Call, Release, truth_from_codes
 from dither.release.call import OWN_SCHEMA, plain
 from dither.schema import Schema
+from dither.schema.csv_files import CsvOptions
 from dither.schema.native import Layout
 from dither.schema.table import encode
 from dither.simulate import Path as ReportPath
@@ -46,6 +48,13 @@ def publish(
     no_privacy: bool = False,
     holdout: float = 0.0,
     replicates: int = 0,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    missing: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """Publish a table with each row as one simulated participant, and give the release.
@@ -57,6 +66,8 @@ def publish(
     system and nothing recorded can draw it again, unless a `seed` is given: the same seed gives the same release, and whoever
     knows it can take the noise off, as the release's warnings say. The one exception is the method `jtree-nonprivate`, which
     runs only with `no_privacy` and whose release says that it is not private.
+    `columns`, `drop` and `keep` say what of the table is asked; `delimiter`, `encoding`, `decimal` and `missing` (the texts that
+    mean no answer) how a CSV file is written, where that should not be found out from the file.
     With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
     With `replicates` (such as 20) the model is fitted so many times more, and intervals for any question come with the release.
 
@@ -86,11 +97,20 @@ def publish(
         no_privacy=no_privacy,
         holdout=float(holdout),
         replicates=replicates,
+        columns=None if columns is None else tuple(columns),
+        drop=tuple(drop),
+        keep=tuple(keep),
+        delimiter=delimiter,
+        encoding=encoding,
+        decimal=decimal,
+        missing=None if missing is None else tuple(missing),
         simulated=True,
     )
+    csv = CsvOptions(delimiter, encoding, decimal, None if missing is None else ("", *missing))
     begun = time.perf_counter()
-    native, domain, warnings = open_table(table, schema)
-    encoded = encode(native, domain, unknown=unknown)
+    native, domain, warnings = open_table(table, schema, Reading(columns, drop, keep, csv))
+    others = unknown == "error" and any(notice.code == "rare-as-other" for notice in warnings)
+    encoded = encode(native, domain, unknown="other" if others else unknown)
     codes = encoded.codes
     if population is not None:
         codes = np.asfortranarray(codes[people.integers(0, len(codes), population)])

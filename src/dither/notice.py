@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+# Every code there is, and what to do about it. A code never changes its meaning; docs/reference/release-folder.md lists them.
+ADVICE = {
+    "replayable-noise": "run without a seed",
+    "rows-resampled": "leave the population out, so that each row is one participant",
+    "shows-the-truth": "give the synthetic table and release.json away, not the report",
+    "inferred-domain": "write a schema from public knowledge ('dither schema infer' makes a draft) and pass it",
+    "schema-beside": "pass the schema by name if another one is meant",
+    "file-form": "say how the file is written if this is wrong: delimiter, encoding, decimal",
+    "columns-dropped": "nothing, if these columns are not wanted; else take them out of the schema's list of dropped ones",
+    "rare-as-other": "list the values that matter in the schema, or group them",
+    "method": "see the method's page in docs/explanation",
+    "fallback": "see the method's page in docs/explanation",
+    "held-out-skipped": "choose a method whose participants answer one question each",
+    "too-little-data": "ask more participants or fewer attributes, or use a larger epsilon",
+    "little-data": "give these attributes fewer values or coarser bins, or leave them out",
+    "cut-at-zero": "give these attributes fewer values or coarser bins",
+    "empty-table": "use a larger epsilon, fewer columns or coarser bins",
+    "rows-capped": "read counts from the histogram, not from the number of rows",
+    "record-form": "use it for what one record sends, not for the whole table",
+    "bias": "compare with a method without it",
+    "range-from-data": "state the range from public knowledge",
+    "dropped": "count silence as an answer of its own, or fill the gaps",
+}
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning: a short code for programs that never changes, and a sentence for people."""
+    """A warning: a short code for programs that never changes, a sentence for people, and what to do."""
 
     code: str
     message: str
@@ -16,9 +41,14 @@ class Notice:
     def __str__(self) -> str:
         return self.message
 
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return ADVICE.get(self.code, "")
+
     def to_json(self) -> dict[str, str]:
         """As it stands in every manifest's `warnings`."""
-        return {"code": self.code, "message": self.message}
+        return {"code": self.code, "message": self.message, "advice": self.advice}
 
 
 def notice_from_json(data: Any) -> Notice:
@@ -44,3 +74,25 @@ SHOWS_TRUTH = Notice(
     "shows-the-truth",
     "this was a simulation, and its report.html shows the truth beside the estimates: that page is as confidential as the table",
 )
+
+
+def assumed_form(path: Path, words: str) -> Notice:
+    """A CSV file was taken to be written in another than the usual way."""
+    return Notice("file-form", f"{path.name} was read as {words}; if that is wrong, say how it is written")
+
+
+def dropped_columns(names: list[str]) -> Notice:
+    """Columns of the table that the schema marks as dropped."""
+    return Notice(
+        "columns-dropped",
+        f"the schema drops {', '.join(names)}: the synthetic table does not have them; "
+        "take them off that list if they are wanted",
+    )
+
+
+def rare_as_other(names: list[str]) -> Notice:
+    """Columns of which an inferred schema lists only the most frequent values."""
+    return Notice(
+        "rare-as-other",
+        f"only the most frequent values of {', '.join(names)} are told apart, all others count as 'other'; list those that matter in a schema",
+    )

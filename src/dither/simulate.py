@@ -102,7 +102,15 @@ class TablePeople:
 
 def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers:
     """Each person's cell of a question."""
-    return cells_of(codes, schema.cardinalities, [schema.index(name) for name in question.attributes])
+    if not question.grouped:
+        return cells_of(codes, schema.cardinalities, [schema.index(name) for name in question.attributes])
+    columns = [
+        np.asarray(schema[name].group_codes)[codes[:, schema.index(name)]]
+        if name in question.grouped
+        else codes[:, schema.index(name)]
+        for name in question.attributes
+    ]
+    return cells_of(np.stack(columns, axis=1), [question.width(schema, name) for name in question.attributes])
 
 
 def simulate(

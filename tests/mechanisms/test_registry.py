@@ -132,8 +132,8 @@ def test_epsilon_must_be_a_positive_number(epsilon: object) -> None:
 
 
 def test_limits_are_stated() -> None:
-    with pytest.raises(ParameterError, match="65,536"):
-        LocalHash.for_epsilon(70_000, 1.0)
+    with pytest.raises(ParameterError, match="131,072"):
+        LocalHash.for_epsilon(131_073, 1.0)
     with pytest.raises(ParameterError, match="at least 2"):
         mechanism("grr", 1, 1.0)
     with pytest.raises(ParameterError, match="grr, sue"):

@@ -43,12 +43,20 @@ OTHER: dict[str, Any] = {
     "no_privacy": True,
     "holdout": 0.05,
     "replicates": 20,
+    "columns": ("a", "b"),
+    "drop": ("c",),
+    "keep": ("d",),
+    "delimiter": ";",
+    "encoding": "cp1252",
+    "decimal": ",",
+    "missing": ("NA", "-"),
 }
 
 
 def test_the_record_has_every_argument_of_publish() -> None:
     arguments = set(inspect.signature(dither.publish).parameters) - {"progress"}
-    assert arguments == {f.name for f in fields(Call)} - {"simulated", "name", "participants", "participation"}
+    of_campaigns = {"name", "participants", "participation", "campaign", "created", "finalised"}
+    assert arguments == {f.name for f in fields(Call)} - {"simulated"} - of_campaigns
     assert arguments == set(OTHER)
 
 

@@ -13,7 +13,7 @@ from dither.errors import InputError, ParameterError, PrivacyError, ReportError
 from dither.estimate import Marginal
 from dither.mechanisms import mechanism
 from dither.models import Independent, model_from_bytes
-from dither.notice import Notice
+from dither.notice import ADVICE, Notice
 from dither.release import Release, truth_from_codes
 from dither.release.standard_errors import measured_errors
 from dither.release.words import certainty, find_warnings, guarantee_sentence, likelihood_factor
@@ -164,8 +164,8 @@ def test_the_manifest_s_warnings_have_a_code_and_a_message(make_release: Callabl
     """All of them, those that the figures call for too: the same list that the report shows."""
     release = make_release(notes={"fallbacks": ["no pair kept"]}, warnings=[Notice("care", "careful")])
     assert release.to_json()["warnings"] == [
-        {"code": "care", "message": "careful"},
-        {"code": "fallback", "message": "Fallback used: no pair kept."},
+        {"code": "care", "message": "careful", "advice": ""},
+        {"code": "fallback", "message": "Fallback used: no pair kept.", "advice": ADVICE["fallback"]},
     ]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dither.errors import ParameterError, TableError
 from dither.schema import Attribute, Schema, numeric
 from dither.schema.files import read_table, write_table
-from dither.schema.table import decode, draw_integers, draw_reals, encode, integers_in, plain_layout
+from dither.schema.table import decode, encode, plain_layout
 
 RNG = np.random.default_rng
 
@@ -356,49 +356,3 @@ def test_the_same_seed_gives_the_same_table():
     tables = [decode(codes, AGE, plain_layout(AGE), RNG(seed)) for seed in (5, 5, 6)]
     assert tables[0] == tables[1]
     assert tables[0] != tables[2]
-
-
-def chi_square(drawn, support):
-    counts = np.array([(drawn == value).sum() for value in support])
-    assert counts.sum() == len(drawn)
-    return ((counts - len(drawn) / len(support)) ** 2).sum() / (len(drawn) / len(support))
-
-
-def test_integers_are_uniform_over_their_bin():
-    edges = np.array([0.0, 4.2, 9.0, 9.5, 9.9, 12.0])
-    codes = np.zeros(20_000, dtype=np.int32)
-    # Chi-square with k - 1 degrees of freedom: mean k - 1, variance 2(k - 1); six standard deviations above.
-    assert chi_square(draw_integers(edges, codes, (-99, 99), RNG(1)), range(5)) < 4 + 6 * np.sqrt(8)
-    assert chi_square(draw_integers(edges, codes + 1, (-99, 99), RNG(2)), range(5, 9)) < 3 + 6 * np.sqrt(6)
-    assert chi_square(draw_integers(edges, codes + 4, (-99, 99), RNG(3)), range(10, 13)) < 2 + 6 * np.sqrt(4)
-    # Rounding a uniform real is a usual mistake: it gives the outer integers half their share, and this test sees it.
-    rounded = np.rint(RNG(4).uniform(0, 4.2, 20_000))
-    assert chi_square(rounded, range(5)) > 4 + 6 * np.sqrt(8)
-
-
-def test_a_bin_without_integers_gives_the_nearest():
-    first, last = integers_in(np.array([0.0, 0.4, 0.6, 0.9, 1.5, 1.7, 1.9]), (-99, 99))
-    assert first.tolist() == last.tolist() == [0, 0, 1, 1, 1, 1]  # nothing beyond 1.9, although 2 is nearer to 1.8
-    first, last = integers_in(np.array([0.0, 100.0, 200.0, 1e300]), (-128, 127))
-    assert first.tolist() == [0, 100, 127]
-    assert last.tolist() == [99, 127, 127]
-
-
-@given(st.integers(0, 2**32), st.sampled_from([np.float64, np.float32, np.float16]))
-@settings(max_examples=60, deadline=None)
-def test_reals_stay_in_their_bin_after_rounding(seed, dtype):
-    rng = RNG(seed)
-    edges = np.cumsum(rng.uniform(0.01, 2, 6)) - 3
-    codes = rng.integers(0, 5, 300)
-    drawn = draw_reals(edges, codes, dtype, rng)
-    assert drawn.dtype == dtype
-    wide = drawn.astype(np.float64)
-    found = np.minimum(np.searchsorted(edges, wide, side="right") - 1, 4)
-    np.testing.assert_array_equal(found, codes)
-
-
-def test_reals_are_uniform_in_their_bin():
-    drawn = draw_reals(np.array([2.0, 5.0, 6.0]), np.zeros(40_000, np.int32), np.float64, RNG(0))
-    # Mean 3.5 with variance 9/12/n; mean square 13 with variance of x^2 below 25^2/n.
-    assert abs(drawn.mean() - 3.5) < 5 * np.sqrt(0.75 / 40_000)
-    assert abs((drawn**2).mean() - 13) < 5 * 25 / np.sqrt(40_000)

@@ -106,3 +106,54 @@ def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
     path.write_text(text)
     with pytest.raises(SchemaError, match="too long a number or too many brackets"):
         load_schema(path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "part"),
+    [
+        ({"kind": "numeric", "edges": [0, 1, 2], "atoms": [1, "x"]}, "atoms"),
+        ({"kind": "numeric", "edges": [0, 1, 2], "atoms": 1}, "atoms must be a list"),
+        ({"kind": "numeric", "edges": [0, 1, 2], "atoms": [1, 1]}, "increase"),
+        ({"kind": "numeric", "edges": [0, 1, 2], "unit": []}, "unit"),
+        ({"kind": "numeric", "edges": [0, 1, 2], "unit": -1}, "unit"),
+        ({"kind": "numeric", "min": 0, "max": 9, "shape": "odd"}, "shape"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": [["a"]]}}, "no value"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": ["a"], "h": ["c"]}}, "'c'"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": ["a", "a"]}}, "two groups"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": ["a", "b"]}}, "two groups"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": ["g"]}, "one group for each"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": ["g", 5]}, "text"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": "g"}, "list"),
+        ({"kind": "date", "edges": ["2024-01-01", "2024-02-01"], "cycles": [["weekday"]]}, "no cycle"),
+        ({"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": [["day"]]}, "by"),
+        ({"kind": "date", "min": 5, "max": []}, "no date"),
+    ],
+)
+def test_hostile_entries_are_one_clear_line(entry, part):
+    with pytest.raises(SchemaError) as caught:
+        schema_from_json({"x": entry})
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_groups_are_read_either_way():
+    listed = {"kind": "categorical", "values": ["Leeds", "York", "Bath"], "groups": ["N", "N", "S"], "missing": True}
+    named = listed | {"groups": {"S": ["Bath"], "N": ["York", "Leeds"]}}
+    one, two = (schema_from_json({"x": entry})["x"] for entry in (listed, named))
+    assert one == two
+    assert one.group_codes == (0, 0, 1, 2)
+
+
+def test_dropped_columns_are_read_and_are_no_part_of_the_fingerprint():
+    text = {
+        "format": "dither-schema-1",
+        "attributes": [{"name": "a", "kind": "boolean"}],
+        "dropped": {"id": "numbers the rows"},
+    }
+    schema = schema_from_json(text)
+    assert schema.dropped == (("id", "numbers the rows"),)
+    assert schema.file_json() == text
+    assert schema.fingerprint == schema_from_json({"a": {"kind": "boolean"}}).fingerprint
+    for wrong in (["id"], {"id": 5}, {"a": "it is asked"}):
+        with pytest.raises(SchemaError):
+            schema_from_json(text | {"dropped": wrong})

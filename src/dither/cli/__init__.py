@@ -29,7 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
     "methods": ("plan:methods", "List the methods, what each asks, its parameters and its reference."),
     "audit": ("evaluate:audit", "Check that a mechanism keeps its epsilon."),
-    "schema": ("plan:schemas", "Schema files: the public domain of each attribute."),
+    "schema": ("schema:schemas", "Schema files: the public domain of each attribute."),
     "histogram": (
         "histogram:histogram",
         "Histograms of a numeric column, for several consumers with bins of their own.",

@@ -26,6 +26,7 @@ from dither.cli.options import (
     Replicates,
     Settings,
     Url,
+    print_warnings,
     progress_bar,
     read_settings,
 )
@@ -181,6 +182,7 @@ def finalise(
         folder = release.save(output)
     if rows is not None and rows != release.rows:
         print(f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them", file=sys.stderr)
+    print_warnings(release.warnings)
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from dither.evaluation import Evaluation
 from dither.evaluation import evaluate as compare
 from dither.evaluation.audit import audit as check
 from dither.evaluation.compare import SDMetricsScores
+from dither.evaluation.own_scale import LEVELS, OwnScale
 from dither.mechanisms import NAMES
 from dither.mechanisms import mechanism as build
 
@@ -38,7 +40,8 @@ def evaluate(
 ) -> None:
     """Compare the marginals of two tables: total variation distance, Kullback-Leibler divergence, mean squared error.
 
-    Each figure is a mean over sets of one, two, three ... attributes; 0 means that the tables agree. With --sdmetrics the scores
+    Each figure is a mean over sets of one, two, three ... attributes; 0 means that the tables agree. Numbers and times are also
+    compared on their own scale, so that bad bins show. With --sdmetrics the scores
     of SDMetrics' quality report follow, where 1 means that they agree.
 
     Example: dither evaluate adult out/synthetic.parquet
@@ -76,8 +79,30 @@ def _show(result: Evaluation) -> None:
         f"{result.rows_real:,} real rows, {result.rows_synthetic:,} synthetic rows; means over attribute sets"
     )
     console.print(table)
+    if result.columns:
+        _show_columns(result.columns, console)
+    if result.broken is not None:
+        console.print(
+            f"\nrows that break a rule of the schema: {result.broken[0]:.2%} real, {result.broken[1]:.2%} synthetic"
+        )
     if result.sdmetrics is not None:
         _show_sdmetrics(result.sdmetrics, console)
+
+
+def _show_columns(columns: Sequence[OwnScale], console: Console) -> None:
+    console.print("\nnumbers and times on their own scale; KS 0 is best")
+    table = Grid(box=None, pad_edge=False)
+    table.add_column("column", overflow="fold")
+    table.add_column("")
+    for heading in ("mean", "median", "top value", "KS", "Wasserstein"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    middle = LEVELS.index(0.5)
+    for found in columns:
+        for side, scale in (("real", found.real), ("synthetic", found.synthetic)):
+            figures = [f"{scale.mean:,.5g}", f"{scale.quantiles[middle]:,.5g}", f"{scale.top_share:.2%}"]
+            distances = [f"{found.ks:.4f}", f"{found.wasserstein:,.4g}"] if side == "real" else []
+            table.add_row(escape(found.name) if side == "real" else "", side, *figures, *distances)
+    console.print(table)
 
 
 def _show_sdmetrics(scores: SDMetricsScores, console: Console) -> None:

@@ -18,11 +18,29 @@ from rich.progress import Progress as Bar
 from dither.client.transport import Connection, Unreachable
 from dither.errors import DitherError, InputError, ParameterError
 from dither.notice import Notice
+from dither.schema.csv_files import MISSING, CsvOptions
 
 if TYPE_CHECKING:
     from dither.types import JsonObject, Progress
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or a bundled dataset's name (adult)")]
+Columns = Annotated[str | None, typer.Option("--columns", help="only these columns, with commas [default: all]")]
+Drop = Annotated[str | None, typer.Option("--drop", help="without these columns, with commas")]
+Keep = Annotated[
+    str | None, typer.Option("--keep", help="ask these columns although they look like identifiers or free text")
+]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", help="of a CSV file: one character, or 'tab' [default: found out]")
+]
+Encoding = Annotated[str | None, typer.Option("--encoding", help="of a CSV file, such as cp1252 [default: found out]")]
+Decimal = Annotated[str | None, typer.Option("--decimal", help="mark of a CSV file: . or , [default: found out]")]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        help=f"texts of a CSV file that mean no answer, with commas [default: empty, {', '.join(MISSING[1:])}]",
+    ),
+]
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="schema file; a domain taken from the table's own rows leaks them")
 ]
@@ -62,8 +80,26 @@ def read_settings(given: list[str] | None) -> dict[str, str]:
     return out
 
 
+def delimiter_of(given: str | None) -> str | None:
+    """A delimiter as the command line writes it; a tab has a name."""
+    return "\t" if given in ("tab", "\\t") else given
+
+
+def read_form(delimiter: str | None, encoding: str | None, decimal: str | None, missing: str | None) -> CsvOptions:
+    """How a CSV file is written, as far as the options say."""
+    texts = listed(missing)
+    return CsvOptions(delimiter_of(delimiter), encoding, decimal, None if texts is None else ("", *texts))
+
+
+def listed(given: str | None) -> list[str] | None:
+    """Names with commas between them, each once."""
+    if given is None:
+        return None
+    return list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+
+
 def print_warnings(warnings: Iterable[Notice | str]) -> None:
-    """Each warning as a line on stderr."""
+    """Each warning as a line on stderr; its code and what to do stand in the JSON and on the page."""
     for warning in warnings:
         print(f"dither: warning: {warning}", file=sys.stderr)
 

@@ -1,9 +1,8 @@
-"""What comes before a collection: dither plan (what to expect of it), dither methods, dither schema infer."""
+"""What comes before a collection: dither plan (what to expect of it), dither methods."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,13 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from dither.cli.options import AsJson, Table, print_warnings
-from dither.datasets import read_named
+from dither.cli.options import AsJson
 from dither.planner import Forecast, forecast
 from dither.protocols import DEFAULT, HISTOGRAMS, METHODS, jtree_nonprivate
 from dither.schema import load_schema
-from dither.schema.files import write_atomically
-from dither.schema.infer import LEAK_WARNING, infer_schema
 
 
 def plan(
@@ -100,25 +96,3 @@ def methods(as_json: AsJson = False) -> None:
 
 def _shown(value: object) -> str:
     return "auto" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-schemas = typer.Typer(no_args_is_help=True)
-
-
-@schemas.callback()
-def _schemas() -> None:
-    """One command still is a group."""
-
-
-@schemas.command(no_args_is_help=True)
-def infer(
-    table: Table,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="write here instead of to the terminal")] = None,
-) -> None:
-    """Infer a schema from a table. A domain inferred from private data leaks it."""
-    text = json.dumps(infer_schema(read_named(table)).to_json(), indent=1, ensure_ascii=False) + "\n"
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_atomically(output, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    print_warnings([LEAK_WARNING])

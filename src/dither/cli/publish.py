@@ -11,12 +11,21 @@ import typer
 
 from dither._publish import publish as run
 from dither.cli.options import (
+    Columns,
+    Decimal,
+    Delimiter,
+    Drop,
+    Encoding,
+    Keep,
+    Missing,
     Replicates,
     SchemaFile,
     Seed,
     Settings,
     SimulationPath,
     Table,
+    delimiter_of,
+    listed,
     print_warnings,
     progress_bar,
     read_settings,
@@ -57,10 +66,18 @@ def publish(
         Literal["error", "other"],
         typer.Option(help="values outside the domain: error, or other (the category of that name)"),
     ] = "error",
+    columns: Columns = None,
+    drop: Drop = None,
+    keep: Keep = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    missing: Missing = None,
+    form: Annotated[Literal["parquet", "csv"], typer.Option("--format", help="of the synthetic table")] = "parquet",
 ) -> None:
     """Publish a table under local differential privacy, end to end, with each row as one simulated participant.
 
-    Writes synthetic.parquet (same columns and labels), release.json and report.html into the folder.
+    Writes synthetic.parquet (same columns and labels; or synthetic.csv), release.json and report.html into the folder.
 
     Example: dither publish adult --epsilon 4 -o out
     """
@@ -82,17 +99,24 @@ def publish(
             no_privacy=no_privacy,
             holdout=holdout,
             replicates=replicates,
+            columns=listed(columns),
+            drop=listed(drop) or (),
+            keep=listed(keep) or (),
+            delimiter=delimiter_of(delimiter),
+            encoding=encoding,
+            decimal=decimal,
+            missing=listed(missing),
             progress=progress,
         )
         print_warnings(release.warnings)
         for name, count in release.clipped.items():  # true counts: for whoever holds the table, and in no file
             print(f"dither: note: {name}: {count:,} values outside the domain were counted as 'other'", file=sys.stderr)
-        folder = release.save(output)
+        folder = release.save(output, form=form)
     spent = f"epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"
     if release.no_privacy:
         spent = "NOT PRIVATE"
     print(f"{release.method}: {release.participants:,} participants, {spent}, {release.rows:,} synthetic rows")
-    print(f"  table   {folder / 'synthetic.parquet'}")
+    print(f"  table   {folder / f'synthetic.{form}'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  noise   {release.noise}")
     if release.central is not None:

@@ -121,8 +121,9 @@ def _check_plan(announcement: Announcement, plan: Plan) -> None:
         raise ReportError(f"a round cannot start at place {announcement.start}", value=announcement.start)
     length = draws = 0
     sizes = dict(zip(announcement.schema.names, announcement.schema.cardinalities, strict=True))
+    groups = {a.name: len(a.group_names) + int(a.missing) for a in announcement.schema if a.groups}
     for question in plan.questions:
-        _check_question(sizes, question)
+        _check_question(sizes, groups, question)
         length += question.mechanism.report_bytes
         draws += question.mechanism.draw_bytes
     if plan.split and (length > limits.REPORT_BYTES or draws > limits.DRAW_BYTES):
@@ -135,12 +136,12 @@ def _check_plan(announcement: Announcement, plan: Plan) -> None:
         )
 
 
-def _check_question(sizes: dict[str, int], question: Question) -> None:
+def _check_question(sizes: dict[str, int], groups: dict[str, int], question: Question) -> None:
     names = question.attributes
     shown = ", ".join(names[:8])[:200] or "nothing"
     cells = 1
     for name in names:
-        cells *= sizes.get(name, 0)
+        cells *= (groups if name in question.grouped else sizes).get(name, 0)
         if not 0 < cells < limits.MOST_NUMBER:
             break
     if not names or not 0 < cells < limits.MOST_NUMBER or len(set(names)) != len(names):

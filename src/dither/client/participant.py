@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -245,7 +244,7 @@ def code_of(attribute: Attribute, value: object) -> int | None:
     try:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return attribute.answers if attribute.missing else None
-        return _number(attribute, value) if attribute.kind == "numeric" else _label(attribute, value)
+        return _place(attribute, value) if attribute.on_line else _label(attribute, value)
     except Exception:  # whatever an object does when it is compared, the device answers all the same
         return None
 
@@ -266,13 +265,14 @@ def _value(record: Mapping[str, object], name: str) -> object:
         return None
 
 
-def _number(attribute: Attribute, value: object) -> int | None:
+def _place(attribute: Attribute, value: object) -> int | None:
+    if attribute.kind != "numeric":
+        number = attribute.number(value)
+        return None if number is None else attribute.line_code(number)
     if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
         return None
-    number: float = value if type(value) is int else float(value)  # plain, so that it compares as numbers do
-    if not attribute.edges[0] <= number <= attribute.edges[-1]:
-        return None
-    return min(bisect_right(attribute.edges, number) - 1, attribute.answers - 1)
+    # plain, so that it compares as numbers do
+    return attribute.line_code(value if type(value) is int else float(value))
 
 
 def _label(attribute: Attribute, value: object) -> int | None:

@@ -22,6 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
@@ -119,8 +120,10 @@ class Campaigns:
         store: Store,
         compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None,
         in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
+        today: Callable[[], str] = lambda: datetime.now(UTC).date().isoformat(),
     ) -> None:
         self._store = store
+        self._today = today
         self._compare = compare
         self._in_turn = in_turn
         self._live: dict[str, Live] = {}
@@ -177,7 +180,7 @@ class Campaigns:
         campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
         state = State.DRAFT if asked.draft else State.OPEN
         first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json())
-        stored = StoredCampaign(campaign, spec.to_json(), state, 0, machine.state())
+        stored = StoredCampaign(campaign, spec.to_json() | {"created": self._today()}, state, 0, machine.state())
         check_announced(_public(stored, spec, _open_round(stored, spec, plan, 0.0)), 0)
         self._store.create_campaign(stored, first)
         return self.refresh(campaign)
@@ -243,7 +246,8 @@ class Campaigns:
             if self._store.untidied(campaign):
                 self._tidy(live)
             people = sum(tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None)
-            release = make_release(restore(live.stored.machine), people, live.spec, rows)
+            days = str(live.stored.spec.get("created", "")), self._today()
+            release = make_release(restore(live.stored.machine), people, live.spec, rows, campaign, days)
             made = Move(campaign, state, last, State.FINALISED, last, release=zip_release(release))
             self._move(replace(made, moves=live.stored.moves))
             return self.refresh(campaign)
@@ -331,7 +335,7 @@ class Campaigns:
             yield
 
     def _load(self, stored: StoredCampaign) -> Live:
-        spec = read(CampaignSpec, stored.spec)
+        spec = read(CampaignSpec, {key: value for key, value in stored.spec.items() if key != "created"})
         rounds = tuple(self._store.rounds(stored.id))
         now: OpenRound | None = None
         if stored.state is State.OPEN:
@@ -369,11 +373,18 @@ def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -
     return json.dumps(vars(document), separators=(",", ":")).encode()
 
 
-def make_release(machine: ProtocolMachine, participants: int, spec: CampaignSpec, rows: int | None) -> Release:
+def make_release(
+    machine: ProtocolMachine,
+    participants: int,
+    spec: CampaignSpec,
+    rows: int | None,
+    campaign: str = "",
+    days: tuple[str, str] = ("", ""),
+) -> Release:
     """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
     size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
     draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, spec.call(size), participants, draw)
+    return Release.from_machine(machine, spec.call(size, campaign, *days), participants, draw)
 
 
 def zip_release(release: Release) -> bytes:

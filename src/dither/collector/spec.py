@@ -89,10 +89,11 @@ class CampaignSpec:
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
-    def call(self, rows: int) -> Call:
+    def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
         """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
         own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name != "schema"}
-        return Call(**own | {"parameters": self.parameters or {}, "rows": rows})
+        days = {"created": created, "finalised": finalised}
+        return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -113,7 +114,8 @@ def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
     check_plan(plan, spec, 0, 0.0)
-    return replace(spec, parameters=machine.plain_parameters()), machine, plan
+    # The machine's schema: it may have cut a wide attribute into groups, which devices have to know.
+    return replace(spec, schema=machine.campaign.schema, parameters=machine.plain_parameters()), machine, plan
 
 
 def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:
@@ -162,7 +164,7 @@ def check_announced(announcement: bytes, number: int) -> None:
 def _check_numbers(schema: Schema) -> None:
     """Refuse whole numbers that a browser would take for others: its numbers are doubles, exact below 2^53 only."""
     for attribute in schema:
-        for number in (*attribute.values, *attribute.edges):
+        for number in (*attribute.values, *attribute.edges, *attribute.atoms):
             if isinstance(number, int) and abs(number) >= limits.MOST_NUMBER:
                 raise ParameterError(
                     f"attribute {attribute.name!r} has a whole number of 2^53 or more, which browsers cannot tell from its "

@@ -1,12 +1,22 @@
 """Bundled and generated tables, and the one place that opens what a user names as a table."""
 
-from dither.datasets.bundled import NAMES, Dataset, load_dataset, named_schema, open_table, published_layout, read_named
+from dither.datasets.bundled import (
+    NAMES,
+    Dataset,
+    Reading,
+    load_dataset,
+    named_schema,
+    open_table,
+    published_layout,
+    read_named,
+)
 from dither.datasets.generated import RandomNetwork, generate_network
 
 __all__ = [
     "NAMES",
     "Dataset",
     "RandomNetwork",
+    "Reading",
     "generate_network",
     "load_dataset",
     "named_schema",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from dither.checks import check_choice
 from dither.errors import SchemaError, TableError
-from dither.notice import Notice
+from dither.notice import Notice, dropped_columns, rare_as_other
 from dither.schema import Schema, load_schema, schema_from_json
-from dither.schema.files import read_table
-from dither.schema.infer import LEAK_WARNING, infer_schema
-from dither.schema.native import Layout, public_layout, table_kind
+from dither.schema.csv_files import CsvOptions
+from dither.schema.files import TEXT_SUFFIXES, read_noted, read_table
+from dither.schema.infer import KEPT_CATEGORIES, LEAK_WARNING, OTHER, infer_schema
+from dither.schema.native import Layout, column_names, public_layout, select_columns, table_kind
 from dither.types import NativeTable
 
 
@@ -63,24 +64,70 @@ SIDECARS = (".schema.json", ".domain.json")
 INFERRED = "inferred-domain"
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What of a table is read, and how a CSV file is written: `columns` (None: all) without `drop`; `keep` are asked however
+    much they look like identifiers, where the domain is inferred."""
+
+    columns: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    csv: CsvOptions = field(default_factory=CsvOptions)
+
+
 def open_table(
-    table: NativeTable | str | Path, schema: Schema | str | Path | None = None
+    table: NativeTable | str | Path, schema: Schema | str | Path | None = None, reading: Reading | None = None
 ) -> tuple[NativeTable, Schema, list[Notice]]:
     """The table itself, its schema, and notes that the user has to see.
 
     Without a schema: the one that comes with the table's name (`named_schema`), and failing that the domain is inferred from the
-    rows, which the notes say.
+    rows, which the notes say. Columns that are not wanted are left out of both.
     """
+    how = reading or Reading()
     domain = _as_schema(schema)
     notes: list[Notice] = []
     if isinstance(table, (str, Path)):
         if domain is None:
             domain, notes = named_schema(table)
-        table = read_named(table, domain)
+        table, more = read_named_noted(table, domain, how.csv)
+        notes = [*notes, *more]
     table_kind(table)
+    wanted = wanted_columns(table, how.columns, how.drop)
+    if how.columns is not None or how.drop:
+        table = select_columns(table, wanted)
+        domain = None if domain is None else narrow_schema(domain, wanted)
     if domain is None:
-        return table, infer_schema(table), [Notice(INFERRED, LEAK_WARNING)]
-    return table, domain, notes
+        domain = infer_schema(table, keep=how.keep)
+        notes = [*notes, Notice(INFERRED, LEAK_WARNING)]
+        rare = [
+            a.name
+            for a in domain
+            if a.kind == "categorical" and len(a.values) > KEPT_CATEGORIES and a.values[-1] == OTHER
+        ]
+        return table, domain, [*notes, *([rare_as_other(rare)] if rare else [])]
+    dropped = [name for name, _ in domain.dropped if name in set(column_names(table))]
+    return table, domain, [*notes, *([dropped_columns(dropped)] if dropped else [])]
+
+
+def wanted_columns(table: NativeTable, columns: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
+    """The columns to read, in the table's order. A name that the table lacks is an error."""
+    names = column_names(table)
+    for name in (*(columns or ()), *drop):
+        if name not in names:
+            raise TableError(f"the table has no column {name!r}; its columns are {', '.join(names[:20])}", where=name)
+    wanted = [name for name in names if (columns is None or name in columns) and name not in drop]
+    if not wanted:
+        raise TableError("no column is left to ask", where="columns")
+    return wanted
+
+
+def narrow_schema(schema: Schema, names: Collection[str]) -> Schema:
+    """The schema of some columns, with the rules that are about these alone."""
+    kept = tuple(a for a in schema if a.name in names)
+    if not kept:
+        raise SchemaError("the schema has none of the columns asked for", where="columns")
+    rules = tuple(rule for rule in schema.rules if set(rule.names) <= set(names))
+    return Schema(kept, rules, tuple((name, why) for name, why in schema.dropped if name in names))
 
 
 def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
@@ -108,21 +155,28 @@ def published_layout(
     """
     if any(notice.code == INFERRED for notice in notices):
         return layout
-    declared = not isinstance(table, (str, Path)) or Path(table).suffix.lower() != ".csv"
+    declared = not isinstance(table, (str, Path)) or Path(table).suffix.lower() not in TEXT_SUFFIXES
     return public_layout(layout, schema, declared=declared)
 
 
 def read_named(table: str | Path, schema: Schema | None = None) -> pa.Table:
     """The PyArrow table of a bundled dataset's name or a file's path."""
+    return read_named_noted(table, schema)[0]
+
+
+def read_named_noted(
+    table: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
+) -> tuple[pa.Table, list[Notice]]:
+    """The same, and what was assumed about how a file is written."""
     if isinstance(table, str) and table in NAMES:
-        return load_dataset(table).table
+        return load_dataset(table).table, []
     if not Path(table).exists():
         raise TableError(
             f"file not found: {table}; it is no bundled dataset either (those are: {', '.join(NAMES)})",
             where=str(table),
             value=str(table),
         )
-    return read_table(table, schema)
+    return read_noted(table, schema, options)
 
 
 def _as_schema(schema: object) -> Schema | None:

@@ -31,12 +31,12 @@ class AnswerCounts:
 
 
 def answers_of(tallies: Sequence[CountTally]) -> list[AnswerCounts]:
-    """All questions of some rounds that anybody answered."""
+    """All questions of some rounds that anybody answered; those about groups of values are for the fit that asked them."""
     return [
         AnswerCounts(question, tally.counts[i], int(tally.n[i]))
         for tally in tallies
         for i, question in enumerate(tally.plan.questions)
-        if tally.n[i] > 0
+        if tally.n[i] > 0 and not question.grouped
     ]
 
 

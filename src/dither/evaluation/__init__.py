@@ -2,5 +2,6 @@
 
 from dither.evaluation.compare import Evaluation, evaluate
 from dither.evaluation.metrics import WaySummary, evaluate_codes
+from dither.evaluation.own_scale import OwnScale
 
-__all__ = ["Evaluation", "WaySummary", "evaluate", "evaluate_codes"]
+__all__ = ["Evaluation", "OwnScale", "WaySummary", "evaluate", "evaluate_codes"]

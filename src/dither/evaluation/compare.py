@@ -19,9 +19,12 @@ from dither.datasets import open_table, read_named
 from dither.datasets.bundled import INFERRED
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import WaySummary, evaluate_codes
+from dither.evaluation.own_scale import OwnScale, own_scales
 from dither.schema import Schema
 from dither.schema.infer import infer_schema
+from dither.schema.line_columns import line_numbers
 from dither.schema.native import to_arrow
+from dither.schema.rule_tables import broken
 from dither.schema.table import encode
 from dither.types import Codes, JsonObject, NativeTable
 
@@ -88,7 +91,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 def _codes(table: NativeTable, schema: Schema, which: str) -> Codes:
     try:
-        return encode(table, schema).codes
+        return encode(table, schema, keep_rules=False).codes
     except TableError as error:
         raise TableError(f"{which} table: {error}", where=error.where, value=error.value) from None
 
@@ -98,13 +101,16 @@ class Evaluation:
     """Distances between two tables by the number of attributes taken together, each a mean over sets of attributes.
 
     `tvd` is the total variation distance in [0, 1], `kl` the Kullback-Leibler divergence in nats, `mse` the mean
-    squared difference of a cell; `ways` has the spread and the worst set beside them. `sdmetrics` has that library's scores if
-    they were asked for.
+    squared difference of a cell; `ways` has the spread and the worst set beside them. `columns` compares numbers and times on
+    their own scale, which bins cannot flatter; `broken` is the share of real and of synthetic rows that break a rule of the schema,
+    None if it has none. `sdmetrics` has that library's scores if they were asked for.
     """
 
     ways: dict[int, WaySummary]
     rows_real: int
     rows_synthetic: int
+    columns: tuple[OwnScale, ...] = ()
+    broken: tuple[float, float] | None = None
     sdmetrics: SDMetricsScores | None = None
 
     @property
@@ -139,6 +145,12 @@ class Evaluation:
             "mse": {str(k): value for k, value in self.mse.items()},
             "sets": sets,
             "rows": {"real": self.rows_real, "synthetic": self.rows_synthetic},
+            "columns": {column.name: column.to_json() for column in self.columns},
+            **(
+                {}
+                if self.broken is None
+                else {"broken_rules": dict(zip(("real", "synthetic"), self.broken, strict=True))}
+            ),
             **({} if self.sdmetrics is None else {"sdmetrics": self.sdmetrics.to_json()}),
         }
 
@@ -154,9 +166,10 @@ def evaluate(
 ) -> Evaluation:
     """How far a synthetic table is from a real one, on marginals of 1, 2 and 3 attributes unless `ways` says otherwise.
 
-    Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. Numbers are compared in the
-    schema's bins. With more than `max_sets` sets of attributes that many are drawn; the same seed draws the same ones.
-    With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is installed.
+    Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. In marginals numbers are compared in
+    the schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many are drawn; the
+    same seed draws the same ones. With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is
+    installed.
 
     >>> import dither
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd
@@ -171,12 +184,21 @@ def evaluate(
     if asked == DEFAULT_WAYS:  # nobody asked for three attributes of a table that has two
         asked = DEFAULT_WAYS[: len(domain)]
     found = evaluate_codes(first, second, domain, asked, max_sets, np.random.default_rng(seed))
-    return Evaluation(found, len(first), len(second), sdmetrics_scores(tables) if sdmetrics else None)
+    scales = own_scales(tables.real, tables.synthetic, domain)
+    wrong = (float(broken(domain, first).mean()), float(broken(domain, second).mean())) if domain.rules else None
+    scores = sdmetrics_scores(tables) if sdmetrics else None
+    return Evaluation(found, len(first), len(second), scales, wrong, scores)
 
 
 # The scores of SDMetrics' quality report, computed by that library itself.
 
-SDTYPES = {"numeric": "numerical", "boolean": "boolean", "categorical": "categorical", "ordinal": "categorical"}
+SDTYPES = {
+    "numeric": "numerical",
+    "date": "numerical",
+    "datetime": "numerical",
+    "duration": "numerical",
+    "boolean": "boolean",
+}
 
 
 @dataclass(frozen=True)
@@ -236,11 +258,11 @@ def require_sdmetrics() -> None:
 def sdmetrics_metadata(schema: Schema) -> JsonObject:
     """A schema as the metadata that SDMetrics and SDV read: what each column is.
 
-    `numeric` attributes are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`, `ordinal` and
-    `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total variation
-    distance of one and of two attributes).
+    `numeric` attributes and times are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`,
+    `ordinal` and `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total
+    variation distance of one and of two attributes).
     """
-    return {"columns": {attribute.name: {"sdtype": SDTYPES[attribute.kind]} for attribute in schema}}
+    return {"columns": {attribute.name: {"sdtype": SDTYPES.get(attribute.kind, "categorical")} for attribute in schema}}
 
 
 def sdmetrics_scores(tables: CommonTables) -> SDMetricsScores:
@@ -276,8 +298,8 @@ def sdmetrics_frame(table: NativeTable, codes: Codes, schema: Schema) -> pd.Data
     arrow = to_arrow(table)
     columns: dict[str, object] = {}
     for i, attribute in enumerate(schema):
-        if attribute.kind == "numeric":
-            columns[attribute.name] = arrow.column(attribute.name).cast(pa.float64()).to_numpy()
+        if attribute.on_line:
+            columns[attribute.name] = line_numbers(attribute, arrow.column(attribute.name))
         else:
             labels = np.array([*attribute.labels[: attribute.answers], None], dtype=object)
             columns[attribute.name] = pd.Series(labels[codes[:, i]], dtype=object)

@@ -4,7 +4,8 @@ Reference: Wang et al., USENIX Security 2017, with g = round(E)+1. A report is t
 bucket, so its length does not grow with the number of cells.
 
 The hash is multiply-add-shift on 32-bit words (Dietzfelbinger 1996): v(x) = ((a x + b) mod 2^32) >> 16 is strongly universal
-for cells below 2^16, and bucket(v) = (v g) >> 16. a and b are whole random words, so nothing is rounded and q is one exact
+for cells below 2^17 (their differences have at most 16 factors of two, so a times one is uniform in the upper 16 bits), and
+bucket(v) = (v g) >> 16. a and b are whole random words, so nothing is rounded and q is one exact
 fraction for every pair of cells. The hash carries no secret: it is drawn before the value is looked at, and the guarantee
 is that of the randomised response given the hash. Standard library only at import time.
 """
@@ -39,7 +40,7 @@ class LocalHash(PureMechanism):
     other: int
     threshold_bits: int = THRESHOLD_BITS
     name = "olh"
-    most_cells = 2**HASH_BITS
+    most_cells = 2 ** (WORD_BITS - HASH_BITS + 1)  # so far two cells' hash values are independent (see the module)
 
     def __post_init__(self) -> None:
         super().__post_init__()

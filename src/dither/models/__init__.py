@@ -14,6 +14,7 @@ KINDS: dict[str, str] = {
     "independent": "model:Independent",
     "junction_tree": "junction_tree:JunctionTree",
     "mixture": "mixture:Mixture",
+    "ruled": "ruled:Ruled",
 }
 
 __all__ = ["KINDS", "Independent", "Model", "model_from_bytes"]

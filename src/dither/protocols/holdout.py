@@ -37,6 +37,10 @@ class HoldOut(ProtocolMachine):
         return self.machine.method
 
     @property
+    def core(self) -> ProtocolMachine:
+        return self.machine.core
+
+    @property
     def progress(self) -> Progress | None:
         return self.machine.progress
 

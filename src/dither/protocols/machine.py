@@ -71,6 +71,11 @@ class ProtocolMachine(ABC, Generic[P]):
         return tuple(self._closed)
 
     @property
+    def core(self) -> ProtocolMachine:
+        """The machine whose fit this is: itself, unless it stands around another one."""
+        return self
+
+    @property
     def plans(self) -> tuple[Plan, ...]:
         """What participants were asked in those rounds."""
         return tuple(tally.plan for tally in self._closed)

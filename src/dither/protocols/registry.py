@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from dither.checks import check_whole
@@ -11,7 +12,9 @@ from dither.mechanisms.probability import check_epsilon
 from dither.protocols.holdout import HoldOut
 from dither.protocols.machine import Campaign, ProtocolMachine, tallies_in
 from dither.protocols.parameters import build_parameters, describe_parameters
-from dither.schema import Schema
+from dither.protocols.reduced import Reduced
+from dither.protocols.reduction import reduce_schema
+from dither.schema import Schema, schema_from_json
 from dither.tally.archive import unpack
 from dither.types import JsonMapping, JsonObject
 
@@ -180,13 +183,25 @@ def start(
     check_epsilon(epsilon)
     check_whole("participants", participants, 1)
     built: object = build_parameters(chosen.parameters(), parameters or {}, name)
-    machine = chosen.load().start(Campaign(schema, float(epsilon), participants, seed), built)
+    machine = _begin(chosen, Campaign(schema, float(epsilon), participants, seed), built)
     if holdout:
         machine = HoldOut(machine, holdout)
     plan = machine.plan()
     if plan is not None and plan.epsilon > epsilon:
         raise PrivacyError(f"method {name!r} plans to spend epsilon {plan.epsilon}, more than the {epsilon} asked for")
     return machine
+
+
+def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMachine:
+    """The method's machine, inside one that leaves out what is publicly known where the schema says so."""
+    pairs = chosen.name not in HISTOGRAMS and chosen.name != "independent"
+    reduction = reduce_schema(campaign.schema, pairs=pairs)
+    if reduction is None:
+        return chosen.load().start(campaign, parameters)
+    apart = math.fsum(share for _, share in reduction.extras(campaign.epsilon))
+    people = max(1, round(campaign.participants * (1.0 - apart)))
+    inner = replace(campaign, schema=reduction.asked, participants=people)
+    return Reduced(chosen.load().start(inner, parameters), reduction, campaign.participants)
 
 
 def restore(state: bytes) -> ProtocolMachine:
@@ -201,7 +216,9 @@ def start_again(state: bytes) -> ProtocolMachine:
     """A saved machine as it was before its first round."""
     meta, _ = unpack(state)
     try:
-        machine: ProtocolMachine = method(str(meta.get("method"))).load().start_again(state)
+        chosen = method(str(meta.get("method")))
+        campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
+        machine = _begin(chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name))
         return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine
     except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise ReportError(f"not the state of a method: {error!r}") from None

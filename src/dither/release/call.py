@@ -17,14 +17,17 @@ from dither.reports import Plan
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 
-_NOT_OF_PUBLISH = ("simulated", "name", "participants", "participation")
+_OF_CAMPAIGNS = ("name", "participants", "participation", "campaign", "created", "finalised")
+_NOT_OF_PUBLISH = ("simulated", *_OF_CAMPAIGNS)
+_LISTS = ("columns", "drop", "keep", "missing")
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
 
 
 @dataclass(frozen=True)
 class Call:
     """What was asked for. Fields have the names of the arguments of `publish`; a collection has no table, population or path, but
-    the rest of what its campaign was created with: `name`, expected `participants`, `participation`.
+    the rest of what its campaign was created with: `name`, expected `participants`, `participation`; and its id (`campaign`) and
+    the days on which it was created and finalised.
 
     `schema` is the file that was given, if any; `rows` None for as many as participants. `seed` is what the caller of a
     simulation gave, if anything; of a collection it is the seed of the fit, which nobody's noise uses.
@@ -47,6 +50,16 @@ class Call:
     name: str = ""
     participants: int | None = None
     participation: str = "open"
+    columns: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    missing: Sequence[str] | None = None
+    campaign: str = ""
+    created: str = ""
+    finalised: str = ""
 
     @property
     def replayable(self) -> bool:
@@ -72,7 +85,8 @@ class Call:
 def call_from_json(data: JsonMapping) -> Call:
     """The inverse of `Call.to_json`; an unknown option is an error."""
     epsilon = float("inf") if data["no_privacy"] else float(data["epsilon"])
-    return Call(**{**data, "epsilon": epsilon})
+    lists = {key: tuple(data[key]) for key in _LISTS if data.get(key) is not None}
+    return Call(**{**data, **lists, "epsilon": epsilon})
 
 
 def command(call: Call) -> str:

@@ -290,12 +290,14 @@ def _merge(bars: Sequence[Bar], group: Sequence[int], label: str) -> Bar:
 def short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list[str]:
     """Labels that fit beside a chart, one per group of codes: bins by outer edges in few digits, others by their ends."""
     full = attribute.labels
-    edges = _compact(attribute.edges)
+    bounds = attribute.line.boundaries if attribute.kind == "numeric" else ()
+    shown = dict(zip(bounds, _compact(bounds), strict=True))
     out = []
     for group in groups:
         first, last = group[0], group[-1]
         if attribute.kind == "numeric" and last < attribute.answers:
-            out.append(f"{edges[first]} to {edges[last + 1]}")
+            low, high = shown[attribute.line.ends[first][0]], shown[attribute.line.ends[last][1]]
+            out.append(low if low == high else f"{low} to {high}")
         else:
             out.append(full[first] if first == last else f"{full[first]} to {full[last]}")
     return out

@@ -21,16 +21,17 @@ from dither.notice import notice_from_json
 from dither.release.call import asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
 from dither.release.words import central_from_json, find_warnings
-from dither.schema import load_schema
+from dither.schema import Schema, load_schema
 from dither.schema.files import read_table, write_table
 from dither.tally.archive import pack, unpack
-from dither.types import JsonObject
+from dither.types import JsonObject, NativeTable
 from dither.uncertainty.replicates import reports_in
 from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 MANIFEST = "release.json"
 FILES = (
     "synthetic.parquet",
+    "synthetic.csv",
     MANIFEST,
     "report.html",
     "schema.json",
@@ -85,9 +86,9 @@ def write_folder(directory: str | Path, form: str, files: Collection[str], write
     return Path(directory)
 
 
-def save_release(release: Release, directory: str | Path, clock: Callable[[], float]) -> Path:
-    """Write all files in one step."""
-    return write_folder(directory, FORMAT, FILES, lambda folder: _write(release, folder, clock))
+def save_release(release: Release, directory: str | Path, clock: Callable[[], float], form: str = "parquet") -> Path:
+    """Write all files in one step; `form` is the ending of the synthetic table's name."""
+    return write_folder(directory, FORMAT, FILES, lambda folder: _write(release, folder, clock, form))
 
 
 def load_release(directory: str | Path) -> Release:
@@ -103,7 +104,7 @@ def load_release(directory: str | Path) -> Release:
             call=call,
             schema=schema,
             model=model,
-            synthetic=read_table(folder / "synthetic.parquet"),
+            synthetic=_synthetic(folder, schema),
             measured=_unpack_measured((folder / "measured.bin").read_bytes()),
             asked=asked_from_json(manifest["asked"]),
             central=None if manifest.get("central") is None else central_from_json(manifest["central"]),
@@ -127,6 +128,12 @@ def reading(folder: Path) -> Iterator[None]:
         raise InputError(f"{folder / MANIFEST} is not a whole manifest: {error!r}", where=str(folder)) from None
     except ReportError as error:
         raise InputError(f"{folder} is not a whole release: {error}", where=str(folder)) from None
+
+
+def _synthetic(folder: Path, schema: Schema) -> NativeTable:
+    """The synthetic table, in whichever form it was written."""
+    text = folder / "synthetic.csv"
+    return read_table(text, schema) if text.is_file() else read_table(folder / "synthetic.parquet")
 
 
 def _optional(path: Path) -> bytes | None:
@@ -186,11 +193,11 @@ def _named_format(manifest: object) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _write(release: Release, folder: Path, clock: Callable[[], float]) -> None:
+def _write(release: Release, folder: Path, clock: Callable[[], float], form: str) -> None:
     from dither.release import report
 
     started = clock()
-    write_table(release.synthetic, folder / "synthetic.parquet")
+    write_table(release.synthetic, folder / f"synthetic.{form}")
     (folder / "model.bin").write_bytes(release.model.to_bytes())
     if release.state is not None and len(release.state) <= MOST_STATE_BYTES:
         (folder / "state.bin").write_bytes(release.state)

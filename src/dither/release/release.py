@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
@@ -219,6 +219,14 @@ class Release:
         return self.call.no_privacy
 
     @property
+    def campaign(self) -> dict[str, str] | None:
+        """The campaign's id and name and the days on which it was created and finalised; None for a simulation."""
+        if self.simulated:
+            return None
+        call = self.call
+        return {"id": call.campaign, "name": call.name, "created": call.created, "finalised": call.finalised}
+
+    @property
     def schema_fingerprint(self) -> str:
         """SHA-256 of the schema: releases with the same fingerprint use the same codes."""
         return self.schema.fingerprint
@@ -351,16 +359,21 @@ class Release:
 
         return release_html(self)
 
-    def save(self, directory: str | Path, clock: Callable[[], float] = time.perf_counter) -> Path:
+    def save(
+        self,
+        directory: str | Path,
+        clock: Callable[[], float] = time.perf_counter,
+        form: Literal["parquet", "csv"] = "parquet",
+    ) -> Path:
         """Write the release's folder in one step and give its path.
 
-        It holds synthetic.parquet, release.json, report.html, schema.json, model.bin, measured.bin and what is there of
-        state.bin and replicates.bin. Either all of it
-        appears or nothing changes. An earlier release is replaced; any other folder with something in it is refused.
+        It holds synthetic.parquet (or .csv, as `form` says), release.json, report.html, schema.json, model.bin, measured.bin and
+        what there is of state.bin and replicates.bin. Either all of it appears or nothing changes. An earlier release is
+        replaced; any other folder with something in it is refused.
         """
         from dither.release.folder import save_release
 
-        return save_release(self, directory, clock)
+        return save_release(self, directory, clock, form)
 
     @classmethod
     def load(cls, directory: str | Path) -> Release:
@@ -399,6 +412,7 @@ class Release:
             "seconds": {stage: float(value) for stage, value in self.seconds.items()},
             "replicates": 0 if self.replicates is None else len(self.replicates.replicates),
             "simulated": bool(self.simulated),
+            "campaign": self.campaign,
             "call": plain(self.call.to_json()),
             "schema_fingerprint": self.schema_fingerprint,
             "model": self.model.kind,

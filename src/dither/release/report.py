@@ -94,7 +94,7 @@ def render_report(release: Release) -> str:
         "report.html",
         title=f"Dither release: {release.method}, epsilon {spent}{source}",
         heading="Simulated release" if release.simulated else "Release",
-        subtitle=f"{_kind(release)} · method {release.method}{source}",
+        subtitle=f"{_kind(release)} · method {release.method}{source}{_campaign(release)}",
         version=release.dither_version,
         facts=(
             ("Participants", f"{release.participants:,}"),
@@ -328,5 +328,14 @@ def citation(release: Release) -> str:
     return (
         f"Dither {release.dither_version}, {kind} by local differential privacy: method {release.method}, epsilon "
         f"{shown_epsilon(release.epsilon_achieved)} per record, {release.participants:,} participants{seed}, "
-        f"schema {release.schema_fingerprint[:12]}."
+        f"schema {release.schema_fingerprint[:12]}{_campaign(release).replace(' · ', ', ')}."
     )
+
+
+def _campaign(release: Release) -> str:
+    """The campaign's name, id and days, after a dot; nothing for a simulation."""
+    told = release.campaign
+    if told is None or not told["id"]:
+        return ""
+    days = " to ".join(day for day in (told["created"], told["finalised"]) if day)
+    return f" · campaign {told['name'] + ', ' if told['name'] else ''}{told['id']}" + (f", {days}" if days else "")

@@ -42,21 +42,31 @@ _LAST = 1 - 1e-9  # shares are floats: an end this near to 1 is 1, lest rounding
 
 @dataclass(frozen=True)
 class Question:
-    """Some attributes asked together, and the mechanism over the cells of their product domain (last attribute fastest)."""
+    """Some attributes asked together, and the mechanism over the cells of their product domain (last attribute fastest).
+
+    Of those in `grouped` the group of the value is asked (its region), not the value itself (the city).
+    """
 
     attributes: tuple[str, ...]
     mechanism: Mechanism
+    grouped: tuple[str, ...] = ()
 
     def cell(self, schema: Schema, codes: Sequence[int]) -> int:
         """The cell of one record, given the codes of all attributes of the schema."""
         cell = 0
         for name in self.attributes:
-            position = schema.index(name)
-            cell = cell * schema.cardinalities[position] + int(codes[position])
+            code = int(codes[schema.index(name)])
+            cell = cell * self.width(schema, name) + (schema[name].group_codes[code] if name in self.grouped else code)
         return cell
 
+    def width(self, schema: Schema, name: str) -> int:
+        """How many answers of one of its attributes the question tells apart."""
+        attribute = schema[name]
+        return len(attribute.group_names) + int(attribute.missing) if name in self.grouped else attribute.cardinality
+
     def to_json(self) -> JsonObject:
-        return {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json()}
+        grouped = {"grouped": list(self.grouped)} if self.grouped else {}
+        return {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json(), **grouped}
 
 
 @dataclass(frozen=True)
@@ -159,7 +169,10 @@ def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
     key = json.dumps(entry["mechanism"], sort_keys=True)
     if key not in made:
         made[key] = mechanism_from_json(entry["mechanism"])
-    return Question(tuple(names), made[key])
+    grouped = _listed(entry, "grouped") if "grouped" in entry else []
+    if not all(isinstance(name, str) and name in names for name in grouped) or ("grouped" in entry and not grouped):
+        raise ReportError("what a question groups must be some of its attributes")
+    return Question(tuple(names), made[key], tuple(grouped))
 
 
 def _listed(entry: Any, key: str) -> list[Any]:

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from dither.checks import check_choice, check_whole, is_finite
+from dither.checks import check_choice, is_finite
 from dither.errors import SchemaError
+from dither.schema.calendar import (
+    CYCLES,
+    DAY,
+    Cycle,
+    cycle_number,
+    day_number,
+    duration_number,
+    period_label,
+    second_number,
+    shown_day,
+    shown_instant,
+)
+from dither.schema.line import Line, lay_out
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
 
-Kind = Literal["categorical", "ordinal", "boolean", "numeric"]
+Kind = Literal["categorical", "ordinal", "boolean", "numeric", "date", "datetime", "duration"]
 Value = str | int | float | bool
-KINDS: tuple[Kind, ...] = ("categorical", "ordinal", "boolean", "numeric")
-DEFAULT_BINS = 16
-MOST_VALUES = 1 << 16  # values or bins of one attribute
+LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
+KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
+MOST_VALUES = 1 << 17  # values or bins of one attribute
 
 
 @dataclass(frozen=True)
 class Attribute:
     """An attribute and its public domain.
 
-    Categorical, ordinal and boolean attributes list their `values`; numeric ones carry bin `edges` (bins are half-open,
-    the last one closed). With `missing`, a missing answer is one more code, the last.
+    Categorical, ordinal and boolean attributes list their `values`. The others lie on a line (numbers, or days and seconds since
+    1970): bin `edges` cut it into half-open bins, `atoms` are exact values with a code of their own. The last bin of numbers and
+    durations is closed; days and instants end before their last edge. With `missing`, a missing answer is one more code, the last.
+
+    `unit` says that every number is a multiple of it (1 for whole numbers, 0.01 for cents). `cycles` cut every bin of a date or an
+    instant by weekday or by hour of the day. `groups` has a group for each value (the region of each city).
     """
 
     name: str
@@ -34,6 +50,10 @@ class Attribute:
     values: tuple[Value, ...] = ()
     edges: tuple[float, ...] = ()
     missing: bool = False
+    atoms: tuple[float, ...] = ()
+    unit: float | None = None
+    cycles: tuple[Cycle, ...] = ()
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -42,13 +62,16 @@ class Attribute:
             raise SchemaError(
                 f"attribute {self.name!r}: its name has half a surrogate pair, which is no text", where=ascii(self.name)
             )
-        _check_kind(self.name, self.kind)
-        if self.kind == "numeric":
+        check_kind(self.name, self.kind)
+        if self.on_line:
             self._check_edges()
+            self._check_atoms()
+            self._check_cycles()
         else:
             self._check_values()
+        self._check_groups()
         if self.answers > MOST_VALUES:
-            raise _too_many(self.name, self.answers)
+            raise too_many(self.name, self.answers)
         if self.answers < 2:
             raise SchemaError(
                 f"attribute {self.name!r} has one possible value, so there is nothing to ask; drop it or widen it",
@@ -57,20 +80,61 @@ class Attribute:
 
     def _check_edges(self) -> None:
         if self.values:
-            raise SchemaError(f"numeric attribute {self.name!r} takes edges, not values", where=self.name)
-        if len(self.edges) > MOST_VALUES + 1:
-            raise _too_many(self.name, len(self.edges) - 1)
+            raise SchemaError(f"{self.kind} attribute {self.name!r} takes edges, not values", where=self.name)
+        if len(self.edges) + 2 * len(self.atoms) > MOST_VALUES + 1:
+            raise too_many(self.name, len(self.edges) + 2 * len(self.atoms) - 1)
         finite = all(is_finite(e) for e in self.edges)
         if len(self.edges) < 2 or not finite or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise SchemaError(
-                f"numeric attribute {self.name!r}: edges must be at least two finite, strictly increasing numbers",
+                f"{self.kind} attribute {self.name!r}: edges must be at least two finite, strictly increasing numbers",
                 where=self.name,
                 value=self.edges,
             )
         if not is_finite(self.edges[-1] - self.edges[0]):
             raise SchemaError(
-                f"numeric attribute {self.name!r}: its edges are further apart than a number can say", where=self.name
+                f"{self.kind} attribute {self.name!r}: its edges are further apart than a number can say",
+                where=self.name,
             )
+
+    def _check_atoms(self) -> None:
+        if (self.atoms or self.unit is not None) and self.kind not in ("numeric", "duration"):
+            raise SchemaError(
+                f"attribute {self.name!r} is a {self.kind}: atoms and unit go with numbers and durations",
+                where=self.name,
+            )
+        if not all(is_finite(atom) and not isinstance(atom, bool) for atom in self.atoms):
+            raise SchemaError(f"attribute {self.name!r}: atoms must be finite numbers", where=self.name)
+        if any(a >= b for a, b in zip(self.atoms, self.atoms[1:], strict=False)):
+            raise SchemaError(f"attribute {self.name!r}: atoms must increase strictly", where=self.name)
+        if self.unit is not None and not (is_finite(self.unit) and self.unit > 0):
+            raise SchemaError(f"attribute {self.name!r}: unit must be a number above 0", where=self.name)
+
+    def _check_cycles(self) -> None:
+        allowed: dict[str, tuple[str, ...]] = {"date": ("weekday",), "datetime": tuple(CYCLES)}
+        for cycle in self.cycles:
+            if cycle not in allowed.get(self.kind, ()):
+                raise SchemaError(
+                    f"attribute {self.name!r} is a {self.kind}, which has no cycle {cycle!r}; dates have weekday, datetimes "
+                    "weekday and hour",
+                    where=self.name,
+                    value=cycle,
+                )
+        if len(set(self.cycles)) < len(self.cycles):
+            raise SchemaError(f"attribute {self.name!r} names a cycle twice", where=self.name)
+
+    def _check_groups(self) -> None:
+        if not self.on_line and (self.atoms or self.unit is not None or self.cycles):
+            raise SchemaError(
+                f"attribute {self.name!r} is {self.kind}: atoms, unit and cycles go with numbers and times",
+                where=self.name,
+            )
+        if self.groups and (self.kind == "boolean" or len(self.groups) != self.answers or len(set(self.groups)) < 2):
+            raise SchemaError(
+                f"attribute {self.name!r} needs one group for each of its answers, and at least two groups",
+                where=self.name,
+            )
+        if not all(isinstance(group, str) and group and _is_text(group) for group in self.groups):
+            raise SchemaError(f"attribute {self.name!r}: groups must be named by text", where=self.name)
 
     def _check_values(self) -> None:
         if self.edges:
@@ -108,9 +172,24 @@ class Attribute:
             seen.add(value)
 
     @property
+    def on_line(self) -> bool:
+        """Whether answers are numbers or times, and codes are stretches of their line."""
+        return self.kind not in LISTED
+
+    @cached_property
+    def line(self) -> Line:
+        """The bins and atoms of an attribute on a line."""
+        return lay_out(self.edges, self.atoms, closed=self.kind in ("numeric", "duration"))
+
+    @cached_property
+    def turns(self) -> int:
+        """Into how many parts the cycles cut every bin."""
+        return math.prod(len(CYCLES[cycle]) for cycle in self.cycles)
+
+    @property
     def answers(self) -> int:
         """How many answers there are beside the missing one."""
-        return len(self.edges) - 1 if self.kind == "numeric" else len(self.values)
+        return self.line.cells * self.turns if self.on_line else len(self.values)
 
     @property
     def cardinality(self) -> int:
@@ -120,101 +199,103 @@ class Attribute:
     @property
     def ordered(self) -> bool:
         """Whether neighbouring codes are neighbouring values."""
-        return self.kind in ("ordinal", "numeric")
+        return self.kind == "ordinal" or (self.on_line and not self.cycles)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """A readable label for each code."""
-        if self.kind == "numeric":
-            last = self.answers - 1
-            shown = [
-                f"[{_short(a)}, {_short(b)}{']' if i == last else ')'}"
-                for i, (a, b) in enumerate(zip(self.edges, self.edges[1:], strict=False))
-            ]
+        if self.on_line:
+            shown = self._line_labels()
         elif self.kind == "boolean":
             shown = ["false", "true"]
         else:
             shown = [str(v) for v in self.values]
         return (*shown, "(missing)") if self.missing else tuple(shown)
 
+    def _line_labels(self) -> list[str]:
+        ends = self.line.ends
+        if self.kind in ("date", "datetime"):
+            periods = [period_label(self.shown(a), self.shown(b)) for a, b in ends]
+            for cycle in self.cycles:
+                periods = [f"{period} {part}" for period in periods for part in CYCLES[cycle]]
+            return periods
+        unit = " s" if self.kind == "duration" else ""
+        exact, last = set(self.atoms), self.edges[-1]
+        return [
+            f"{_short(a)}{unit}"
+            if a == b
+            else f"{'(' if a in exact else '['}{_short(a)}, {_short(b)}{']' if b == last and b not in exact else ')'}{unit}"
+            for a, b in ends
+        ]
+
+    def shown(self, number: float) -> str:
+        """A number of the attribute's line as schema files write it."""
+        if self.kind == "date":
+            return shown_day(number)
+        return shown_instant(number) if self.kind == "datetime" else repr(number)
+
     @property
     def bounds(self) -> tuple[float, float] | None:
         """The least and the greatest number that an answer can be; None where some answer is no number."""
-        ends = [float(value) for value in self.edges or self.values if not isinstance(value, (str, bool))]
-        return (min(ends), max(ends)) if len(ends) == len(self.edges or self.values) else None
+        numbers = (*self.edges, *self.atoms) or self.values
+        ends = [float(value) for value in numbers if not isinstance(value, (str, bool))]
+        return (min(ends), max(ends)) if len(ends) == len(numbers) else None
 
     @cached_property
     def codes(self) -> dict[Value, int]:
         """The code of each value; looking one up takes as long wherever it stands."""
         return {value: code for code, value in enumerate(self.values)}
 
+    @cached_property
+    def group_names(self) -> tuple[str, ...]:
+        """The groups in the order in which they first occur."""
+        return tuple(dict.fromkeys(self.groups))
+
+    @cached_property
+    def group_codes(self) -> tuple[int, ...]:
+        """The group of each code; the missing code is a group of its own, the last."""
+        place = {group: i for i, group in enumerate(self.group_names)}
+        return (*(place[group] for group in self.groups), *([len(place)] if self.missing else ()))
+
+    def number(self, value: object) -> float | None:
+        """Where a date, an instant, a duration or its ISO text lies on the line; None where it is none."""
+        read = {"date": day_number, "datetime": second_number, "duration": duration_number}[self.kind]
+        return read(value)
+
+    def line_code(self, number: float) -> int | None:
+        """The code of a number of the attribute's line, None where the domain lacks it."""
+        cell = self.line.code(number)
+        if cell is None or not self.cycles:
+            return cell
+        days, seconds = (number, 0.0) if self.kind == "date" else divmod(number, DAY)
+        return cell * self.turns + cycle_number(days, seconds, self.cycles)
+
     def to_json(self) -> JsonObject:
-        """The form a schema file holds."""
+        """The form a schema file holds; what is not used is not written."""
         out: JsonObject = {"name": self.name, "kind": self.kind}
-        if self.kind == "numeric":
+        if self.kind in ("date", "datetime"):
+            out["edges"] = [self.shown(edge) for edge in self.edges]
+        elif self.on_line:
             out["edges"] = list(self.edges)
         elif self.kind != "boolean":
             out["values"] = list(self.values)
+        for key in ("atoms", "cycles", "groups"):
+            if getattr(self, key):
+                out[key] = list(getattr(self, key))
+        if self.unit is not None:
+            out["unit"] = self.unit
         if self.missing:
             out["missing"] = True
         return out
 
 
-def numeric(name: str, *, low: float, high: float, bins: int = DEFAULT_BINS, missing: bool = False) -> Attribute:
-    """A numeric attribute cut into equal-width bins between public bounds.
-
-    Whole-number bounds with no more integers between them than bins give one bin per integer, since a narrower bin
-    would hold no value at all. The outermost edges are always the bounds themselves.
-    """
-    for bound in (low, high):
-        if not is_finite(bound):
-            raise SchemaError(
-                f"numeric attribute {name!r}: min and max must be finite numbers", where=name, value=bound
-            )
-    check_whole(f"bins of numeric attribute {name!r}", bins, 1, error=SchemaError)
-    if bins > MOST_VALUES:  # cheap to write and dear to build, so it is refused before anything is built
-        raise _too_many(name, bins)
-    if low >= high:
-        raise SchemaError(f"numeric attribute {name!r}: min {low} must be below max {high}", where=name)
-    if isinstance(low, int) and isinstance(high, int) and high - low + 1 <= bins:
-        edges = [float(low), *(low + 0.5 + i for i in range(high - low)), float(high)]
-    else:
-        edges = [low + (high - low) * i / bins for i in range(bins)] + [float(high)]
-    return Attribute(name, "numeric", edges=tuple(float(e) for e in edges), missing=missing)
-
-
-def attribute_from_json(name: str, entry: Any) -> Attribute:
-    """Read one attribute as a schema file or a plain domain dictionary states it."""
-    if not isinstance(entry, dict):
-        raise SchemaError(f"attribute {name!r} must be an object with a kind, not {entry!r}", where=name, value=entry)
-    known = {"name", "kind", "values", "edges", "min", "max", "bins", "missing"}
-    unknown = sorted(set(entry) - known)
-    if unknown:
-        raise SchemaError(
-            f"attribute {name!r}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}",
-            where=name,
-            value=unknown,
-        )
-    missing = entry.get("missing", False)
-    if not isinstance(missing, bool):
-        raise SchemaError(f"attribute {name!r}: missing must be true or false", where=name, value=missing)
-    kind = _check_kind(name, entry.get("kind"))
-    if kind == "numeric":
-        if "edges" in entry:
-            return Attribute(name, "numeric", edges=_list(name, "edges", entry["edges"]), missing=missing)
-        if "min" not in entry or "max" not in entry:
-            raise SchemaError(f"numeric attribute {name!r} needs edges, or min and max", where=name)
-        return numeric(name, low=entry["min"], high=entry["max"], bins=entry.get("bins", DEFAULT_BINS), missing=missing)
-    if kind == "boolean":
-        return Attribute(name, "boolean", values=(False, True), missing=missing)
-    return Attribute(name, kind, values=_list(name, "values", entry.get("values")), missing=missing)
-
-
-def _check_kind(name: str, kind: Any) -> Kind:
+def check_kind(name: str, kind: Any) -> Kind:
+    """A kind that there is."""
     return check_choice(f"attribute {name!r}: kind", kind, KINDS, where=name, error=SchemaError)
 
 
-def _too_many(name: str, count: int) -> SchemaError:
+def too_many(name: str, count: int) -> SchemaError:
+    """The error for an attribute of more values or bins than can be asked."""
     many = f"{count:,}" if count < 2**63 else "more than 2^63"
     return SchemaError(
         f"attribute {name!r} has {many} values or bins; at most {MOST_VALUES:,} are allowed", where=name, value=count
@@ -232,12 +313,6 @@ def _is_text(value: str) -> bool:
 
 def _shown(value: int) -> str:
     return str(value) if value.bit_length() <= 256 else f"of {value.bit_length():,} bits"
-
-
-def _list(name: str, key: str, given: object) -> tuple[Any, ...]:
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise SchemaError(f"attribute {name!r}: {key} must be a list", where=name, value=given)
-    return tuple(given)
 
 
 def _short(number: float) -> str:

@@ -1,7 +1,8 @@
-"""Tables in files: CSV and Parquet in, Parquet out, nothing ever half-written."""
+"""Tables in files: CSV and Parquet in and out, nothing ever half-written."""
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,21 +12,31 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dither.errors import TableError
+from dither.notice import Notice, assumed_form
 from dither.private_files import make_private
+from dither.schema.csv_files import CsvOptions, read_csv
 from dither.schema.native import check_names, to_arrow
 from dither.schema.schema import Schema, file_fault
 from dither.types import NativeTable
 
-SUFFIXES = (".csv", ".parquet")
+TEXT_SUFFIXES = (".csv", ".tsv")
+SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 
 
-def read_table(source: str | Path, schema: Schema | None = None) -> pa.Table:
-    """The PyArrow table in a .csv or .parquet file; it has rows, and columns with distinct names.
+def read_table(source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None) -> pa.Table:
+    """The PyArrow table in a .csv, .tsv or .parquet file; it has rows, and columns with distinct names."""
+    return read_noted(source, schema, options)[0]
 
-    Empty CSV cells are missing. CSV does not say what is text: with a schema, columns whose domain lists text are read
-    as text, so that "01" and "1" stay apart.
+
+def read_noted(
+    source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
+) -> tuple[pa.Table, list[Notice]]:
+    """The same, and what was assumed about a CSV file that is not in the usual form.
+
+    CSV does not say what is text: with a schema, columns whose domain lists text are read as text, so that "01" and "1" stay
+    apart; without one, whole numbers of which some begin with a zero are.
     """
-    path = Path(source)
+    path, given = Path(source), options or CsvOptions()
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise TableError(f"cannot tell what {path} is; a table's name ends in {' or '.join(SUFFIXES)}", where=str(path))
@@ -33,20 +44,32 @@ def read_table(source: str | Path, schema: Schema | None = None) -> pa.Table:
         raise TableError(f"file not found: {path}", where=str(path))
     if path.is_dir():
         raise TableError(f"{path} is a folder, not a table", where=str(path))
+    notes: list[Notice] = []
     try:
-        table = _read_csv(path, schema) if suffix == ".csv" else _read_parquet(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        kind = "CSV" if suffix == ".csv" else "Parquet"
+        if suffix in TEXT_SUFFIXES:
+            table, form = read_csv(path, schema, given)
+            assumed = form.assumed(given)
+            if assumed and not (suffix == ".tsv" and assumed == "tab-separated"):
+                notes.append(assumed_form(path, assumed))
+        else:
+            table = _read_parquet(path)
+    except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
+        kind = "Parquet" if suffix == ".parquet" else "CSV"
         raise TableError(f"cannot read {path} as {kind}: {file_fault(error)}", where=str(path)) from None
     check_names(table.column_names, str(path))
     if table.num_rows == 0:
         raise TableError(f"{path} has no rows", where=str(path))
-    return table
+    return table, notes
 
 
 def write_table(table: NativeTable, path: str | Path) -> None:
-    """Write a pandas, polars or PyArrow table as Parquet; the file appears whole or not at all."""
+    """Write a pandas, polars or PyArrow table as CSV if the name ends in .csv, else as Parquet; it appears whole or not at all."""
     arrow = to_arrow(table)
+    if Path(path).suffix.lower() == ".csv":
+        plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in arrow.columns]
+        flat = pa.table(dict(zip(arrow.column_names, plain, strict=True)))
+        write_atomically(path, lambda temporary: pa_csv.write_csv(flat, temporary))
+        return
     write_atomically(path, lambda temporary: pq.write_table(arrow, temporary, compression="zstd"))
 
 
@@ -72,26 +95,3 @@ def _read_parquet(path: Path) -> pa.Table:
     # Python's: its threads may still hold that when the interpreter ends, and then abort the process whatever its exit status.
     with pa.OSFile(str(path)) as file:
         return pq.read_table(file)
-
-
-def _read_csv(path: Path, schema: Schema | None) -> pa.Table:
-    text = {} if schema is None else {a.name: pa.string() for a in schema if any(isinstance(v, str) for v in a.values)}
-    table = _parse_csv(path, text)
-    dates = {field.name: pa.string() for field in table.schema if pa.types.is_temporal(field.type)}
-    if dates:  # a day or an hour is a label to us, and labels come back as they were written
-        table = _parse_csv(path, text | dates)
-    for field in table.schema:
-        if pa.types.is_binary(field.type):
-            raise TableError(f"cannot read {path} as CSV: column {field.name!r} is not UTF-8 text", where=str(path))
-    return table
-
-
-def _parse_csv(path: Path, types: dict[str, pa.DataType]) -> pa.Table:
-    with path.open("rb") as file:
-        header = file.readline()
-    return pa_csv.read_csv(
-        path,
-        # In a file of one column an empty line is a missing value, not a gap between rows.
-        parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=b"," in header),
-        convert_options=pa_csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True),
-    )

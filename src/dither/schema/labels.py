@@ -67,7 +67,11 @@ def label_array(attribute: Attribute, wanted: pa.DataType, style: int) -> tuple[
 
 def plain_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type that a table of its own accord would give an attribute."""
-    return pa.float64() if attribute.kind == "numeric" else pa.array(_plain(attribute.values, 0)).type
+    if attribute.on_line:
+        return {"date": pa.date32(), "datetime": pa.timestamp("s"), "duration": pa.duration("s")}.get(
+            attribute.kind, pa.float64()
+        )
+    return pa.array(_plain(attribute.values, 0)).type
 
 
 def other_code(attribute: Attribute) -> int | None:

@@ -78,6 +78,18 @@ def check_names(names: Sequence[object], place: str = "the table") -> None:
         seen.add(name)
 
 
+def column_names(table: NativeTable) -> list[str]:
+    """A table's columns in order; their names are distinct text."""
+    names = list(table.column_names if table_kind(table) == "pyarrow" else table.columns)
+    check_names(names)
+    return names
+
+
+def select_columns(table: NativeTable, names: Sequence[str]) -> NativeTable:
+    """The same table with these columns only, in this order."""
+    return nw.from_native(table, eager_only=True).select(list(names)).to_native()
+
+
 def read_columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
     """A table's layout and its columns as Arrow chunked arrays, in the table's order.
 
@@ -90,9 +102,7 @@ def read_columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
 
 
 def _columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
-    kind = table_kind(table)
-    names = list(table.column_names if kind == "pyarrow" else table.columns)
-    check_names(names)
+    kind, names = table_kind(table), column_names(table)
     frame = nw.from_native(table, eager_only=True)
     columns, arrays = [], []
     for name in names:
@@ -203,10 +213,11 @@ def public_layout(layout: Layout, schema: Schema, *, declared: bool) -> Layout:
 def schema_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type that an attribute has by the schema alone.
 
-    Numeric: whole numbers if both bounds are whole and every bin holds a whole number, otherwise real ones.
+    Numeric: by the unit if there is one; else whole numbers if all atoms and both bounds are whole and every bin holds a whole
+    number, otherwise real ones.
     """
     if attribute.kind == "numeric":
-        return pa.int64() if _whole(attribute.edges) else pa.float64()
+        return pa.int64() if _whole(attribute) else pa.float64()
     return plain_type(attribute)
 
 
@@ -227,7 +238,7 @@ def _pandas_column(column: Column, attribute: Attribute) -> Column:
         dtype, np.dtype
     )  # with the first missing value its whole numbers become real, its booleans objects
     text = pd.Series(["text"]).dtype
-    if isinstance(dtype, pd.CategoricalDtype) and attribute.kind != "numeric":
+    if isinstance(dtype, pd.CategoricalDtype) and not attribute.on_line:
         # astype("category") lists the values that it meets; the schema lists all.
         labels = label_array(attribute, held, 0)[0].to_pandas()
         ordered = bool(dtype.ordered)
@@ -242,8 +253,15 @@ def _pandas_column(column: Column, attribute: Attribute) -> Column:
     return Column(column.name, held, np.dtype("float64") if pa.types.is_floating(held) else text)
 
 
-def _whole(edges: tuple[float, ...]) -> bool:
-    if not (float(edges[0]).is_integer() and float(edges[-1]).is_integer()) or max(map(abs, edges)) > _EXACT:
+def _whole(attribute: Attribute) -> bool:
+    ends = attribute.line.ends
+    low, high = ends[0][0], ends[-1][1]
+    if not (float(low).is_integer() and float(high).is_integer()) or max(abs(low), abs(high)) > _EXACT:
+        return False
+    if attribute.unit is not None:
+        return float(attribute.unit).is_integer()
+    if not all(float(atom).is_integer() for atom in attribute.atoms):
         return False
     # Bins are half-open; the last one is closed and ends at a whole number.
+    edges = attribute.edges
     return all(math.ceil(low) < high for low, high in pairwise(edges[:-1]))

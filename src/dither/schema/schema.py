@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import SchemaError
-from dither.schema.attribute import Attribute, attribute_from_json
+from dither.schema.attribute import Attribute
+from dither.schema.read import attribute_from_json
+from dither.schema.rules import Rule, check_rules, rules_from_json
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
@@ -24,9 +26,14 @@ MOST_CODES = 1 << 20  # of all attributes together
 
 @dataclass(frozen=True)
 class Schema:
-    """The public domain of a record: attributes with distinct names, in a fixed order."""
+    """The public domain of a record: attributes with distinct names, in a fixed order, and the `rules` that every record keeps.
+
+    `dropped` names columns of a table that are not asked, each with the reason; it is no part of what devices are told.
+    """
 
     attributes: tuple[Attribute, ...]
+    rules: tuple[Rule, ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.attributes:
@@ -37,6 +44,10 @@ class Schema:
                 raise SchemaError(f"the schema names attribute {attribute.name!r} twice", where=attribute.name)
             seen.add(attribute.name)
         _check_size(len(self.attributes), sum(a.cardinality for a in self.attributes))
+        check_rules(self.rules, self.attributes)
+        for name, _ in self.dropped:
+            if name in seen:
+                raise SchemaError(f"the schema asks for {name!r} and says that it is dropped", where=name)
 
     def __len__(self) -> int:
         return len(self.attributes)
@@ -75,8 +86,13 @@ class Schema:
         return math.prod(self.cardinalities[self.index(n)] for n in names)
 
     def to_json(self) -> JsonObject:
-        """The form a schema file holds."""
-        return {"format": FORMAT, "attributes": [a.to_json() for a in self.attributes]}
+        """What is asked, as devices read it: without the dropped columns."""
+        rules = {"rules": [rule.to_json() for rule in self.rules]} if self.rules else {}
+        return {"format": FORMAT, "attributes": [a.to_json() for a in self.attributes], **rules}
+
+    def file_json(self) -> JsonObject:
+        """The form a schema file holds: the same with the dropped columns and why."""
+        return {**self.to_json(), **({"dropped": dict(self.dropped)} if self.dropped else {})}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -89,7 +105,8 @@ def schema_from_json(data: object) -> Schema:
     """Read a schema from its file form, or from the plain form {name: {kind: ..}, ..}."""
     if not isinstance(data, Mapping):
         raise SchemaError("a schema must be a JSON object", value=data)
-    if "attributes" in data and isinstance(data["attributes"], list):
+    whole = "attributes" in data and isinstance(data["attributes"], list)
+    if whole:
         if data.get("format", FORMAT) != FORMAT:
             raise SchemaError(
                 f"schema format {data['format']!r} is not known; this version reads {FORMAT}", where="format"
@@ -108,7 +125,14 @@ def schema_from_json(data: object) -> Schema:
         built.append(attribute_from_json(name, entry))
         codes += built[-1].cardinality
         _check_size(len(built), codes)
-    return Schema(tuple(built))
+    rules = rules_from_json(data["rules"], built) if whole and "rules" in data else ()
+    return Schema(tuple(built), rules, _dropped(data.get("dropped", {})) if whole else ())
+
+
+def _dropped(data: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(data, Mapping) or not all(isinstance(word, str) for pair in data.items() for word in pair):
+        raise SchemaError("dropped must be an object from columns' names to reasons", where="dropped")
+    return tuple(data.items())
 
 
 def load_schema(path: str | Path) -> Schema:

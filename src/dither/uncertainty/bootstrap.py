@@ -18,6 +18,7 @@ import numpy as np
 from dither.checks import check_between
 from dither.models import Model
 from dither.models.grouped import add_up, grouped_marginal
+from dither.models.ruled import root_of
 from dither.types import Floats, Indices, JsonObject
 from dither.uncertainty.linear import Basis, LinearAnswer
 from dither.uncertainty.misfit import Misfit, Moves, PairBias, pair_bias
@@ -155,10 +156,14 @@ class Bootstrap:
 
     def _basis(self, names: tuple[str, ...]) -> Basis | None:
         """What figures about these attributes can rest on: the model, the reports alone, or nothing."""
-        pairs = (frozenset(pair) for pair in combinations(names, 2))
-        if len(names) == 1 or (self.dependence_learnt and (self.asked is None or all(p in self.asked for p in pairs))):
+        pairs = [frozenset(pair) for pair in combinations(self._roots(names), 2)]
+        if not pairs or (self.dependence_learnt and (self.asked is None or all(p in self.asked for p in pairs))):
             return "model"
         return "reports" if self.reports is not None and self.reports.tell(names) else None
+
+    def _roots(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The attributes that were asked about for these, each once."""
+        return tuple(dict.fromkeys(root_of(self.model, name) for name in names))
 
     def _freedom(self, basis: Basis) -> float:
         return MANY if basis == "reports" else float(len(self.replicates) - 1)
@@ -192,7 +197,8 @@ class Bootstrap:
 
     def _heard(self, names: tuple[str, ...]) -> bool:
         """Whether there are reports about just these attributes to compare with."""
-        return len(names) > 1 and self.reports is not None and self.reports.tell(names)
+        told = len(names) > 1 and self._roots(names) == names  # what is determined rests on what determines it
+        return told and self.reports is not None and self.reports.tell(names)
 
     def _bias(self, names: tuple[str, ...], fitted: Floats) -> Floats:
         """The squared errors that no replicate shows, cell by cell: those of parts of the table move its cells in proportion."""

@@ -20,9 +20,12 @@ from dither.errors import ParameterError, PrivacyError
 from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets, tables_pay
 from dither.models import Model
+from dither.models.grouped import grouped_marginal
+from dither.models.ruled import core_of
 from dither.protocols import ProtocolMachine, method, restore, start
 from dither.protocols.holdout import HoldOut, fitted_tallies
-from dither.reports import Plan
+from dither.protocols.reduction import with_groups
+from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.tally import CountTally
 from dither.types import Floats, JsonMapping, JsonObject, Progress
@@ -81,12 +84,26 @@ def draw_tally(
     for i, (question, n) in enumerate(zip(plan.questions, asked, strict=True)):
         if n == 0:
             continue
-        if question.attributes not in known:
-            cells = model.marginal(question.attributes).ravel()
-            known[question.attributes] = cells / cells.sum()
-        truth = rng.multinomial(n, known[question.attributes])
+        key = question.attributes + question.grouped
+        if key not in known:
+            cells = asked_marginal(model, question).ravel()
+            known[key] = cells / cells.sum()
+        truth = rng.multinomial(n, known[key])
         tally.add_counts(i, question.mechanism.simulate(truth, rng), n)
     return tally
+
+
+def asked_marginal(model: Model, question: Question) -> Floats:
+    """A model's distribution over the cells of a question, of groups where it asks for groups."""
+    if not question.grouped:
+        return model.marginal(question.attributes)
+    attributes = [model.schema[name] for name in question.attributes]
+    attributes = [with_groups(a) if a.name in question.grouped else a for a in attributes]
+    groups = [
+        np.asarray(a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp)
+        for a in attributes
+    ]
+    return grouped_marginal(model, question.attributes, groups)
 
 
 def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
@@ -153,8 +170,11 @@ def prepare_bootstrap(
         if progress:
             progress("bootstrap: models fitted again", replicate + 1, replicates)
     if not isinstance(source, ProtocolMachine) or not source.counted:
-        return Bootstrap(model, tuple(refits), learnt, local_misfit(model, refits, None, ()))
-    found = local_misfit(model, refits, _pair_targets_of(source), redrawn)
+        return Bootstrap(
+            model, tuple(refits), learnt, local_misfit(core_of(model), [core_of(r) for r in refits], None, ())
+        )
+    # What was fitted is compared with what it was fitted to; rules stand around both.
+    found = local_misfit(core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn)
     reports = Reports(schema, tuple(answers_of(source.counted)))
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
 
@@ -183,11 +203,12 @@ def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, 
 
 
 def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
-    return pair_targets(machine.campaign.schema, answers_of(machine.counted))
+    return pair_targets(machine.core.campaign.schema, answers_of(machine.core.counted))
 
 
 def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
+    machine = machine.core
     answers = answers_of(machine.counted)
     pairs_alone = machine.method == "mixture" and not tables_pay(len(machine.campaign.schema), answers)
     sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)

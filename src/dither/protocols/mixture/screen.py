@@ -102,7 +102,8 @@ def noise_energy(cardinalities: Sequence[int], epsilon: float, members: Sequence
     for i, a in enumerate(widths.tolist()):
         for j, b in enumerate(widths.tolist()[: i + 1]):
             many = counts[i] * (counts[i] - 1) / 2 if i == j else counts[i] * counts[j]
-            total += float(many) * a * b * marginal_variance(a * b, a * b, epsilon)
+            if many:  # a width that one attribute has makes no pair with itself, which might be wider than can be asked
+                total += float(many) * a * b * marginal_variance(a * b, a * b, epsilon)
     return total / people
 
 

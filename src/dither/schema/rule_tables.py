@@ -1,0 +1,244 @@
+"""Rules as tables of cells, and rows that keep them: in codes, and in the numbers drawn inside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dither.errors import SchemaError, TableError
+from dither.schema.attribute import Attribute
+from dither.schema.rules import Determines, Impossible, Order, Rule, Sum, code_of_value
+from dither.schema.schema import Schema
+from dither.schema.within import multiples_in
+from dither.types import Codes, Flags, Floats, Integers
+
+MOST_CELLS = 1 << 24  # of the attributes of one rule together
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The cells of some attributes' product domain that a record can be in, one axis for each."""
+
+    names: tuple[str, ...]
+    table: Flags
+
+
+def outcome_codes(rule: Determines, schema: Schema) -> Integers | None:
+    """The code of the determined attribute for each code of the other; None where it is to be learnt."""
+    if rule.outcomes is None:
+        return None
+    target, by = schema[rule.attribute], schema[rule.by]
+    codes = [code_of_value(target, value) for value in rule.outcomes]
+    return np.array([*codes, *([target.answers] if by.missing else [])], dtype=np.int64)
+
+
+def constraints(schema: Schema) -> tuple[Allowed, ...]:
+    """The tables of all rules but determinations; orders that follow from others are added, so that chains can be kept."""
+    rules = [rule for rule in schema.rules if not isinstance(rule, (Determines, Order))]
+    return tuple(allowed(rule, schema) for rule in (*rules, *all_orders(schema.rules)))
+
+
+def all_orders(rules: Sequence[Rule]) -> list[Order]:
+    """The orders stated and those that follow: a <= b and b < c make a < c."""
+    found = {(rule.low, rule.high): rule.strict for rule in rules if isinstance(rule, Order)}
+    while True:
+        more = {
+            (a, d): max(found.get((a, d), False), first or second)
+            for (a, b), first in found.items()
+            for (c, d), second in found.items()
+            if b == c
+        }
+        if any(a == d for a, d in more):
+            raise SchemaError("the rules put an attribute before itself", where="rules")
+        if {**found, **more} == found:
+            return [Order(low, high, strict) for (low, high), strict in found.items()]
+        found |= more
+
+
+def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
+    """The cells in which some record that keeps the rule can be; where an answer is missing the rule does not bind."""
+    cells = schema.cells(rule.names)
+    if cells > MOST_CELLS:
+        raise SchemaError(
+            f"the rule about {', '.join(rule.names)} has {cells:,} cells, more than {MOST_CELLS:,}; use coarser bins",
+            where="rules",
+        )
+    attributes = [schema[name] for name in rule.names]
+    if isinstance(rule, Impossible):
+        hit = np.ones((), dtype=bool)
+        for attribute, (_, values) in zip(attributes, rule.values, strict=True):
+            own = np.zeros(attribute.cardinality, dtype=bool)
+            codes = (code_of_value(attribute, value) for value in values)
+            own[[code for code in codes if code is not None]] = True
+            hit = np.logical_and.outer(hit, own)
+        return Allowed(rule.names, ~hit)
+    first, last = zip(*(reach(attribute) for attribute in attributes), strict=True)
+    grids = [np.meshgrid(*ends, indexing="ij") for ends in (first, last)]
+    with np.errstate(invalid="ignore"):
+        if isinstance(rule, Order):
+            kept = grids[0][0] < grids[1][1] if rule.strict else grids[0][0] <= grids[1][1]
+        else:
+            slack = 1e-9 * (1 + np.abs(grids[1][-1]))
+            kept = (sum(grids[0][:-1]) <= grids[1][-1] + slack) & (sum(grids[1][:-1]) >= grids[0][-1] - slack)
+    unbound = np.isnan(sum(grids[0]))
+    return Allowed(rule.names, kept | unbound)
+
+
+def reach(attribute: Attribute) -> tuple[Floats, Floats]:
+    """The least and the greatest number of each code; NaN for the missing one."""
+    gap = [np.nan] if attribute.missing else []
+    if not attribute.on_line:
+        values = np.array([*(float(v) for v in attribute.values), *gap])
+        return values, values
+    unit = step_of(attribute)
+    if unit is not None:
+        first, last = (ends * unit for ends in multiples_in(attribute.line, unit, (-(2**62), 2**62)))
+        return np.append(first, gap), np.append(last, gap)
+    low, high = np.asarray(attribute.line.ends, dtype=np.float64).T
+    own = dict(zip(attribute.line.boundaries, attribute.line.points, strict=True))
+    opened = np.array([own[b] != code for code, (_, b) in enumerate(attribute.line.ends)])
+    return np.append(low, gap), np.append(np.where(opened, np.nextafter(high, -np.inf), high), gap)
+
+
+def step_of(attribute: Attribute) -> float | None:
+    """The unit in which synthetic values of an attribute on a line come; None for real numbers."""
+    return 1.0 if attribute.kind in ("date", "datetime") else attribute.unit
+
+
+def broken(schema: Schema, codes: Codes) -> Flags:
+    """The rows of codes that break a rule for certain, whatever the numbers inside their bins."""
+    wrong = np.zeros(len(codes), dtype=bool)
+    for table in constraints(schema):
+        wrong |= ~table.table[tuple(codes[:, schema.index(name)] for name in table.names)]
+    for rule in schema.rules:
+        outcome = outcome_codes(rule, schema) if isinstance(rule, Determines) else None
+        if isinstance(rule, Determines) and outcome is not None:
+            wrong |= outcome[codes[:, schema.index(rule.by)]] != codes[:, schema.index(rule.attribute)]
+    return wrong
+
+
+def check_rows(schema: Schema, codes: Codes) -> None:
+    """An error if rows break a rule: it would not be known of every record, and what rests on it would be wrong."""
+    wrong = broken(schema, codes)
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        names = next(
+            rule.names
+            for rule in schema.rules
+            if broken(Schema(schema.attributes, (rule,)), codes[first : first + 1]).any()
+        )
+        shown = ", ".join(f"{name} = {schema[name].labels[codes[first, schema.index(name)]]}" for name in names)
+        raise TableError(
+            f"{int(wrong.sum()):,} rows break a rule of the schema, first row {first + 1:,} ({shown}); mend the table or drop "
+            "the rule",
+            where=names[0],
+        )
+
+
+def keep_rules(
+    schema: Schema, codes: Codes, numbers: Mapping[str, Floats], rng: np.random.Generator
+) -> tuple[dict[str, Floats], Flags]:
+    """Numbers moved inside their cells until orders and sums hold, what a rule determines exactly; and the rows where that failed.
+
+    `numbers` has the values of every attribute on a line or listing numbers that a rule names. Atoms and listed values stay.
+    """
+    held = {name: values.copy() for name, values in numbers.items()}
+    for rule in schema.rules:
+        if isinstance(rule, Determines) and rule.outcomes is not None and schema[rule.attribute].on_line:
+            _set_outcomes(rule, schema, codes, held)
+    orders, sums = all_orders(schema.rules), [rule for rule in schema.rules if isinstance(rule, Sum)]
+    limits = {name: _limits(schema, codes, name) for name in held}
+    for _ in range(3):
+        for rule in sums:
+            _keep_sum(rule, held, limits, schema)
+        for order in orders:
+            _keep_order(order, held, limits, schema, rng)
+    wrong = np.zeros(len(codes), dtype=bool)
+    for order in orders:
+        wrong |= _out_of_order(order, held)
+    for rule in sums:
+        total = sum(held[name] for name in rule.parts)
+        wrong |= ~(np.abs(total - held[rule.total]) <= 1e-9 * (1 + np.abs(total))) & ~np.isnan(total + held[rule.total])
+    return held, wrong
+
+
+def _limits(schema: Schema, codes: Codes, name: str) -> tuple[Floats, Floats]:
+    first, last = reach(schema[name])
+    column = codes[:, schema.index(name)]
+    return first[column], last[column]
+
+
+def _set_outcomes(rule: Determines, schema: Schema, codes: Codes, held: dict[str, Floats]) -> None:
+    target = schema[rule.attribute]
+    assert rule.outcomes is not None
+    exact = [float(v) if target.kind == "numeric" else target.number(v) for v in rule.outcomes]
+    held[rule.attribute] = np.array([*exact, math.nan], dtype=np.float64)[codes[:, schema.index(rule.by)]]
+
+
+def _out_of_order(rule: Order, held: Mapping[str, Floats]) -> Flags:
+    low, high = held[rule.low], held[rule.high]
+    return np.asarray(low >= high if rule.strict else low > high)
+
+
+def _keep_order(
+    rule: Order,
+    held: dict[str, Floats],
+    limits: Mapping[str, tuple[Floats, Floats]],
+    schema: Schema,
+    rng: np.random.Generator,
+) -> None:
+    """Swap the two where both fit the other's cell; else draw them anew, the first so low that room is left for the second."""
+    wrong = np.flatnonzero(_out_of_order(rule, held))
+    if not len(wrong):
+        return
+    low, high = held[rule.low][wrong], held[rule.high][wrong]
+    (first_low, last_low), (first_high, last_high) = (
+        tuple(ends[wrong] for ends in limits[name]) for name in (rule.low, rule.high)
+    )
+    swap = (low != high) & (high >= first_low) & (low <= last_high)
+    steps = [step_of(schema[name]) or 0.0 for name in (rule.low, rule.high)]
+    gap = max(*steps, 0.0) if rule.strict else 0.0
+    top = np.maximum(np.minimum(last_low, last_high - gap), first_low)
+    drawn_low = np.clip(_on_grid(first_low + (top - first_low) * rng.random(len(wrong)), steps[0]), first_low, top)
+    bottom = np.minimum(np.maximum(first_high, drawn_low + gap), last_high)
+    drawn_high = _on_grid(bottom + (last_high - bottom) * rng.random(len(wrong)), steps[1])
+    drawn_high = np.clip(drawn_high, bottom, last_high)
+    held[rule.low][wrong] = np.where(swap, high, drawn_low)
+    held[rule.high][wrong] = np.where(swap, low, drawn_high)
+
+
+def _keep_sum(rule: Sum, held: dict[str, Floats], limits: Mapping[str, tuple[Floats, Floats]], schema: Schema) -> None:
+    """Shift the parts inside their cells until their sum lies in the cell of the total, which then is that sum."""
+    parts = np.stack([held[name] for name in rule.parts])
+    first, last = (np.stack([limits[name][i] for name in rule.parts]) for i in (0, 1))
+    total, least, most = parts.sum(axis=0), first.sum(axis=0), last.sum(axis=0)
+    target = np.clip(total, np.maximum(least, limits[rule.total][0]), np.minimum(most, limits[rule.total][1]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        down = np.where(total > least, (target - least) / (total - least), 1.0)
+        up = np.where(most > total, (most - target) / (most - total), 1.0)
+        moved = np.where(target < total, first + (parts - first) * down, last - (last - parts) * up)
+    steps = [step_of(schema[name]) for name in rule.parts]
+    if any(step is not None for step in steps):
+        # Rounding each part leaves a rest, which the parts that have room take up one after the other.
+        rounded = [
+            np.clip(_on_grid(part, step or 0.0), a, b)
+            for part, step, a, b in zip(moved, steps, first, last, strict=True)
+        ]
+        for i, step in enumerate(steps):
+            rest = target - sum(rounded)
+            shifted = _on_grid(rounded[i] + rest, step or 0.0)
+            rounded[i] = np.clip(shifted, first[i], last[i])
+        moved = np.stack(rounded)
+    for name, part in zip(rule.parts, moved, strict=True):
+        held[name] = part
+    step = step_of(schema[rule.total])
+    held[rule.total] = np.where(np.isnan(held[rule.total]), np.nan, _on_grid(moved.sum(axis=0), step or 0.0))
+    outside = (held[rule.total] < limits[rule.total][0]) | (held[rule.total] > limits[rule.total][1])
+    held[rule.total] = np.where(outside, np.inf, held[rule.total])  # found out as broken, and replaced
+
+
+def _on_grid(values: Floats, step: float) -> Floats:
+    return np.asarray(np.round(np.rint(values / step) * step, 9)) if step else values

@@ -1,0 +1,238 @@
+"""What is publicly known to hold in every record: determined attributes, impossible combinations, orders, sums.
+
+A rule binds a record only where none of its attributes is missing, except that what is determined by a missing answer is missing
+too. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dither.checks import is_finite
+from dither.errors import SchemaError
+from dither.schema.attribute import Attribute, Value
+
+if TYPE_CHECKING:
+    from dither.types import JsonObject
+
+
+@dataclass(frozen=True)
+class Determines:
+    """`by` determines `attribute`: `outcomes` has its value for each answer of `by`; None where that is to be learnt."""
+
+    by: str
+    attribute: str
+    outcomes: tuple[Value, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that the rule is about."""
+        return (self.by, self.attribute)
+
+    def to_json(self) -> JsonObject:
+        """The form a schema file holds."""
+        out: JsonObject = {"determines": self.attribute, "by": self.by}
+        return out if self.outcomes is None else {**out, "outcomes": list(self.outcomes)}
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """No record has, for every attribute named, one of the values listed: whole cells of a line are meant by any value in them."""
+
+    values: tuple[tuple[str, tuple[Value, ...]], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that the rule is about."""
+        return tuple(name for name, _ in self.values)
+
+    def to_json(self) -> JsonObject:
+        """The form a schema file holds."""
+        return {"impossible": {name: list(values) for name, values in self.values}}
+
+
+@dataclass(frozen=True)
+class Order:
+    """The first attribute is at most the second; below it if `strict`."""
+
+    low: str
+    high: str
+    strict: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that the rule is about."""
+        return (self.low, self.high)
+
+    def to_json(self) -> JsonObject:
+        """The form a schema file holds."""
+        return {"order": [self.low, self.high], **({"strict": True} if self.strict else {})}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Some attributes add up to another."""
+
+    parts: tuple[str, ...]
+    total: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that the rule is about."""
+        return (*self.parts, self.total)
+
+    def to_json(self) -> JsonObject:
+        """The form a schema file holds."""
+        return {"sum": list(self.parts), "is": self.total}
+
+
+Rule = Determines | Impossible | Order | Sum
+MOST_RULES = 256
+MOST_NAMES = 6  # attributes that one rule may tie together
+
+
+def code_of_value(attribute: Attribute, value: object) -> int | None:
+    """The code of a value as a schema file writes it, None where the attribute has none such; null is the missing answer."""
+    if value is None:
+        return attribute.answers if attribute.missing else None
+    if not attribute.on_line:
+        if isinstance(value, (str, int, float)) and value in attribute.codes:
+            return attribute.codes[value]
+        return None
+    if attribute.kind == "numeric":
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        return attribute.line_code(float(value))
+    number = attribute.number(value)
+    return None if number is None else attribute.line_code(number)
+
+
+def rules_from_json(data: object, attributes: Sequence[Attribute]) -> tuple[Rule, ...]:
+    """Read the rules of a schema of these attributes; an error says which rule is wrong, and how."""
+    if not isinstance(data, list) or len(data) > MOST_RULES:
+        raise SchemaError(f"rules must be a list of at most {MOST_RULES} objects", where="rules")
+    known = {attribute.name: attribute for attribute in attributes}
+    return tuple(_rule(f"rule {i + 1}", entry, known) for i, entry in enumerate(data))
+
+
+def _rule(which: str, entry: Any, known: Mapping[str, Attribute]) -> Rule:
+    keys = set(entry) if isinstance(entry, Mapping) else set()
+    if "determines" in keys and keys <= {"determines", "by", "outcomes", "map"} and "by" in keys:
+        by, attribute = entry["by"], entry["determines"]
+        _check_names(which, (by, attribute), known)
+        return Determines(by, attribute, _outcomes(which, entry, known[by]))
+    if keys == {"impossible"} and isinstance(entry["impossible"], Mapping):
+        listed = {name: _listed(which, values) for name, values in entry["impossible"].items()}
+        return Impossible(tuple(sorted(listed.items())))
+    if "order" in keys and keys <= {"order", "strict"} and entry.get("strict", False) in (True, False):
+        names = _listed(which, entry["order"])
+        if len(names) != 2:
+            raise SchemaError(f"{which}: order names two attributes, the smaller first", where="rules")
+        return Order(names[0], names[1], bool(entry.get("strict", False)))
+    if keys == {"sum", "is"}:
+        return Sum(_listed(which, entry["sum"]), entry["is"])
+    raise SchemaError(
+        f"{which} is not one of: {{determines, by, map}}, {{impossible}}, {{order, strict}}, {{sum, is}}", where="rules"
+    )
+
+
+def _listed(which: str, given: object) -> tuple[Any, ...]:
+    if not isinstance(given, list) or not given:
+        raise SchemaError(f"{which} needs a list that is not empty, not {given!r}", where="rules")
+    return tuple(given)
+
+
+def _outcomes(which: str, entry: Mapping[str, Any], by: Attribute) -> tuple[Value, ...] | None:
+    """The value for each answer, from a list in the order of the answers or from a map of the answers as text."""
+    if "map" not in entry:
+        return _listed(which, entry["outcomes"]) if "outcomes" in entry else None
+    if not isinstance(entry["map"], Mapping) or "outcomes" in entry:
+        raise SchemaError(f"{which}: map must be an object from values of {by.name!r} to values", where="rules")
+    labels = by.labels[: by.answers]
+    given = {str(key): value for key, value in entry["map"].items()}
+    absent = [label for label in labels if label not in given]
+    stray = [key for key in given if key not in labels]
+    if absent or stray:
+        said = f"lacks {absent[0]!r}" if absent else f"has {stray[0]!r}, which is no value of {by.name!r}"
+        raise SchemaError(f"{which}: the map {said}", where="rules")
+    return tuple(given[label] for label in labels)
+
+
+def check_rules(rules: Sequence[Rule], attributes: Sequence[Attribute]) -> None:
+    """An error unless every rule fits the attributes and no attribute is determined twice or by itself."""
+    known = {attribute.name: attribute for attribute in attributes}
+    determined: dict[str, str] = {}
+    for i, rule in enumerate(rules):
+        which = f"rule {i + 1}"
+        _check_names(which, rule.names, known)
+        if isinstance(rule, Determines):
+            if rule.attribute in determined:
+                raise SchemaError(f"{which}: {rule.attribute!r} is determined by two rules", where="rules")
+            determined[rule.attribute] = rule.by
+            _check_outcomes(which, rule, known[rule.by], known[rule.attribute])
+        elif isinstance(rule, Impossible):
+            for name, values in rule.values:
+                _check_values(which, known[name], values)
+        else:
+            for name in rule.names:
+                _check_numbers(which, known[name], rule, known)
+    for name, by in determined.items():
+        seen, at = {name}, by
+        while at in determined:
+            if at in seen:
+                raise SchemaError(f"the rules determine {name!r} by itself", where="rules")
+            seen.add(at)
+            at = determined[at]
+
+
+def _check_names(which: str, names: Sequence[object], known: Mapping[str, Attribute]) -> None:
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise SchemaError(f"{which} names {name!r}, which is no attribute", where="rules", value=name)
+    if not 2 <= len(set(names)) == len(names) <= MOST_NAMES:
+        raise SchemaError(f"{which} must name two to {MOST_NAMES} different attributes", where="rules")
+
+
+def _check_outcomes(which: str, rule: Determines, by: Attribute, attribute: Attribute) -> None:
+    if by.missing and not attribute.missing:
+        raise SchemaError(
+            f"{which}: {rule.by!r} can be missing and {rule.attribute!r} cannot; let both be missing", where="rules"
+        )
+    if rule.outcomes is None:
+        return
+    if len(rule.outcomes) != by.answers:
+        raise SchemaError(
+            f"{which} needs {by.answers} outcomes, one for each answer of {rule.by!r}, not {len(rule.outcomes)}",
+            where="rules",
+        )
+    _check_values(which, attribute, rule.outcomes)
+
+
+def _check_values(which: str, attribute: Attribute, values: Sequence[object]) -> None:
+    for value in values:
+        if code_of_value(attribute, value) is None:
+            raise SchemaError(
+                f"{which}: {value!r} is no value of {attribute.name!r}", where=attribute.name, value=value
+            )
+
+
+def _check_numbers(which: str, attribute: Attribute, rule: Order | Sum, known: Mapping[str, Attribute]) -> None:
+    if attribute.cycles:
+        raise SchemaError(f"{which}: {attribute.name!r} is cut by weekday or hour and has no order", where="rules")
+    if isinstance(rule, Sum):
+        if attribute.kind not in ("numeric", "duration", "ordinal") or not _all_numbers(attribute):
+            raise SchemaError(f"{which}: {attribute.name!r} is no number, so it cannot be added", where="rules")
+        return
+    low, high = known[rule.low], known[rule.high]
+    alike = low.kind == high.kind or {low.kind, high.kind} <= {"numeric", "ordinal"}
+    if not alike or not (attribute.on_line or (attribute.kind == "ordinal" and _all_numbers(attribute))):
+        raise SchemaError(
+            f"{which}: {rule.low!r} and {rule.high!r} must both be numbers, dates, datetimes or durations",
+            where="rules",
+        )
+
+
+def _all_numbers(attribute: Attribute) -> bool:
+    return attribute.on_line or all(is_finite(v) and not isinstance(v, (bool, str)) for v in attribute.values)
