@@ -94,5 +94,6 @@ def rare_as_other(names: list[str]) -> Notice:
     """Columns of which an inferred schema lists only the most frequent values."""
     return Notice(
         "rare-as-other",
-        f"only the most frequent values of {', '.join(names)} are told apart, all others count as 'other'; list those that matter in a schema",
+        f"only the most frequent values of {', '.join(names)} are told apart, all others count as 'other'; "
+        "list those that matter in a schema",
     )
