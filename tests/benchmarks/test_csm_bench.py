@@ -72,9 +72,9 @@ def test_what_is_chosen_is_near_the_best_form(outcome: Outcome, dataset: str) ->
 
 
 def test_the_sparse_table_is_found(outcome: Outcome) -> None:
+    """Ten heavy cells of the smoke size's 1,024, two runs: well below noise on every cell, where dense matrices are far above."""
     error = {m: outcome.mean("sparse", "squared_error", epsilon=1.0, method=m) for m in central_studies.SPARSE}
-    assert error["csm"] < error["laplace"] / 5
-    assert error[csm.AUTOMATIC] > error["laplace"] / 5
+    assert error["csm"] < error["laplace"] / 2 < error[csm.AUTOMATIC]
 
 
 def test_the_record_form_beats_one_half(outcome: Outcome) -> None:
