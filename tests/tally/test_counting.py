@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.programs import require
 
 from dither.errors import InputError, ReportError
 from dither.mechanisms import PackedReports
@@ -191,8 +194,8 @@ def test_addresses_without_a_file_system_are_refused_in_one_line() -> None:
         exports_module.place_of("nosuch://bucket/reports")
 
 
-def test_an_export_to_an_fsspec_address_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("fsspec", reason="fsspec is not installed")
+def test_an_export_to_an_fsspec_address_comes_back() -> None:
+    require(None if importlib.util.find_spec("fsspec") is None else sys.executable, "fsspec")
     plan = PLANS["counts"]
     for _ in range(2):
         export = begin_export("memory://dither-test/out", "ab" * 16, plan)

@@ -178,8 +178,7 @@ class SqlStore(ABC):
             self._announce(connection, campaign.id)
 
     def campaign(self, campaign: str) -> StoredCampaign | None:
-        found = self._select_campaigns(campaigns.c.id == campaign)
-        return found[0] if found else None
+        return next(iter(self._select_campaigns(campaigns.c.id == campaign)), None)
 
     def campaigns(self) -> list[StoredCampaign]:
         return self._select_campaigns(sa.true())
