@@ -25,12 +25,35 @@ SCHEMA = Schema(
         Attribute("grade", "ordinal", values=(1, 2, 5)),
         Attribute("age", "numeric", edges=(0.0, 4.0, 5.0, 9.5, 12.0), missing=True),
         Attribute("odd-weight", "numeric", edges=(0.0, 0.5, 2.0)),
+        Attribute("gain", "numeric", edges=(0.0, 3.0, 6.0), atoms=(0.0, 4.0, 9.0)),
+        Attribute("pay", "numeric", edges=(0.0, 0.3, 0.9), atoms=(0.0, 0.9), unit=0.1),
+        Attribute(
+            "when", "date", edges=(19782.0, 19784.0, 19789.0), cycles=("weekday",)
+        ),  # from 2024-02-29, a Thursday
     )
 )
-READER = Reader(SCHEMA, {"age": 1.0})
+READER = Reader(SCHEMA, {"age": 1.0, "pay": 0.1, "when": 1.0})
 JOINT = (
     np.random.default_rng(3).dirichlet(np.full(int(np.prod(SCHEMA.cardinalities)), 0.3)).reshape(SCHEMA.cardinalities)
 )
+
+
+# The numbers in each bin and atom, and the days (whatever their weekday, which a question does not ask for).
+INSIDE: dict[str, dict[tuple[float, float], list[object]]] = {
+    "gain": {
+        (0.0, 0.0): [0.0],
+        (0.0, 3.0): [(i + 0.5) / 8 for i in range(24)],
+        (3.0, 4.0): [3 + (i + 0.5) / 8 for i in range(8)],
+        (4.0, 4.0): [4.0],
+        (4.0, 6.0): [4 + (i + 0.5) / 8 for i in range(16)],
+        (9.0, 9.0): [9.0],
+    },
+    "pay": {(0.0, 0.0): [0.0], (0.0, 0.3): [0.1, 0.2], (0.3, 0.9): [0.3, 0.4, 0.5, 0.6, 0.7, 0.8], (0.9, 0.9): [0.9]},
+    "when": {
+        (19782.0, 19784.0): ["2024-02-29", "2024-03-01"],
+        (19784.0, 19789.0): [f"2024-03-0{day}" for day in range(2, 7)],
+    },
+}
 
 
 class Missing:
@@ -72,6 +95,11 @@ def people_of(attribute: Attribute) -> list[tuple[int, float, object]]:
     out: list[tuple[int, float, object]] = []
     for code in range(attribute.answers):
         values: list[object]
+        if attribute.name in ("gain", "pay", "when"):
+            ends = attribute.line.ends[code // attribute.turns]
+            values = list(INSIDE[attribute.name][ends])
+            out += [(code, 1 / len(values), value) for value in values]
+            continue
         if attribute.name == "age":
             last = code == attribute.answers - 1
             values = [
@@ -122,6 +150,10 @@ ATOMS = st.one_of(
     st.builds("{} <= age < {}".format, st.integers(0, 7), st.sampled_from([3, 7.5, 9, 12])),
     st.builds("between(age, {}, {})".format, st.integers(0, 7), st.integers(4, 12)),
     st.builds("age in [{}, 11, None]".format, st.integers(0, 12)),
+    st.builds("gain {} {}".format, SIGNS, st.sampled_from([0, 4, 9])),
+    st.builds("{} < gain <= {}".format, st.sampled_from([0, 1, 4]), st.sampled_from([2, 3.5, 4, 9])),
+    st.builds("pay {} {}".format, SIGNS, st.sampled_from([0, 0.1, 0.2, 0.3, 0.7, 0.9])),
+    st.builds("when {} '2024-0{}'".format, SIGNS, st.sampled_from(["2-29", "3-01", "3-02", "3-04", "3-06"])),
     st.builds(
         "{} < attr['odd-weight'] <= {}".format, st.sampled_from([0, 0.25, 0.5]), st.sampled_from([0.375, 1, 1.5, 7])
     ),

@@ -22,6 +22,7 @@ from dither.release import Release, load_release
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import interval_heading, shown
 from dither.release.query.ask import Inquiry
+from dither.release.query.conditions import said
 from dither.schema import Attribute
 
 _BAR = 24  # signs of a bar
@@ -196,10 +197,9 @@ def _overview(release: Release, directory: Path) -> None:
 
 def _line(attribute: Attribute) -> str:
     labels = attribute.labels
-    if attribute.kind == "numeric":
+    if attribute.on_line:
         last = ", or (missing)" if attribute.missing else ""
-        return (
-            f"{attribute.name}: {attribute.edges[0]:,g} to {attribute.edges[-1]:,g} in {attribute.answers} bins{last}"
-        )
+        low, high = (said(attribute, attribute.edges[i]) for i in (0, -1))
+        return f"{attribute.name}: {low} to {high}, {attribute.answers} bins and single values{last}"
     more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
     return f"{attribute.name}: {', '.join(labels[:8])}{more}"

@@ -53,8 +53,9 @@ class Inquiry:
     def reader(self) -> Reader:
         """What reads the questions. Whether numbers are whole is what the published table says."""
         columns = nw.from_native(self.release.synthetic, eager_only=True).schema
-        whole = [a.name for a in self.release.schema if columns[a.name].is_integer()]
-        return Reader(self.release.schema, dict.fromkeys(whole, 1.0))
+        units = {a.name: 1.0 for a in self.release.schema if a.kind == "date" or columns[a.name].is_integer()}
+        stated = {a.name: a.unit for a in self.release.schema if a.unit is not None}
+        return Reader(self.release.schema, units | stated)
 
     @cached_property
     def _replicates(self) -> Bootstrap | str:
@@ -154,7 +155,7 @@ class Inquiry:
     ) -> AnswerTable:
         """The numbers below which given shares of the people lie, for whom `where` and `given` hold."""
         found = self.reader.attribute(attribute)
-        if found.name not in self.reader.scales:
+        if found.kind not in ("numeric", "duration"):
             raise ParameterError(f"{found.name} is {found.kind}; quantiles are of numbers in bins", where="attribute")
         check_between("level", level, 0, 1, ends="()")
         wanted = [check_between("a quantile's level", one, 0, 1, ends="()") for one in levels]
@@ -302,14 +303,14 @@ def _answered(attribute: Attribute) -> Node:
     """People whose answer is not missing."""
     if not attribute.missing:
         return EVERYONE
-    if attribute.kind == "numeric":
+    if attribute.on_line:
         return Condition(attribute.name, spans=((-math.inf, math.inf),))
     return Condition(attribute.name, frozenset(range(attribute.answers)))
 
 
 def _numbers(attribute: Attribute) -> Floats:
     """The number that each code stands for; an error where some answer is no number."""
-    if attribute.bounds is None:
+    if attribute.bounds is None or attribute.kind in ("date", "datetime"):
         raise ParameterError(
             f"{attribute.name} is {attribute.kind} and its values are no numbers; ask for shares instead",
             where=attribute.name,

@@ -120,18 +120,25 @@ def _holds(left: float, operator: Operator, right: float) -> bool:
     return left > right if operator == ">" else left >= right
 
 
+def said(attribute: Attribute, number: float) -> str:
+    """A number or a time as a question writes it."""
+    return repr(attribute.shown(number)) if attribute.kind in ("date", "datetime") else f"{number:,.10g}"
+
+
 def _compare_numbers(attribute: Attribute, operator: Operator, value: object, scale: Scale) -> Condition:
     name = attribute.name
     if isinstance(value, str) and operator == "==" and value in attribute.labels:
         return Condition(name, frozenset((attribute.labels.index(value),)))
-    if not is_finite(value):
+    number = value if attribute.kind == "numeric" else attribute.number(value)
+    if not is_finite(number):
+        what = "a number" if attribute.kind == "numeric" else f"a {attribute.kind}"
         raise ParameterError(
-            f"{name} is a number and cannot be compared with {_short(value)}; write a number, or == and a bin such as "
-            f"{attribute.labels[0]!r}",
+            f"{name} is {what} and cannot be compared with {_short(value)}; write one such as "
+            f"{said(attribute, attribute.edges[0])}, or == and a bin such as {attribute.labels[0]!r}",
             where=name,
             value=value,
         )
-    number = float(value)  # type: ignore[arg-type]
+    number = float(number)  # type: ignore[arg-type]
     if operator == "==":
         return _one_number(attribute, number, scale)
     cut = scale.cut(number, after=operator in ("<=", ">"))
@@ -145,7 +152,7 @@ def _one_number(attribute: Attribute, number: float, scale: Scale) -> Condition:
         notes = _cut_note(attribute, number, span[0], scale) or _cut_note(attribute, number, span[1], scale)
         return Condition(attribute.name, spans=(span,), notes=notes)
     if scale.counted:
-        words = f"{number:,.10g}, where only multiples of {scale.unit:g} are known"
+        words = f"{said(attribute, number)}, where only multiples of {scale.unit:g} are known"
         return Condition(attribute.name, notes=(_outside(attribute, words),))
     held = np.flatnonzero((scale.low <= number) & (number <= scale.high))
     raise ParameterError(
@@ -158,14 +165,15 @@ def _one_number(attribute: Attribute, number: float, scale: Scale) -> Condition:
 
 def _cut_note(attribute: Attribute, number: float, cut: float, scale: Scale) -> tuple[Notice, ...]:
     if cut < scale.low.min() or cut > scale.high.max():
-        low, high = (f"{edge:,.10g}" for edge in (attribute.edges[0], attribute.edges[-1]))
-        return (_outside(attribute, f"{number:,.10g}, outside its range from {low} to {high}"),)
+        ends = (*attribute.edges, *attribute.atoms)
+        low, high = said(attribute, min(ends)), said(attribute, max(ends))
+        return (_outside(attribute, f"{said(attribute, number)}, outside its range from {low} to {high}"),)
     divided = scale.divided(cut)
     if not len(divided):
         return ()
     words = (
-        f"{attribute.name} is known by bins: {number:,.10g} divides {attribute.labels[divided[0]]}, whose people are taken as "
-        "evenly spread, which the interval does not count; the bin's ends would be exact"
+        f"{attribute.name} is known by bins: {said(attribute, number)} divides {attribute.labels[divided[0]]}, whose people are "
+        "taken as evenly spread, which the interval does not count; the bin's ends would be exact"
     )
     return (Notice("inside-a-bin", words),)
 

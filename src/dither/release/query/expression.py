@@ -16,13 +16,14 @@ import unicodedata
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from functools import cached_property
 
 import numpy as np
 
 from dither.errors import ParameterError
 from dither.notice import Notice
-from dither.release.query.conditions import FLIPPED, Condition, Operator, between, compare, suggestion
+from dither.release.query.conditions import FLIPPED, Condition, Operator, between, compare, said, suggestion
 from dither.release.query.scale import Scale, scale_of
 from dither.schema import Attribute, Schema
 
@@ -96,8 +97,8 @@ class Reader:
 
     @cached_property
     def scales(self) -> dict[str, Scale]:
-        """The scale of each numeric attribute."""
-        return {a.name: scale_of(a, self.units.get(a.name)) for a in self.schema if a.kind == "numeric"}
+        """The scale of each attribute of numbers or times."""
+        return {a.name: scale_of(a, self.units.get(a.name)) for a in self.schema if a.on_line}
 
     def read(self, where: Where | None) -> Node:
         """The tree of a question; None asks for everybody. One clear line says what cannot be understood."""
@@ -146,7 +147,7 @@ class Reader:
             return between(attribute, value[0], value[1], self.scales.get(attribute.name))
         if isinstance(value, (list, set, frozenset)):
             return self.any_of(attribute, [one.item() if isinstance(one, np.generic) else one for one in value])
-        if value is not None and not isinstance(value, (str, int, float)):
+        if value is not None and not isinstance(value, (str, int, float, date, timedelta)):
             raise ParameterError(
                 f"{attribute.name}: ask for a value, a list of values or a range (low, high), not {type(value).__name__}",
                 where=attribute.name,
@@ -307,10 +308,9 @@ class _Text:
 
 
 def _example(attribute: Attribute) -> str:
-    value = (
-        f"{attribute.edges[len(attribute.edges) // 2]:g}" if attribute.kind == "numeric" else repr(attribute.values[0])
-    )
-    return f"{attribute.name} {'>=' if attribute.kind == 'numeric' else '=='} {value}"
+    if attribute.on_line:
+        return f"{attribute.name} >= {said(attribute, attribute.edges[len(attribute.edges) // 2])}"
+    return f"{attribute.name} == {attribute.values[0]!r}"
 
 
 def _cut(text: str) -> str:

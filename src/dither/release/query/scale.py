@@ -1,4 +1,4 @@
-"""The codes of a numeric attribute as stretches of a line, so that a comparison is a cut.
+"""The codes of numbers and times as stretches of a line, so that a comparison is a cut.
 
 Numbers that are known to be multiples of a unit are counted: the k-th multiple stands for the stretch from k - 1/2 to k + 1/2, and
 a bin for those of its multiples. So `age <= 49` and `age < 50` cut in the same place where ages are whole. Other numbers lie where
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -57,10 +56,10 @@ class Scale:
 
 def scale_of(attribute: Attribute, unit: float | None) -> Scale:
     """The scale of an attribute whose numbers are multiples of `unit`, None for any; bins without a multiple are not counted."""
-    ends = np.array(list(pairwise(attribute.edges)), dtype=np.float64)
-    atoms: frozenset[float] = frozenset()
+    ends = np.repeat(np.array(attribute.line.ends, dtype=np.float64), attribute.turns, axis=0)
+    atoms = frozenset(attribute.atoms)
     if unit is not None:
-        low, high = _counted(ends, atoms, unit)
+        low, high = _counted(ends, atoms, unit, closed=attribute.kind in ("numeric", "duration"))
         if (low < high).all():
             return Scale(low, high, unit, True, atoms)
     exact = np.isin(ends, list(atoms))
@@ -69,10 +68,10 @@ def scale_of(attribute: Attribute, unit: float | None) -> Scale:
     return Scale(low, high, 1.0, False, atoms)
 
 
-def _counted(ends: Floats, atoms: frozenset[float], unit: float) -> tuple[Floats, Floats]:
+def _counted(ends: Floats, atoms: frozenset[float], unit: float, *, closed: bool) -> tuple[Floats, Floats]:
     places, exact, point = np.round(ends / unit, 9), np.isin(ends, list(atoms)), ends[:, 0] == ends[:, 1]
     low = np.where(exact[:, 0], places[:, 0] + 0.5, np.ceil(places[:, 0]) - 0.5)
     high = np.ceil(places[:, 1]) - 0.5
-    last = ends[:, 1] == ends[~point, 1].max()
+    last = closed & (ends[:, 1] == ends[~point, 1].max())
     high = np.where(last & ~exact[:, 1], np.floor(places[:, 1]) + 0.5, high)
     return np.where(point, places[:, 0] - 0.5, low), np.where(point, places[:, 1] + 0.5, high)
