@@ -257,6 +257,7 @@ OPEN_SEEDS = {
     "dither.evaluation.compare.evaluate": "which attribute sets are compared",
     "dither.uncertainty.replicates.bootstrap": "people drawn from a published model",
     "dither.uncertainty.replicates.prepare_bootstrap": "people drawn from a published model",
+    "dither.release.release.Release.with_replicates": "people drawn from a published model",
     "dither.planner.forecast": "imagined people",
     "dither.planner.predict": "imagined people",
     "dither.planner.reference_population": "imagined people",
