@@ -26,6 +26,12 @@ ADVICE = {
     "rows-capped": "read counts from the histogram, not from the number of rows",
     "record-form": "use it for what one record sends, not for the whole table",
     "bias": "compare with a method without it",
+    "misfit": "read figures about these pairs with their intervals, or ask more people; a rule states what is publicly known",
+    "caution": "read the figure with what is said in mind",
+    "no-interval": "ask about attributes that were asked together, or about fewer of them",
+    "divisor-unsure": "ask about a larger group of people",
+    "inside-a-bin": "ask from one edge of a bin to another",
+    "outside-the-domain": "check the number against the schema",
     "range-from-data": "state the range from public knowledge",
     "dropped": "count silence as an answer of its own, or fill the gaps",
 }

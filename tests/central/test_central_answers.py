@@ -18,7 +18,8 @@ from dither.central.release import CentralRelease
 from dither.errors import ParameterError
 from dither.protocols.parameters import describe_parameters
 from dither.schema import Schema
-from dither.schema.attribute import Attribute, numeric
+from dither.schema.attribute import Attribute
+from dither.schema.read import numeric
 
 SCHEMA = Schema(
     (

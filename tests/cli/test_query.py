@@ -70,7 +70,7 @@ def test_json_of_a_table(folder: Path, names: tuple[str, ...], capsys: pytest.Ca
     assert {tuple(row) for row in found["rows"]} == {("values", "estimate", "low", "high")}
     assert sum(row["estimate"] for row in found["rows"]) == pytest.approx(1.0)
     # The method takes attributes as independent: it says so.
-    assert {frozenset(warning) for warning in found["warnings"]} == {frozenset(("code", "message"))}
+    assert {frozenset(warning) for warning in found["warnings"]} == {frozenset(("code", "message", "advice"))}
     together = json.loads(asked(capsys, str(folder), "--by", names[0], "--simultaneous", "--json")[0])
     alone = json.loads(asked(capsys, str(folder), "--by", names[0], "--json")[0])
     assert all(a["high"] > b["high"] for a, b in zip(together["rows"], alone["rows"], strict=True))

@@ -28,6 +28,7 @@ from dither.estimate import answers_of
 from dither.estimate.targets import PairTargets, pair_targets
 from dither.models import Model
 from dither.models.grouped import add_up
+from dither.models.ruled import core_of
 from dither.protocols import ProtocolMachine
 from dither.schema import Attribute, Schema
 from dither.types import Floats, Indices, JsonObject
@@ -305,6 +306,7 @@ def misfit_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
     The test needs no replicates: squared residuals in units of the raw noise, which a model fitted to the data can only make
     smaller. The level is shared by all pairs.
     """
+    machine, model = machine.core, core_of(model)  # what was fitted, against what it was fitted to
     answers = answers_of(machine.counted)
     if not any(len(answer.question.attributes) > 1 for answer in answers):
         return {}
