@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 
 from dither.errors import TableError
 from dither.schema.attribute import Attribute
+from dither.schema.calendar import DAY
 from dither.schema.labels import is_text
 from dither.schema.moments import moment_array, moment_numbers, settle_turns, turns_of
+from dither.schema.rule_tables import step_of
 from dither.schema.within import draw_multiples, draw_reals, from_multiples, multiples_in
 from dither.types import Codes, Flags, Floats, Integers
 
@@ -143,6 +145,25 @@ def line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Arra
     else:
         array = pa.array(settled, mask=missing).cast(held, safe=False)
     return array.dictionary_encode() if pa.types.is_dictionary(like.type) else array
+
+
+def column_step(attribute: Attribute, held: pa.DataType) -> float | None:
+    """The steps in which a column of an Arrow type holds an attribute's numbers; None for real ones."""
+    kind, own = held.value_type if pa.types.is_dictionary(held) else held, step_of(attribute)
+    if not attribute.on_line:
+        return None
+    if attribute.kind == "datetime" and pa.types.is_date(kind):
+        return float(DAY)
+    if pa.types.is_integer(kind) and attribute.kind == "numeric":
+        return own if own is not None and own.is_integer() else 1.0
+    return max(own or 0.0, 10.0**-kind.scale) if pa.types.is_decimal(kind) else own
+
+
+def crumbs(held: pa.DataType) -> float:
+    """How far, in relation to it, a number can be from the one that a column of an Arrow type holds; 0 if it is no float."""
+    if not pa.types.is_floating(held):
+        return 0.0
+    return 4 * float(np.finfo(held.to_pandas_dtype()).eps)
 
 
 def fill_missing(attribute: Attribute, codes: Integers, missing: Flags) -> None:
