@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dither.errors import ParameterError, TableError
 from dither.schema import Attribute, Schema, numeric
 from dither.schema.files import read_table, write_table
+from dither.schema.infer import infer_schema
 from dither.schema.table import decode, encode, plain_layout
 
 RNG = np.random.default_rng
@@ -356,3 +357,53 @@ def test_the_same_seed_gives_the_same_table():
     tables = [decode(codes, AGE, plain_layout(AGE), RNG(seed)) for seed in (5, 5, 6)]
     assert tables[0] == tables[1]
     assert tables[0] != tables[2]
+
+
+def _again(values, held):
+    """A column, the schema inferred from it, and a synthetic column of the same codes."""
+    table = pa.table({"x": pa.array(values, held)})
+    schema = infer_schema(table)
+    encoded = encode(table, schema)
+    made = decode(encoded.codes, schema, encoded.layout, np.random.default_rng(0))
+    assert made.schema == table.schema
+    assert (encode(made, schema).codes == encoded.codes).all()
+    return made.column("x").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("most", "held"),
+    [
+        (2**64 - 1, pa.uint64()),
+        (2**63 - 1, pa.int64()),
+        (10**17, pa.decimal128(20, 0)),
+        (10**30, pa.decimal256(50, 0)),
+        (10**30, pa.decimal128(38, 5)),
+    ],
+)
+def test_numbers_near_the_end_of_a_wide_type_are_not_cut_off(most, held):
+    values = [i * most // 199 for i in range(0, 200)]
+    drawn = _again([decimal.Decimal(v) for v in values] if pa.types.is_decimal(held) else values, held)
+    assert abs(float(np.mean([float(v) / most for v in drawn])) - 0.5) < 0.01
+
+
+def test_decimals_are_written_and_read_to_their_last_digit():
+    held = pa.decimal128(38, 20)
+    tenths = [decimal.Decimal(i % 6) / 10 for i in range(120)]
+    assert set(_again(tenths, held)) == set(tenths)
+    drawn = _again([decimal.Decimal(i) / 1000 for i in range(-300, 300)], held)
+    assert all(value * 1000 == int(value * 1000) for value in drawn)
+
+
+def test_seconds_in_a_column_of_whole_numbers_stay_whole_numbers():
+    table = pa.table({"x": pa.array([1, None, 90, 45], pa.int32())})
+    schema = Schema((Attribute("x", "duration", edges=(0.0, 30.0, 60.0, 100.0), missing=True),))
+    encoded = encode(table, schema)
+    made = decode(encoded.codes, schema, encoded.layout, np.random.default_rng(0))
+    assert made.schema == table.schema
+    assert (encode(made, schema).codes == encoded.codes).all()
+
+
+def test_a_time_that_python_cannot_say_is_outside_the_domain_all_the_same():
+    table = pa.table({"x": pa.array([0, 2**52], pa.timestamp("s"))})
+    with pytest.raises(TableError, match="column 'x': value 4503599627370496 lies outside"):
+        encode(table, Schema((Attribute("x", "date", edges=(0.0, 1.0, 2.0)),)))

@@ -1,6 +1,7 @@
 """Schemas inferred from tables, and the command that writes them."""
 
 import json
+from datetime import date, datetime
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 from dither.cli import run
 from dither.errors import ParameterError, TableError
 from dither.schema import Attribute, load_schema, numeric
-from dither.schema.infer import LEAK_WARNING, infer_schema
+from dither.schema.infer import LEAK_WARNING, draft_schema, infer_schema
 from dither.schema.table import decode, encode
 
 COLUMNS = {
@@ -130,3 +131,27 @@ def test_crumbs_of_sums_do_no_harm():
     encoded = encode(table, schema)
     made = decode(encoded.codes, schema, encoded.layout, np.random.default_rng(0))
     np.testing.assert_array_equal(encode(made, schema).codes, encoded.codes)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([date(2024, 1, 1), date(9999, 12, 31)] * 40),
+        pa.array([datetime(2024, 1, 1), datetime(9999, 12, 31, 23, 59, 59)] * 40),
+        pa.array([0, 2**52] * 40, pa.timestamp("s")),
+        pa.array([-(2**52)] * 40, pa.timestamp("s")),
+    ],
+)
+def test_days_that_stand_for_no_day_are_a_column_to_decide_about(column):
+    table = pa.table({"x": column, "y": ["a", "b"] * (len(column) // 2)})
+    with pytest.raises(TableError, match="column 'x' holds times before the year 1 or after 9998"):
+        infer_schema(table)
+    assert draft_schema(table).names == ("y",)
+
+
+def test_half_precision_and_whole_numbers_beyond_64_bits():
+    halves = pa.array(np.arange(100, dtype=np.float16) + np.float16(0.5))
+    assert infer_schema(pa.table({"x": halves}))["x"].kind == "numeric"
+    far = pa.table({"x": pa.array([2**63, 2**64 - 1] * 40, pa.uint64()), "y": [2.0**70, 1.0] * 40})
+    assert draft_schema(far)["y"].values == (1.0, 2.0**70)
+    assert draft_schema(far).dropped[0][1].startswith("holds whole numbers that do not fit in 64 bits")

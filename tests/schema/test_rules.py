@@ -6,11 +6,14 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dither
 from dither.errors import SchemaError, TableError
 from dither.schema import Attribute, Schema, numeric, schema_from_json
+from dither.schema.native import Column, Layout
+from dither.schema.rule_tables import broken
 from dither.schema.rules import Determines, Impossible, Order, Sum
 from dither.schema.table import decode, encode, plain_layout
 
@@ -188,3 +191,101 @@ def test_the_method_uses_the_rules_end_to_end(tmp_path) -> None:
     assert np.isfinite(interval.standard_errors).all()
     held = dither.publish(frame, epsilon=3.0, schema=known, seed=2, holdout=0.1)
     assert held.model.marginal(["sex", "child"])[1, 0] == 0
+
+
+def _pair(held: pa.DataType, rules: list[object], names: str = "ab", **more: object) -> pa.Table:
+    """Many synthetic rows of numbers in bins without a unit, in columns of a type, for all codes that the rules allow."""
+    tops = dict(zip("abc", (50, 50, 100), strict=True))
+    made = schema_from_json(
+        {
+            "attributes": [{"name": n, "kind": "numeric", "min": 0, "max": tops[n], "bins": 8, **more} for n in names],
+            "rules": rules,
+        }
+    )
+    codes = RNG(0).integers(0, 8, (40_000, len(names))).astype(np.int32)
+    codes = np.asfortranarray(codes[~broken(made, codes)][:3000])
+    layout = Layout("pyarrow", tuple(Column(n, held, held) for n in names))
+    table = decode(codes, made, layout, RNG(1))
+    encode(table, made)  # every number lies in the domain, too
+    return table
+
+
+def _column(table: pa.Table, name: str) -> np.ndarray:
+    return np.array([float(v) for v in table.column(name).to_pylist()])
+
+
+@pytest.mark.parametrize("held", [pa.int32(), pa.int64(), pa.decimal128(6, 1), pa.decimal128(6, 0), pa.float64()])
+def test_sums_hold_in_columns_that_count_in_steps_of_their_own(held: pa.DataType) -> None:
+    table = _pair(held, [{"sum": ["a", "b"], "is": "c"}], "abc")
+    off = _column(table, "a") + _column(table, "b") - _column(table, "c")
+    assert np.abs(off).max() < 1e-9 * 101
+
+
+@pytest.mark.parametrize("held", [pa.int32(), pa.decimal128(6, 0), pa.float32(), pa.float16()])
+@pytest.mark.parametrize("unit", [None, 0.5])
+def test_strict_orders_hold_in_columns_that_count_in_steps_of_their_own(held: pa.DataType, unit: float | None) -> None:
+    table = _pair(held, [{"order": ["a", "b"], "strict": True}], **({} if unit is None else {"unit": unit}))
+    assert (_column(table, "a") < _column(table, "b")).all()
+
+
+def test_instants_in_a_column_of_days_keep_a_strict_order() -> None:
+    made = schema_from_json(
+        {
+            "attributes": [
+                {"name": n, "kind": "datetime", "min": "2020-01-01", "max": "2020-03-31", "by": "month"} for n in "ab"
+            ],
+            "rules": [{"order": ["a", "b"], "strict": True}],
+        }
+    )
+    codes = np.asfortranarray(np.zeros((2000, 2), dtype=np.int32))
+    layout = Layout("pyarrow", tuple(Column(n, pa.date32(), pa.date32()) for n in "ab"))
+    table = decode(codes, made, layout, RNG(0))
+    assert all(a < b for a, b in zip(*(table.column(n).to_pylist() for n in "ab"), strict=True))
+
+
+def test_a_number_that_is_learnt_to_be_determined_is_one_number() -> None:
+    made = schema({"determines": "years", "by": "degree"})
+    codes = np.zeros((600, 7), dtype=np.int32, order="F")
+    codes[:, 0] = np.arange(600) % 3
+    codes[:, 1] = np.array([0, 1, 1])[codes[:, 0]]
+    codes[:, 6] = 0
+    table = decode(codes, made, plain_layout(made), RNG(0))
+    assert len(set(zip(table.column("degree").to_pylist(), table.column("years").to_pylist(), strict=True))) == 3
+
+
+def test_what_a_map_determines_stays_where_an_order_binds_it_too() -> None:
+    made = schema_from_json(
+        {
+            "attributes": [
+                {"name": "g", "kind": "categorical", "values": ["x", "y"]},
+                {"name": "a", "kind": "numeric", "edges": [0, 50, 100]},
+                {"name": "b", "kind": "numeric", "edges": [0, 50, 100]},
+            ],
+            "rules": [{"determines": "a", "by": "g", "map": {"x": 20, "y": 70}}, {"order": ["a", "b"]}],
+        }
+    )
+    codes = np.zeros((1000, 3), dtype=np.int32, order="F")
+    codes[500:] = 1
+    table = decode(codes, made, plain_layout(made), RNG(0)).to_pandas()
+    assert set(zip(table["g"], table["a"], strict=True)) == {("x", 20.0), ("y", 70.0)}
+    assert (table["a"] <= table["b"]).all()
+
+
+def test_a_table_that_contradicts_a_determination_to_be_learnt_is_refused() -> None:
+    made = schema_from_json(
+        {
+            "attributes": [
+                {"name": "city", "kind": "categorical", "values": ["Graz", "Linz"], "missing": True},
+                {"name": "state", "kind": "categorical", "values": ["St", "Up"], "missing": True},
+            ],
+            "rules": [{"determines": "state", "by": "city"}],
+        }
+    )
+    fine = pd.DataFrame({"city": ["Linz", "Graz", "Linz", None] * 9, "state": ["Up", "St", "Up", None] * 9})
+    encode(fine, made)
+    wrong = pd.concat([fine, pd.DataFrame({"city": ["Linz"], "state": ["St"]})], ignore_index=True)
+    with pytest.raises(
+        TableError, match=r"^1 rows break a rule of the schema, first row 37 \(city = Linz, state = St\)"
+    ):
+        encode(wrong, made)
+    assert dither.evaluate(fine, wrong, made).broken == (0.0, 1 / 37)

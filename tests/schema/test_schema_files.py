@@ -127,6 +127,13 @@ def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
         ({"kind": "date", "edges": ["2024-01-01", "2024-02-01"], "cycles": [["weekday"]]}, "no cycle"),
         ({"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": [["day"]]}, "by"),
         ({"kind": "date", "min": 5, "max": []}, "no date"),
+        ({"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": []}, "by names at least one"),
+        ({"kind": "numeric", "min": -1e308, "max": 1e308, "shape": "heaped"}, "further apart"),
+        ({"kind": "numeric", "min": 0, "max": 5e-324, "shape": "heaped"}, "nearer"),
+        ({"kind": "numeric", "min": 0, "max": 5e-324, "shape": "skewed"}, "nearer"),
+        ({"kind": "numeric", "min": 0, "max": 9, "shape": "skewed", "unit": 1e-320}, "too fine"),
+        ({"kind": "numeric", "edges": [0, 1, 2], "unit": 1e-300}, "too fine"),
+        ({"kind": "numeric", "edges": [0, 1, 2], "unit": 1e300}, "wider than its whole range"),
     ],
 )
 def test_hostile_entries_are_one_clear_line(entry, part):

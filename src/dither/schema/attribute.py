@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +32,8 @@ Value = str | int | float | bool
 LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
 KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
 MOST_VALUES = 1 << 17  # values or bins of one attribute
+MOST_UNITS = 2.0**64  # in a number: more cannot be counted in any column
+_NEAREST = 1e-290  # distance of two bounds: its parts are still numbers in full precision
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,7 @@ class Attribute:
                 where=self.name,
                 value=self.edges,
             )
-        if not is_finite(self.edges[-1] - self.edges[0]):
-            raise SchemaError(
-                f"{self.kind} attribute {self.name!r}: its edges are further apart than a number can say",
-                where=self.name,
-            )
+        check_span(self.name, self.kind, self.edges[0], self.edges[-1])
 
     def _check_atoms(self) -> None:
         if (self.atoms or self.unit is not None) and self.kind not in ("numeric", "duration"):
@@ -106,8 +105,7 @@ class Attribute:
             raise SchemaError(f"attribute {self.name!r}: atoms must be finite numbers", where=self.name)
         if any(a >= b for a, b in zip(self.atoms, self.atoms[1:], strict=False)):
             raise SchemaError(f"attribute {self.name!r}: atoms must increase strictly", where=self.name)
-        if self.unit is not None and not (is_finite(self.unit) and self.unit > 0):
-            raise SchemaError(f"attribute {self.name!r}: unit must be a number above 0", where=self.name)
+        check_unit(self.name, self.unit, (*self.edges, *self.atoms))
 
     def _check_cycles(self) -> None:
         allowed: dict[str, tuple[str, ...]] = {"date": ("weekday",), "datetime": tuple(CYCLES)}
@@ -292,6 +290,27 @@ class Attribute:
 def check_kind(name: str, kind: Any) -> Kind:
     """A kind that there is."""
     return check_choice(f"attribute {name!r}: kind", kind, KINDS, where=name, error=SchemaError)
+
+
+def check_span(name: str, kind: str, low: float, high: float) -> None:
+    """An error unless the distance of two bounds is a number that can be divided."""
+    if not is_finite(high - low) or high - low < _NEAREST:
+        raise SchemaError(
+            f"{kind} attribute {name!r}: its bounds are further apart or nearer than numbers can say", where=name
+        )
+
+
+def check_unit(name: str, unit: float | None, numbers: Sequence[float]) -> None:
+    """An error unless numbers can be counted in the unit, if there is one: it is not wider than all of them, nor too fine."""
+    if unit is None:
+        return
+    if not (is_finite(unit) and unit > 0):
+        raise SchemaError(f"attribute {name!r}: unit must be a number above 0", where=name)
+    low, high = min(numbers), max(numbers)
+    if unit > (high - low) * (1 + 1e-9):
+        raise SchemaError(f"attribute {name!r}: its unit {unit:g} is wider than its whole range", where=name)
+    if max(abs(low), abs(high)) > MOST_UNITS * unit:
+        raise SchemaError(f"attribute {name!r}: its unit {unit:g} is too fine for its range", where=name)
 
 
 def too_many(name: str, count: int) -> SchemaError:

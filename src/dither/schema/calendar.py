@@ -19,6 +19,8 @@ CYCLES: dict[Cycle, tuple[str, ...]] = {
     "hour": tuple(f"{hour:02d}h" for hour in range(24)),
 }
 DAY = 86_400
+FIRST_DAY = -719_162  # 0001-01-01
+LAST_DAY = 2_932_531  # 9998-12-31: a day and a year later still have a name
 _EPOCH = date(1970, 1, 1)
 _START = datetime(1970, 1, 1)
 # What device and browser both read; other forms of ISO 8601 are not read anywhere.

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from dither.checks import check_whole
 from dither.errors import TableError
 from dither.schema.attribute import Attribute, Kind, Value
-from dither.schema.calendar import DAY
+from dither.schema.calendar import DAY, FIRST_DAY, LAST_DAY
 from dither.schema.labels import is_text
+from dither.schema.line_columns import as_floats
 from dither.schema.moments import moment_numbers
 from dither.schema.native import column_names, read_columns, select_columns
 from dither.schema.propose import propose_moments, propose_numbers
@@ -130,20 +131,22 @@ def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, max_categori
 
 def _infer_number(name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool, keep: bool) -> Attribute:
     whole = pa.types.is_integer(held)
-    plain = present.cast(pa.float64(), safe=False)
+    plain = as_floats(present)
     if not pc.all(pc.is_finite(plain)).as_py():
         raise Unfit("holds an infinite value; mend it or drop the column")
     distinct = pc.unique(present if whole else plain)
     few = distinct.to_pylist() if len(distinct) <= MAX_CODES else []
     # Whole numbers with gaps reach us as floats from pandas; they are codes all the same. Prices are, if they repeat.
-    if few and all(float(code).is_integer() for code in few):
+    if whole and few and max(abs(code) for code in few) >= 2**63:
+        raise Unfit("holds whole numbers that do not fit in 64 bits; write them as text or drop it")
+    if few and all(float(code).is_integer() and abs(code) < 2**63 for code in few):
         return _listed(name, "ordinal", sorted(int(code) for code in few), missing)
     if len(few) >= 2 and len(present) >= _REPEATED * len(few):
         return _listed(name, "ordinal", sorted(few), missing)
     if len(distinct) < 2:
         raise _constant(distinct[0].as_py())
-    bounds = pc.min_max(present).as_py()
-    low, high = float(bounds["min"]), float(bounds["max"])
+    bounds = pc.min_max(plain).as_py()
+    low, high = bounds["min"], bounds["max"]
     if math.isinf(high - low):
         raise Unfit("spans more than a double-precision number can hold; mend it or drop it")
     if whole and not keep and len(distinct) == len(present) >= _SURELY_ROWS and high - low + 1 == len(present):
@@ -156,6 +159,11 @@ def _infer_moment(name: str, present: pa.ChunkedArray, held: pa.DataType, missin
     probe = Attribute(name, kind, edges=(0.0, 1.0, 2.0))
     numbers = moment_numbers(probe, present)
     assert numbers is not None
+    days = numbers if kind == "date" else numbers / DAY
+    if kind != "duration" and (days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1):
+        raise Unfit(
+            "holds times before the year 1 or after 9998, which may stand for none at all; leave those empty or drop it"
+        )
     if numbers.min() == numbers.max():
         raise _constant(present[0].as_py())
     if kind == "duration":

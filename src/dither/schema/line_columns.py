@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import date
+from decimal import Context, Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +12,11 @@ import pyarrow.compute as pc
 
 from dither.errors import TableError
 from dither.schema.attribute import Attribute
+from dither.schema.calendar import DAY
 from dither.schema.labels import is_text
-from dither.schema.moments import moment_array, moment_numbers, settle_turns, turns_of
+from dither.schema.line import Line
+from dither.schema.moments import PER_SECOND, moment_array, moment_numbers, settle_turns, turns_of
+from dither.schema.rule_tables import step_of
 from dither.schema.within import draw_multiples, draw_reals, from_multiples, multiples_in
 from dither.types import Codes, Flags, Floats, Integers
 
@@ -28,7 +33,7 @@ def line_codes(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
     outside = ~missing & ((codes < 0) | (at < 0))
     if outside.any():
         first = int(np.argmax(outside))
-        value = array[first].as_py()
+        value = plain_value(array[first])
         raise TableError(
             f"column {attribute.name!r}: value {_shown(value)} lies outside {_span(attribute)} "
             f"({shown_rows(int(outside.sum()), first)}); mend the table or widen the schema",
@@ -64,7 +69,12 @@ def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
             where=attribute.name,
         )
     plain = array.cast(held) if held is not array.type else array
-    return np.asarray(plain.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+    return np.asarray(as_floats(plain).to_numpy(), dtype=np.float64)
+
+
+def as_floats(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers as the nearest floats; Arrow's own way from decimals misses many by a digit, so they go by way of text."""
+    return (array.cast(pa.string()) if pa.types.is_decimal(array.type) else array).cast(pa.float64(), safe=False)
 
 
 def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableError:
@@ -111,22 +121,39 @@ def draw_line(
         return moment_array(attribute, numbers, missing, wanted)
     if pa.types.is_integer(wanted):
         limits = np.iinfo(wanted.to_pandas_dtype())
-        unit = attribute.unit if attribute.unit is not None and attribute.unit.is_integer() else 1.0
+        unit = _countable(attribute.unit if attribute.unit is not None and attribute.unit.is_integer() else 1.0, line)
         reach = int(limits.min) // int(unit), int(limits.max) // int(unit)
-        whole = draw_multiples(line, cells, unit, reach, rng) * int(unit)
-        return pa.array(whole.astype(wanted.to_pandas_dtype()), wanted, mask=missing)
+        whole = draw_multiples(line, cells, unit, reach, rng).astype(wanted.to_pandas_dtype())
+        return pa.array(whole * whole.dtype.type(int(unit)), wanted, mask=missing)
     if pa.types.is_decimal(wanted):
-        unit = max(attribute.unit or 0.0, 10.0**-wanted.scale)
-        most = int(10 ** min(wanted.precision - wanted.scale, 15) / unit)
+        unit = _countable(max(attribute.unit or 0.0, 10.0**-wanted.scale), line)
+        most = (10**wanted.precision - 1) * Fraction(10) ** -wanted.scale // Fraction(repr(unit))
         exact = from_multiples(draw_multiples(line, cells, unit, (-most, most), rng), unit)
-        return pa.array(exact, mask=missing).cast(wanted)
+        return _decimals(exact, missing, wanted)
     dtype = wanted.to_pandas_dtype() if pa.types.is_floating(wanted) else np.float64
     if attribute.unit is not None:
-        multiples = draw_multiples(line, cells, attribute.unit, (-(2**62), 2**62), rng)
+        unit = _countable(attribute.unit, line)
+        multiples = draw_multiples(line, cells, unit, (-(2**62), 2**62), rng)
         low, high = np.asarray(line.ends, dtype=np.float64).T
-        exact = np.where((low == high)[cells], low[cells], from_multiples(multiples, attribute.unit))
+        exact = np.where((low == high)[cells], low[cells], from_multiples(multiples, unit))
         return pa.array(exact.astype(dtype), mask=missing)
     return pa.array(draw_reals(line, cells, dtype, rng), mask=missing)
+
+
+def _countable(unit: float, line: Line) -> float:
+    """The unit, or the least power of ten of it in which every number of the line is a count of 62 bits."""
+    most = max(abs(line.boundaries[0]), abs(line.boundaries[-1]))
+    while most > 2.0**62 * unit:
+        unit *= 10.0
+    return unit
+
+
+def _decimals(numbers: Floats, missing: Flags | None, wanted: pa.DataType) -> pa.Array:
+    """Numbers as the decimals that they are written as, without the crumbs of binary fractions."""
+    last, context = Decimal(1).scaleb(-wanted.scale), Context(prec=wanted.precision + 1)
+    seen, place = np.unique(numbers if missing is None else np.where(missing, 0.0, numbers), return_inverse=True)
+    exact = pa.array([Decimal(repr(float(v))).quantize(last, context=context) for v in seen], wanted)
+    return exact.take(pa.array(place.ravel(), mask=missing))
 
 
 def line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Array:
@@ -141,8 +168,29 @@ def line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Arra
     elif pa.types.is_floating(held):
         array = pa.array(settled.astype(held.to_pandas_dtype()), held, mask=missing)
     else:
-        array = pa.array(settled, mask=missing).cast(held, safe=False)
+        array = _decimals(settled, missing, held)
     return array.dictionary_encode() if pa.types.is_dictionary(like.type) else array
+
+
+def column_step(attribute: Attribute, held: pa.DataType) -> float | None:
+    """The steps in which a column of an Arrow type holds an attribute's numbers; None for real ones."""
+    kind, own = held.value_type if pa.types.is_dictionary(held) else held, step_of(attribute)
+    if not attribute.on_line:
+        return None
+    if attribute.kind == "datetime" and pa.types.is_date(kind):
+        return float(DAY)
+    if attribute.kind == "duration" and not pa.types.is_floating(kind):
+        return max(own or 1.0, 1 / PER_SECOND[kind.unit] if pa.types.is_duration(kind) else 1.0)
+    if pa.types.is_integer(kind):
+        return own if own is not None and own.is_integer() else 1.0
+    return max(own or 0.0, 10.0**-kind.scale) if pa.types.is_decimal(kind) else own
+
+
+def crumbs(held: pa.DataType) -> float:
+    """How far, in relation to it, a number can be from the one that a column of an Arrow type holds; 0 if it is no float."""
+    if not pa.types.is_floating(held):
+        return 0.0
+    return 4 * float(np.finfo(held.to_pandas_dtype()).eps)
 
 
 def fill_missing(attribute: Attribute, codes: Integers, missing: Flags) -> None:
@@ -179,7 +227,15 @@ def distinct_values(array: pa.ChunkedArray) -> tuple[Integers, list[object]]:
 
 def first_value(array: pa.ChunkedArray) -> object:
     """The first value that is not missing."""
-    return array.drop_null()[0].as_py()
+    return plain_value(array.drop_null()[0])
+
+
+def plain_value(scalar: pa.Scalar) -> object:
+    """A value as Python has it; the bare number of a time that Python cannot say."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
 
 
 def shown_rows(count: int, first: int) -> str:

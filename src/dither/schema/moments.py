@@ -14,7 +14,7 @@ from dither.schema.calendar import CYCLES, DAY, day_number, duration_number, sec
 from dither.schema.labels import is_text, plain_type
 from dither.types import Codes, Flags, Floats, Integers
 
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def moment_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats | None:
@@ -25,13 +25,13 @@ def moment_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats | Non
         return _from_text(attribute, plain)
     if attribute.kind == "duration":
         if pa.types.is_duration(held):
-            return _floats(plain.cast(pa.int64())) / _PER_SECOND[held.unit]
+            return _floats(plain.cast(pa.int64())) / PER_SECOND[held.unit]
         return _floats(plain) if pa.types.is_integer(held) or pa.types.is_floating(held) else None
     if pa.types.is_date(held):
         days = _floats(plain.cast(pa.date32()).cast(pa.int32()))
         return days if attribute.kind == "date" else days * DAY
     if pa.types.is_timestamp(held):
-        seconds = _floats(plain.cast(pa.int64())) / _PER_SECOND[held.unit]
+        seconds = _floats(plain.cast(pa.int64())) / PER_SECOND[held.unit]
         return np.floor(seconds / DAY) if attribute.kind == "date" else seconds
     return None
 
@@ -103,7 +103,9 @@ def moment_array(attribute: Attribute, numbers: Floats, missing: Flags | None, w
         return pa.array(days.astype(np.int32), pa.date32(), mask=missing).cast(wanted)
     seconds = numbers * DAY if attribute.kind == "date" else numbers
     if pa.types.is_timestamp(wanted) or pa.types.is_duration(wanted):
-        return pa.array(np.rint(seconds * _PER_SECOND[wanted.unit]).astype(np.int64), wanted, mask=missing)
+        return pa.array(np.rint(seconds * PER_SECOND[wanted.unit]).astype(np.int64), wanted, mask=missing)
+    if attribute.kind == "duration" and pa.types.is_integer(wanted):
+        return pa.array(np.rint(seconds).astype(wanted.to_pandas_dtype()), wanted, mask=missing)
     if attribute.kind == "duration":
         return pa.array(seconds, mask=missing).cast(wanted if pa.types.is_floating(wanted) else pa.float64())
     if is_text(wanted):

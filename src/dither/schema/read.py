@@ -8,8 +8,18 @@ from typing import Any, Literal, get_args
 
 from dither.checks import check_choice, check_whole, is_finite
 from dither.errors import SchemaError
-from dither.schema.attribute import MOST_VALUES, Attribute, check_kind, too_many
-from dither.schema.calendar import CYCLES, DAY, PERIODS, Cycle, Period, day_number, period_edges, second_number
+from dither.schema.attribute import MOST_VALUES, Attribute, check_kind, check_span, check_unit, too_many
+from dither.schema.calendar import (
+    CYCLES,
+    DAY,
+    LAST_DAY,
+    PERIODS,
+    Cycle,
+    Period,
+    day_number,
+    period_edges,
+    second_number,
+)
 
 DEFAULT_BINS = 16
 Shape = Literal["even", "skewed", "heaped"]
@@ -39,7 +49,6 @@ _USED = {  # by kind, beside name, kind and missing
     "ordinal": {"values", "groups"},
     "boolean": set[str](),
 }
-_LAST_DAY = 2_932_531  # 9998-12-31: a day and a year later still have a name
 
 
 def numeric(
@@ -71,6 +80,8 @@ def numeric(
         raise too_many(name, bins)
     if low >= high:
         raise SchemaError(f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name)
+    check_span(name, kind, float(low), float(high))
+    check_unit(name, unit, (float(low), float(high)))
     exact = {float(atom) for atom in atoms}
     edges: Sequence[float]
     if shape == "skewed":
@@ -198,6 +209,8 @@ def _time_edges(
         raise SchemaError(f"attribute {name!r}: cycles go with edges; write them in 'by'", where=name)
     by = entry.get("by", "month")
     parts = [by] if isinstance(by, str) else list(_list(name, "by", by))
+    if not parts:
+        raise SchemaError(f"attribute {name!r}: by names at least one of {', '.join((*PERIODS, *CYCLES))}", where=name)
     for part in parts:
         check_choice(f"attribute {name!r}: by", part, (*PERIODS, *CYCLES), where=name, error=SchemaError)
     periods: list[Period] = [part for part in PERIODS if part in parts]
@@ -222,7 +235,7 @@ def _moment(name: str, kind: Literal["date", "datetime"], key: str, text: object
     example = "2024-02-29" if kind == "date" else "2024-02-29T12:00:00"
     if number is None or not number.is_integer():
         raise SchemaError(f"attribute {name!r}: {key} holds {text!r}, which is no {kind} such as {example}", where=name)
-    if number > (_LAST_DAY if kind == "date" else _LAST_DAY * DAY):
+    if number > (LAST_DAY if kind == "date" else LAST_DAY * DAY):
         raise SchemaError(f"attribute {name!r}: {text} lies beyond the year 9998", where=name, value=text)
     return number
 

@@ -12,7 +12,7 @@ from dither.errors import SchemaError, TableError
 from dither.schema.attribute import Attribute
 from dither.schema.rules import Determines, Impossible, Order, Rule, Sum, code_of_value
 from dither.schema.schema import Schema
-from dither.schema.within import multiples_in
+from dither.schema.within import from_multiples, multiples_in
 from dither.types import Codes, Flags, Floats, Integers
 
 MOST_CELLS = 1 << 24  # of the attributes of one rule together
@@ -87,15 +87,15 @@ def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
     return Allowed(rule.names, kept | unbound)
 
 
-def reach(attribute: Attribute) -> tuple[Floats, Floats]:
-    """The least and the greatest number of each code; NaN for the missing one."""
+def reach(attribute: Attribute, step: float | None = None) -> tuple[Floats, Floats]:
+    """The least and the greatest number of each code, of those a column holds that counts in steps; NaN for the missing one."""
     gap = [np.nan] if attribute.missing else []
     if not attribute.on_line:
         values = np.array([*(float(v) for v in attribute.values), *gap])
         return values, values
-    unit = step_of(attribute)
+    unit = step_of(attribute) if step is None else step
     if unit is not None:
-        first, last = (ends * unit for ends in multiples_in(attribute.line, unit, (-(2**62), 2**62)))
+        first, last = (from_multiples(n, unit) for n in multiples_in(attribute.line, unit, (-(2**62), 2**62)))
         return np.append(first, gap), np.append(last, gap)
     low, high = np.asarray(attribute.line.ends, dtype=np.float64).T
     own = dict(zip(attribute.line.boundaries, attribute.line.points, strict=True))
@@ -109,15 +109,32 @@ def step_of(attribute: Attribute) -> float | None:
 
 
 def broken(schema: Schema, codes: Codes) -> Flags:
-    """The rows of codes that break a rule for certain, whatever the numbers inside their bins."""
+    """The rows of codes that break a rule for certain, whatever the numbers inside their bins.
+
+    Where it is not stated which value determines which, the rows that differ from most of their like do.
+    """
     wrong = np.zeros(len(codes), dtype=bool)
     for table in constraints(schema):
         wrong |= ~table.table[tuple(codes[:, schema.index(name)] for name in table.names)]
     for rule in schema.rules:
-        outcome = outcome_codes(rule, schema) if isinstance(rule, Determines) else None
-        if isinstance(rule, Determines) and outcome is not None:
-            wrong |= outcome[codes[:, schema.index(rule.by)]] != codes[:, schema.index(rule.attribute)]
+        if isinstance(rule, Determines):
+            by, target = codes[:, schema.index(rule.by)], codes[:, schema.index(rule.attribute)]
+            stated = outcome_codes(rule, schema)
+            outcome = _most_frequent(rule, schema, by, target) if stated is None else stated
+            wrong |= outcome[by] != target
     return wrong
+
+
+def _most_frequent(rule: Determines, schema: Schema, by: Codes, target: Codes) -> Integers:
+    """The code of the determined attribute that most rows with each code of the other have; the missing one for the missing one."""
+    width, given = schema[rule.attribute], schema[rule.by]
+    cells, counts = np.unique(by.astype(np.int64) * width.cardinality + target, return_counts=True)
+    order = np.argsort(counts, kind="stable")  # the most frequent one is written last
+    outcome = np.zeros(given.cardinality, dtype=np.int64)
+    outcome[cells[order] // width.cardinality] = cells[order] % width.cardinality
+    if given.missing:
+        outcome[given.answers] = width.answers
+    return outcome
 
 
 def check_rows(schema: Schema, codes: Codes) -> None:
@@ -125,11 +142,7 @@ def check_rows(schema: Schema, codes: Codes) -> None:
     wrong = broken(schema, codes)
     if wrong.any():
         first = int(np.argmax(wrong))
-        names = next(
-            rule.names
-            for rule in schema.rules
-            if broken(Schema(schema.attributes, (rule,)), codes[first : first + 1]).any()
-        )
+        names = next(rule.names for rule in schema.rules if broken(Schema(schema.attributes, (rule,)), codes)[first])
         shown = ", ".join(f"{name} = {schema[name].labels[codes[first, schema.index(name)]]}" for name in names)
         raise TableError(
             f"{int(wrong.sum()):,} rows break a rule of the schema, first row {first + 1:,} ({shown}); mend the table or drop "
@@ -139,43 +152,63 @@ def check_rows(schema: Schema, codes: Codes) -> None:
 
 
 def keep_rules(
-    schema: Schema, codes: Codes, numbers: Mapping[str, Floats], rng: np.random.Generator
+    schema: Schema,
+    codes: Codes,
+    numbers: Mapping[str, Floats],
+    rng: np.random.Generator,
+    steps: Mapping[str, float | None] | None = None,
 ) -> tuple[dict[str, Floats], Flags]:
     """Numbers moved inside their cells until orders and sums hold, what a rule determines exactly; and the rows where that failed.
 
-    `numbers` has the values of every attribute on a line or listing numbers that a rule names. Atoms and listed values stay.
+    `numbers` has the values of every attribute on a line or listing numbers that a rule names. Atoms, listed values and what is
+    determined stay. `steps` says in which steps the columns count, where that is not the attribute's unit: whole numbers do not
+    hold the halves that a schema without a unit allows.
     """
     held = {name: values.copy() for name, values in numbers.items()}
+    step = {name: step_of(schema[name]) if steps is None else steps[name] for name in held}
+    limits = {name: _limits(schema, codes, name, step[name]) for name in held}
     for rule in schema.rules:
-        if isinstance(rule, Determines) and rule.outcomes is not None and schema[rule.attribute].on_line:
-            _set_outcomes(rule, schema, codes, held)
+        if isinstance(rule, Determines) and schema[rule.attribute].on_line:
+            held[rule.attribute] = _determined(rule, schema, codes, held[rule.attribute])
+            limits[rule.attribute] = (held[rule.attribute].copy(), held[rule.attribute].copy())
     orders, sums = all_orders(schema.rules), [rule for rule in schema.rules if isinstance(rule, Sum)]
-    limits = {name: _limits(schema, codes, name) for name in held}
     for _ in range(3):
         for rule in sums:
-            _keep_sum(rule, held, limits, schema)
+            _keep_sum(rule, held, limits, step)
         for order in orders:
-            _keep_order(order, held, limits, schema, rng)
-    wrong = np.zeros(len(codes), dtype=bool)
-    for order in orders:
+            _keep_order(order, held, limits, step, rng)
+    return held, breaks(schema, held)
+
+
+def breaks(schema: Schema, held: Mapping[str, Floats], slack: float = 1e-9) -> Flags:
+    """The rows whose numbers are out of order or do not add up; `slack` is what rounding takes from a sum, in relation to it."""
+    wrong = np.zeros(len(next(iter(held.values()), ())), dtype=bool)
+    for order in all_orders(schema.rules):
         wrong |= _out_of_order(order, held)
-    for rule in sums:
-        total = sum(held[name] for name in rule.parts)
-        wrong |= ~(np.abs(total - held[rule.total]) <= 1e-9 * (1 + np.abs(total))) & ~np.isnan(total + held[rule.total])
-    return held, wrong
+    for rule in schema.rules:
+        if isinstance(rule, Sum):
+            total = sum(held[name] for name in rule.parts)
+            wrong |= ~(np.abs(total - held[rule.total]) <= slack * (1 + np.abs(total))) & ~np.isnan(
+                total + held[rule.total]
+            )
+    return wrong
 
 
-def _limits(schema: Schema, codes: Codes, name: str) -> tuple[Floats, Floats]:
-    first, last = reach(schema[name])
+def _limits(schema: Schema, codes: Codes, name: str, step: float | None) -> tuple[Floats, Floats]:
+    first, last = reach(schema[name], step)
     column = codes[:, schema.index(name)]
     return first[column], last[column]
 
 
-def _set_outcomes(rule: Determines, schema: Schema, codes: Codes, held: dict[str, Floats]) -> None:
-    target = schema[rule.attribute]
-    assert rule.outcomes is not None
+def _determined(rule: Determines, schema: Schema, codes: Codes, drawn: Floats) -> Floats:
+    """The number that a rule states for each row; one number for each answer of the other where it is learnt."""
+    target, by = schema[rule.attribute], codes[:, schema.index(rule.by)]
+    if rule.outcomes is None:
+        cells = by.astype(np.int64) * target.cardinality + codes[:, schema.index(rule.attribute)]
+        _, first, place = np.unique(cells, return_index=True, return_inverse=True)
+        return np.asarray(drawn[first][place.ravel()])
     exact = [float(v) if target.kind == "numeric" else target.number(v) for v in rule.outcomes]
-    held[rule.attribute] = np.array([*exact, math.nan], dtype=np.float64)[codes[:, schema.index(rule.by)]]
+    return np.array([*exact, math.nan], dtype=np.float64)[by]
 
 
 def _out_of_order(rule: Order, held: Mapping[str, Floats]) -> Flags:
@@ -187,7 +220,7 @@ def _keep_order(
     rule: Order,
     held: dict[str, Floats],
     limits: Mapping[str, tuple[Floats, Floats]],
-    schema: Schema,
+    step: Mapping[str, float | None],
     rng: np.random.Generator,
 ) -> None:
     """Swap the two where both fit the other's cell; else draw them anew, the first so low that room is left for the second."""
@@ -199,7 +232,7 @@ def _keep_order(
         tuple(ends[wrong] for ends in limits[name]) for name in (rule.low, rule.high)
     )
     swap = (low != high) & (high >= first_low) & (low <= last_high)
-    steps = [step_of(schema[name]) or 0.0 for name in (rule.low, rule.high)]
+    steps = [step[name] or 0.0 for name in (rule.low, rule.high)]
     gap = max(*steps, 0.0) if rule.strict else 0.0
     top = np.maximum(np.minimum(last_low, last_high - gap), first_low)
     drawn_low = np.clip(_on_grid(first_low + (top - first_low) * rng.random(len(wrong)), steps[0]), first_low, top)
@@ -210,7 +243,12 @@ def _keep_order(
     held[rule.high][wrong] = np.where(swap, low, drawn_high)
 
 
-def _keep_sum(rule: Sum, held: dict[str, Floats], limits: Mapping[str, tuple[Floats, Floats]], schema: Schema) -> None:
+def _keep_sum(
+    rule: Sum,
+    held: dict[str, Floats],
+    limits: Mapping[str, tuple[Floats, Floats]],
+    step: Mapping[str, float | None],
+) -> None:
     """Shift the parts inside their cells until their sum lies in the cell of the total, which then is that sum."""
     parts = np.stack([held[name] for name in rule.parts])
     first, last = (np.stack([limits[name][i] for name in rule.parts]) for i in (0, 1))
@@ -220,22 +258,22 @@ def _keep_sum(rule: Sum, held: dict[str, Floats], limits: Mapping[str, tuple[Flo
         down = np.where(total > least, (target - least) / (total - least), 1.0)
         up = np.where(most > total, (most - target) / (most - total), 1.0)
         moved = np.where(target < total, first + (parts - first) * down, last - (last - parts) * up)
-    steps = [step_of(schema[name]) for name in rule.parts]
-    if any(step is not None for step in steps):
+    moved = np.clip(moved, first, last)
+    steps = [step[name] for name in rule.parts]
+    if any(own is not None for own in steps):
         # Rounding each part leaves a rest, which the parts that have room take up one after the other.
         rounded = [
-            np.clip(_on_grid(part, step or 0.0), a, b)
-            for part, step, a, b in zip(moved, steps, first, last, strict=True)
+            np.clip(_on_grid(part, own or 0.0), a, b) for part, own, a, b in zip(moved, steps, first, last, strict=True)
         ]
-        for i, step in enumerate(steps):
+        for i, own in enumerate(steps):
             rest = target - sum(rounded)
-            shifted = _on_grid(rounded[i] + rest, step or 0.0)
+            shifted = _on_grid(rounded[i] + rest, own or 0.0)
             rounded[i] = np.clip(shifted, first[i], last[i])
         moved = np.stack(rounded)
     for name, part in zip(rule.parts, moved, strict=True):
         held[name] = part
-    step = step_of(schema[rule.total])
-    held[rule.total] = np.where(np.isnan(held[rule.total]), np.nan, _on_grid(moved.sum(axis=0), step or 0.0))
+    summed = _on_grid(moved.sum(axis=0), step[rule.total] or 0.0)
+    held[rule.total] = np.where(np.isnan(held[rule.total]), np.nan, summed)
     outside = (held[rule.total] < limits[rule.total][0]) | (held[rule.total] > limits[rule.total][1])
     held[rule.total] = np.where(outside, np.inf, held[rule.total])  # found out as broken, and replaced
 

@@ -15,6 +15,8 @@ from dither.errors import TableError
 from dither.schema.attribute import Attribute
 from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.line_columns import (
+    column_step,
+    crumbs,
     distinct_values,
     draw_line,
     fill_missing,
@@ -24,7 +26,7 @@ from dither.schema.line_columns import (
     shown_rows,
 )
 from dither.schema.native import Column, Layout, build_table, column_names, read_columns, select_columns
-from dither.schema.rule_tables import check_rows
+from dither.schema.rule_tables import breaks, check_rows
 from dither.schema.rule_tables import keep_rules as rule_keeping
 from dither.schema.rules import Impossible
 from dither.schema.schema import Schema
@@ -113,10 +115,13 @@ def _keep_rules(
             numbers[name] = line_numbers(attribute, pa.chunked_array([held[name]]))
         elif not any(isinstance(value, (str, bool)) for value in attribute.values):
             numbers[name] = np.array([*(float(v) for v in attribute.values), np.nan])[codes[:, schema.index(name)]]
-    kept, wrong = rule_keeping(schema, codes, numbers, rng)
+    steps = {name: column_step(schema[name], held[name].type) for name in numbers}
+    kept, wrong = rule_keeping(schema, codes, numbers, rng, steps)
     for name, values in kept.items():
         if schema[name].on_line:
             held[name] = line_array(schema[name], np.where(wrong, numbers[name], values), held[name])
+            kept[name] = line_numbers(schema[name], pa.chunked_array([held[name]]))
+    wrong |= breaks(schema, kept, max([1e-9, *(crumbs(held[name].type) for name in kept)]))  # as the columns hold them
     if wrong.any():
         fine = np.flatnonzero(~wrong)
         if not len(fine):
