@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from dither.release.folder import check_target
 from dither.schema import Schema
 from dither.schema.attribute import Attribute
 from dither.schema.cells import count_cells
+from dither.tally.archive import pack
 
 SCHEMA = Schema(
     (
@@ -323,6 +325,41 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     (out / "synthetic.parquet").unlink()
     with pytest.raises(InputError, match="not a whole"):
         CentralRelease.load(out)
+
+
+def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) -> None:
+    made = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=3)
+    cells = made.estimate.size
+
+    def damaged(change: Callable[[Path], object]) -> Path:
+        out = made.save(tmp_path / "out")
+        change(out)
+        return out
+
+    def manifest(**change: object) -> Callable[[Path], object]:
+        def write(out: Path) -> None:
+            read = json.loads((out / "release.json").read_text())
+            (out / "release.json").write_text(json.dumps(read | change))
+
+        return write
+
+    def deviations(array: np.ndarray) -> Callable[[Path], object]:
+        return lambda out: (out / "deviations.bin").write_bytes(pack({}, {"deviations": array}))
+
+    assert CentralRelease.load(damaged(lambda out: None)).count() == made.count()
+    for change, words in (
+        (lambda out: (out / "deviations.bin").unlink(), "does not have 3 repetitions"),
+        (deviations(np.zeros((0, cells))), "number for each"),
+        (deviations(np.full((3, cells), np.nan)), "number for each"),
+        (lambda out: [(out / name).unlink() for name in ("histogram.parquet", "deviations.bin")], "is missing"),
+        (lambda out: pq.write_table(made.synthetic.slice(1), out / "synthetic.parquet"), "does not have the"),
+        (lambda out: pq.write_table(pa.table({"z": [1] * made.rows}), out / "synthetic.parquet"), "does not have the"),
+        (manifest(notes=None), "notes"),
+        (manifest(parameters=3), "parameters"),
+        (manifest(seed="x"), "seed"),
+    ):
+        with pytest.raises(InputError, match=words):
+            CentralRelease.load(damaged(change))
 
 
 def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_path: Path) -> None:

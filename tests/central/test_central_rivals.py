@@ -180,11 +180,11 @@ def test_the_parts_of_epsilon_add_up(name: str, shape: tuple[int, ...], neighbou
 
 
 def test_buckets_join_what_is_alike() -> None:
-    steps = np.repeat([0, 900, 0, 300], 64)
-    made = run("dawa", steps, 1.0, seeded_source(1))
+    steps = np.repeat([0, 900, 0, 300], 512)
+    made = [run("dawa", steps, 1.0, seeded_source(seed)) for seed in range(1, 6)]
     plain = run("laplace", steps, 1.0, seeded_source(1))
-    assert made.notes["buckets"] < 64  # of 256 cells
-    assert np.abs(made.estimate - steps).mean() < np.abs(plain.estimate - steps).mean() / 2
+    assert np.mean([one.notes["buckets"] for one in made]) < 512  # of 2,048 cells
+    assert np.mean([np.abs(one.estimate - steps).mean() for one in made]) < 0.75 * np.abs(plain.estimate - steps).mean()
     with pytest.raises(ParameterError, match="share"):
         run("dawa", steps, 1.0, seeded_source(1), share=1.0)
 

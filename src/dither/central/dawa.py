@@ -35,7 +35,6 @@ from dither.types import Floats, Integers
 
 GRID = 64
 PARTITION_SHARE = 0.25
-SINGLE_CHARGE = 0.1  # scales of noise; the best of a few on four generated tables of 1,024 cells
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,10 @@ def noisy_costs(runs: Runs, price: int, scale: Fraction, source: ByteSource) -> 
     """What each run costs: its deviation, the price of a bucket, noise, and a charge for being chosen by its noise.
 
     Of 2 N / length runs some have much noise below zero; what the lowest of them may have is charged to all, or the cut would be
-    made of them. A single cell is what the others are measured by, and is charged little. Charges depend on nothing private.
+    made of them. A single cell is what the others are measured by, and is charged nothing. Charges depend on nothing private.
     """
     lengths, cells = runs.ends - runs.starts, int(runs.ends[-1])
-    charged = np.where(lengths > 1, np.log(2 * cells / lengths), SINGLE_CHARGE)
+    charged = np.where(lengths > 1, np.log(2 * cells / lengths), 0.0)
     noisy = runs.costs + price + np.ceil(float(scale) * charged).astype(np.int64)
     for some, wide in ((lengths > 1, scale), (lengths == 1, scale / 2)):
         noisy[some] += discrete_laplace(wide, int(some.sum()), source)
