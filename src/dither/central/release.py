@@ -42,6 +42,8 @@ from dither.types import Floats, JsonMapping, JsonObject, NativeTable
 FORMAT = "dither-central-release-1"
 SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA = "synthetic.parquet", "histogram.parquet", "deviations.bin", "schema.json"
 FILES = (SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA, MANIFEST, "report.html")
+# Reading and noising take the longer the more records there are, which is private: those times stay with the curator.
+PUBLIC_STAGES = ("table",)
 CENTRAL_TRUST = "central: a curator holds the table"
 RECORD_TRUST = "local law, run by a curator who holds the table: each record is noised on its own"
 MEANING: dict[Neighbours, str] = {
@@ -91,7 +93,11 @@ class CentralRelease:
     @property
     def protects(self) -> str:
         """Which tables cannot be told apart."""
-        return "any record against any other" if self.method == RECORDS else MEANING[self.neighbours]
+        return (
+            "any record against any other; the number of records is public"
+            if self.method == RECORDS
+            else MEANING[self.neighbours]
+        )
 
     @property
     def noise(self) -> str:
@@ -258,7 +264,7 @@ class CentralRelease:
             "notes": plain(self.notes),
             "rows": self.rows,
             "replicates": 0 if self.deviations is None else len(self.deviations),
-            "seconds": dict(self.seconds),
+            "seconds": {stage: self.seconds[stage] for stage in PUBLIC_STAGES if stage in self.seconds},
             "warnings": [warning.to_json() for warning in self.warnings],
             "call": self.call,
             "dither_version": self.dither_version,
