@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,7 @@ from dither.central.methods import CENTRAL
 from dither.central.release import CentralRelease
 from dither.errors import ParameterError
 from dither.protocols.parameters import describe_parameters
-from dither.schema import Schema
-from dither.schema.attribute import Attribute
-from dither.schema.read import numeric
+from dither.schema import Attribute, Schema, attribute_from_json, numeric
 
 SCHEMA = Schema(
     (
@@ -51,6 +50,30 @@ def table(rows: int = 2000) -> pa.Table:
 )
 def test_conditions_cover_codes(name: str, condition: object, parts: list[float]) -> None:
     assert covered(SCHEMA[name], condition).tolist() == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "condition", "parts"),
+    [
+        ("paid", (0, 50), [1, 0.5, 0, 0, 0]),
+        ("paid", (10, 200), [0, 0.9, 1, 1, 0]),
+        ("paid", (0, 100), [1, 1, 0, 0, 0]),
+        ("paid", (0, 0), [1, 0, 0, 0, 0]),
+        ("paid", 0, [1, 0, 0, 0, 0]),
+        ("paid", [0, 200], [1, 0, 0, 1, 0]),
+        ("paid", "(missing)", [0, 0, 0, 0, 1]),
+        ("day", ("2024-01-01", "2024-01-06"), [0.5] * 7 + [0] * 7),
+        ("day", (date(2024, 1, 11), date(2024, 1, 21)), [0] * 7 + [1] * 7),
+    ],
+)
+def test_ranges_know_atoms_and_times(name: str, condition: object, parts: list[float]) -> None:
+    known = {
+        "paid": Attribute("paid", "numeric", edges=(0.0, 100.0, 200.0), atoms=(0.0, 200.0), missing=True),
+        "day": attribute_from_json(
+            "day", {"kind": "date", "edges": ["2024-01-01", "2024-01-11", "2024-01-21"], "cycles": ["weekday"]}
+        ),
+    }
+    assert covered(known[name], condition).tolist() == pytest.approx(parts)
 
 
 @pytest.mark.parametrize(

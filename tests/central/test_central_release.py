@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from dither.release.folder import check_target
 from dither.schema import Schema
 from dither.schema.attribute import Attribute
 from dither.schema.cells import count_cells
+from dither.tally.archive import pack
 
 SCHEMA = Schema(
     (
@@ -323,6 +325,82 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     (out / "synthetic.parquet").unlink()
     with pytest.raises(InputError, match="not a whole"):
         CentralRelease.load(out)
+
+
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [
+        ("agrid", "c=5e-324"),
+        ("csm", f"records={10**200}"),
+        ("projection", f"records={10**200}"),
+    ],
+)
+def test_settings_beyond_floats_are_one_line(
+    run, method: str, setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["central", "adult", "--columns", "sex,income", "--epsilon", "1", "-o", str(tmp_path / "out")]
+    assert run([*given, "--method", method, "--set", setting]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert setting.partition("=")[0] in said
+
+
+def test_options_that_would_never_end_are_refused() -> None:
+    for options in ({"replicates": 10**8}, {"records": 10**200}):
+        with pytest.raises(ParameterError, match=next(iter(options))):
+            central_release(table(50), epsilon=1.0, schema=SCHEMA, **options)
+    wide = Schema(tuple(Attribute(name, "ordinal", values=tuple(range(100))) for name in "abc"))
+    rows = pa.table({name: [1, 2, 3] for name in "abc"})
+    with pytest.raises(ParameterError, match="99 children have 941,480,149,401 leaves"):
+        central_release(rows, epsilon=1.0, schema=wide, method="hierarchical", parameters={"branching": 99})
+
+
+def test_more_children_than_cells_are_not_made_up() -> None:
+    given = {"epsilon": 1.0, "schema": SCHEMA, "seed": 1, "method": "hierarchical", "replicates": 0}
+    many = central_release(table(300), parameters={"branching": 10**11}, **given)
+    assert many.notes["branching"] == [3, 4, 2]
+
+
+def test_a_manifest_does_not_tell_how_long_private_rows_took() -> None:
+    ticks = iter(range(100))
+    made = central_release(table(50), epsilon=1.0, schema=SCHEMA, method="laplace", clock=lambda: float(next(ticks)))
+    assert set(made.seconds) == {"read", "method", "table"}
+    assert set(made.to_json()["seconds"]) == {"table"}
+
+
+def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) -> None:
+    made = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=3)
+    cells = made.estimate.size
+
+    def damaged(change: Callable[[Path], object]) -> Path:
+        out = made.save(tmp_path / "out")
+        change(out)
+        return out
+
+    def manifest(**change: object) -> Callable[[Path], object]:
+        def write(out: Path) -> None:
+            read = json.loads((out / "release.json").read_text())
+            (out / "release.json").write_text(json.dumps(read | change))
+
+        return write
+
+    def deviations(array: np.ndarray) -> Callable[[Path], object]:
+        return lambda out: (out / "deviations.bin").write_bytes(pack({}, {"deviations": array}))
+
+    assert CentralRelease.load(damaged(lambda out: None)).count() == made.count()
+    for change, words in (
+        (lambda out: (out / "deviations.bin").unlink(), "does not have 3 repetitions"),
+        (deviations(np.zeros((0, cells))), "number for each"),
+        (deviations(np.full((3, cells), np.nan)), "number for each"),
+        (lambda out: [(out / name).unlink() for name in ("histogram.parquet", "deviations.bin")], "is missing"),
+        (lambda out: pq.write_table(made.synthetic.slice(1), out / "synthetic.parquet"), "does not have the"),
+        (lambda out: pq.write_table(pa.table({"z": [1] * made.rows}), out / "synthetic.parquet"), "does not have the"),
+        (manifest(notes=None), "notes"),
+        (manifest(parameters=3), "parameters"),
+        (manifest(seed="x"), "seed"),
+    ):
+        with pytest.raises(InputError, match=words):
+            CentralRelease.load(damaged(change))
 
 
 def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_path: Path) -> None:

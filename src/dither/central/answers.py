@@ -61,8 +61,9 @@ def weighted(lines: Floats, weights: Sequence[Floats], shape: Sequence[int]) -> 
 def covered(attribute: Attribute, condition: Condition) -> Floats:
     """What part of each code meets a condition.
 
-    A pair (low, high) is a range: of numbers in bins from low up to high, bins that it cuts by the part of their width it covers;
-    of listed values from low to high, both counted. Anything else is a value, or a list of them.
+    A pair (low, high) is a range: of numbers and times from low up to high, bins that it cuts by the part of their width it
+    covers; of listed values from low to high, both counted. Anything else is a value (of a number or time: an atom, or a bin's
+    label), or a list of them.
     """
     out = np.zeros(attribute.cardinality)
     if isinstance(condition, tuple):
@@ -70,26 +71,34 @@ def covered(attribute: Attribute, condition: Condition) -> Floats:
             raise ParameterError(
                 f"a range of {attribute.name!r} is a pair (low, high), not {condition!r}", where=attribute.name
             )
-        return _binned(attribute, *condition) if attribute.edges else _listed(attribute, *condition)
+        return _on_line(attribute, *condition) if attribute.on_line else _listed(attribute, *condition)
     for value in condition if isinstance(condition, list) else [condition]:
         out[_code(attribute, value)] = 1.0
     return out
 
 
-def _binned(attribute: Attribute, low: object, high: object) -> Floats:
-    if not (is_finite(low) and is_finite(high)) or float(low) > float(high):  # type: ignore[arg-type]
+def _on_line(attribute: Attribute, low: object, high: object) -> Floats:
+    """An atom is in a range that goes from it or over it, and in one that ends with it if nothing lies above, or nothing below."""
+    first, last = _number(attribute, low), _number(attribute, high)
+    if first is None or last is None or first > last:
+        kind = "a number" if attribute.kind == "numeric" else f"a {attribute.kind}"
         raise ParameterError(
-            f"a range of {attribute.name!r} goes from a number to one that is no smaller, not {low!r} to {high!r}",
+            f"a range of {attribute.name!r} goes from {kind} to one that is no smaller, not {low!r} to {high!r}",
             where=attribute.name,
         )
-    edges = np.asarray(attribute.edges)
-    inside = np.minimum(edges[1:], float(high)) - np.maximum(edges[:-1], float(low))  # type: ignore[arg-type]
-    parts = inside.clip(0) / np.diff(edges)
-    if parts.size != attribute.answers:
-        raise ParameterError(
-            f"{attribute.name!r} has values beside its bins; give a list of them", where=attribute.name
-        )
+    starts, ends = np.asarray(attribute.line.ends, dtype=np.float64).T
+    atom = starts == ends
+    inside = (np.minimum(ends, last) - np.maximum(starts, first)).clip(0) / np.where(atom, 1.0, ends - starts)
+    met = (first <= starts) & ((starts < last) | ((starts == last) & ((last == ends.max()) | (first == last))))
+    parts = np.repeat(np.where(atom, met, inside), attribute.turns)
     return np.append(parts, np.zeros(attribute.cardinality - parts.size))  # a missing answer is in no range
+
+
+def _number(attribute: Attribute, value: object) -> float | None:
+    """Where a value lies on the attribute's line, None where it does not."""
+    if attribute.kind != "numeric":
+        return attribute.number(value)
+    return float(value) if is_finite(value) else None  # type: ignore[arg-type]
 
 
 def _listed(attribute: Attribute, low: object, high: object) -> Floats:
@@ -112,6 +121,10 @@ def _code(attribute: Attribute, value: object) -> int:
         pass
     if isinstance(value, str) and value in attribute.labels:
         return attribute.labels.index(value)
+    if attribute.on_line and not attribute.cycles and (number := _number(attribute, value)) is not None:
+        code = attribute.line_code(number)
+        if code is not None and attribute.line.is_atom(code):
+            return code
     raise ParameterError(
         f"{attribute.name!r} has no value {value!r}; it has {', '.join(attribute.labels[:8])}"
         f"{', …' if len(attribute.labels) > 8 else ''}",

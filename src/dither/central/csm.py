@@ -23,7 +23,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe
+from dither.central.measurement import MOST_RECORDS, CuratorTask, Neighbours, NoisyHistogram, observe
 from dither.central.recovery import Recovery, recover
 from dither.central.sensing import Measurement, Sensing, check_tau, rows_for, sensing
 from dither.central.sparse import Basis, most_atoms
@@ -87,7 +87,7 @@ class CsmParameters:
         check_choice("dictionary", self.dictionary, ("automatic", *get_args(Basis)))
         check_whole_or_none("entries", self.entries, 1, MOST_ENTRIES)
         check_whole_or_none("sparsity", self.sparsity, 1)
-        check_whole("records", self.records, 1)
+        check_whole("records", self.records, 1, MOST_RECORDS)
 
     def ratio(self, cells: int, epsilon: float, records: int) -> float:
         """The compression ratio, from public figures."""

@@ -20,6 +20,7 @@ import numpy as np
 from dither.central.advice import Advice, advise, check_workload
 from dither.central.measurement import (
     MOST_CELLS,
+    MOST_RECORDS,
     CuratorTask,
     Neighbours,
     NoisyHistogram,
@@ -48,6 +49,7 @@ from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable
 EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
 MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
 REPLICATES = 16
+MOST_REPLICATES = 1000
 REPLICATED_CELLS = 2**16
 
 
@@ -94,8 +96,8 @@ def central_release(
     epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
     notion = check_neighbours(neighbours)
     asked = check_workload(workload)
-    check_whole_or_none("records", records, 1)
-    check_whole("replicates", replicates, 0)
+    check_whole_or_none("records", records, 1, MOST_RECORDS)
+    check_whole("replicates", replicates, 0, MOST_REPLICATES)
     if method is not None:
         _built(method, parameters)  # a wrong name or parameter is said before the table is read
     started = clock()

@@ -7,7 +7,10 @@ noisy cost of each run: how far its cells lie from their mean, in L1, plus the e
 is used, so noise on each run's cost need not hide all the runs a record lies in. Say cut P is cheapest on a table. On its
 neighbour the cost of every cut moves by at most m, through the one run that holds the record; lowering the noise of that run
 of P by 2 m keeps P the cheapest: cuts that have the same run move along with P, all others gain at most m while P gains at
-least m. So scale 2 m / epsilon is enough, or twice that for a replaced record, which may move two runs.
+least m. So scale 2 m / epsilon is enough, or twice that for a replaced record, which may move two runs. A run of a
+single cell needs noise too, though its own cost never moves: a cut that has it would otherwise have no noise to lower, while
+every longer run over that cell moves, and there are the more of those the larger the domain. Lowering it by m is enough, so its
+noise has half the scale.
 
 Costs are whole numbers on a grid of 1/64; one record moves the deviation of a run by less than 2, so m = 128 steps.
 
@@ -19,12 +22,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from dither.central.linear import tree_axis
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe
-from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace
+from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace
 from dither.central.products import Product
 from dither.checks import check_between
 from dither.types import Floats, Integers
@@ -90,6 +94,20 @@ def cheapest_cut(runs: Runs, costs: Integers, size: int) -> Integers:
     return np.array(cut[::-1], dtype=np.int64)
 
 
+def noisy_costs(runs: Runs, price: int, scale: Fraction, source: ByteSource) -> Integers:
+    """What each run costs: its deviation, the price of a bucket, noise, and a charge for being chosen by its noise.
+
+    Of 2 N / length runs some have much noise below zero; what the lowest of them may have is charged to all, or the cut would be
+    made of them. A single cell is what the others are measured by, and is charged nothing. Charges depend on nothing private.
+    """
+    lengths, cells = runs.ends - runs.starts, int(runs.ends[-1])
+    charged = np.where(lengths > 1, np.log(2 * cells / lengths), 0.0)
+    noisy = runs.costs + price + np.ceil(float(scale) * charged).astype(np.int64)
+    for some, wide in ((lengths > 1, scale), (lengths == 1, scale / 2)):
+        noisy[some] += discrete_laplace(wide, int(some.sum()), source)
+    return noisy
+
+
 def release(task: CuratorTask, parameters: DawaParameters) -> NoisyHistogram:
     """Release a histogram of the flattened domain through buckets of like cells."""
     choosing = parameters.share * task.epsilon
@@ -99,13 +117,7 @@ def release(task: CuratorTask, parameters: DawaParameters) -> NoisyHistogram:
     runs = candidate_runs(task.counts)
     # A bucket costs the noise of one count; the price is public.
     price = math.ceil(GRID / counting)
-    lengths = runs.ends - runs.starts
-    several = lengths > 1  # a single cell has no deviation, on any table
-    noisy = runs.costs + price
-    noisy[several] += discrete_laplace(scale, int(several.sum()), task.source)
-    # Of 2 N / length runs some have much noise below zero; what the lowest of them may have is charged to all, or the cut
-    # would be made of them. It depends on nothing private.
-    noisy[several] += np.ceil(float(scale) * np.log(2 * task.cells / lengths[several])).astype(np.int64)
+    noisy = noisy_costs(runs, price, scale, task.source)
     ends = cheapest_cut(runs, noisy, task.cells)
     lengths = np.diff(ends, prepend=0)
     buckets = np.add.reduceat(task.counts, ends - lengths)

@@ -24,6 +24,7 @@ from dither.types import Floats, Integers
 
 COUNT_SHARE = 0.02
 COARSEST = 10
+LEAST_C = 1e-6  # below it every grid is one of cells, and its number of blocks leaves the range of floats
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class GridParameters:
 
     def __post_init__(self) -> None:
         check_between("share", self.share, 0, 1, ends="()")
-        check_between("c", self.c, 0, math.inf, ends="()")
+        check_between("c", self.c, LEAST_C, math.inf, ends="[)")
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe, release_by
+from dither.central.measurement import MOST_CELLS, CuratorTask, Neighbours, NoisyHistogram, observe, release_by
 from dither.central.products import Axis, Each, Product
 from dither.central.sparse import dictionary, leaves_below
 from dither.checks import check_whole_or_none
+from dither.errors import ParameterError
 from dither.types import Floats, Integers
 
 
@@ -214,6 +215,7 @@ def best_branching(cells: int) -> int:
 
 CONSISTENT = 0.58
 MOST_CHILDREN = 1024
+MOST_LEAVES = 16 * MOST_CELLS
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,14 @@ def hierarchical(task: CuratorTask, parameters: HierarchicalParameters) -> Noisy
     """Release a histogram through consistent trees of counts, one for each axis."""
     shape = (task.cells,) if parameters.flatten else task.shape
     axes = [tree_axis(cells, parameters.branching) for cells in shape]
+    leaves = math.prod(axis.branching**axis.depth if isinstance(axis, Tree) else axis.cells for axis in axes)
+    if leaves > MOST_LEAVES:
+        raise ParameterError(
+            f"trees of {parameters.branching} children have {leaves:,} leaves over {task.cells:,} cells, more than the "
+            f"{MOST_LEAVES:,} that fit; use another branching, or leave it to the method",
+            where="branching",
+            value=parameters.branching,
+        )
     notes = {"branching": [axis.branching if isinstance(axis, Tree) else axis.cells for axis in axes]}
     return release_by(Product(tuple(axes)), task, notes)
 
@@ -241,7 +251,7 @@ def hierarchical(task: CuratorTask, parameters: HierarchicalParameters) -> Noisy
 def tree_axis(cells: int, branching: int | None = None) -> Axis:
     """The tree of an axis, or its cells where the best tree is one level of them."""
     if branching is not None:
-        return Tree(cells, branching)
+        return Tree(cells, min(branching, max(2, cells)))  # more children than cells would be empty ones
     chosen = best_branching(cells)
     made = Tree(cells, chosen, rooted=False)
     return made if made.depth > 1 else Each(cells)

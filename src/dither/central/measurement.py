@@ -29,6 +29,7 @@ from dither.types import Floats, Integers, JsonMapping, JsonObject
 
 Neighbours = Literal["add-remove", "replace"]
 MOST_CELLS = 2**20
+MOST_RECORDS = 10**12  # of a public guess
 
 
 class LinearMeasurement(Protocol):

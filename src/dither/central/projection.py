@@ -20,7 +20,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, release_by
+from dither.central.measurement import MOST_RECORDS, CuratorTask, Neighbours, NoisyHistogram, release_by
 from dither.central.sensing import Measurement, Sensing, check_tau, rows_for, sensing
 from dither.checks import check_choice, check_whole
 from dither.types import Floats, Integers
@@ -73,7 +73,7 @@ class ProjectionParameters:
             check_tau(self.tau)
         check_choice("measurement", self.measurement, tuple(name for name in get_args(Measurement) if name != "sparse"))
         check_choice("decode", self.decode, get_args(Decoder))
-        check_whole("records", self.records, 1)
+        check_whole("records", self.records, 1, MOST_RECORDS)
 
 
 def automatic_tau(cells: int, epsilon: float, records: int) -> float:

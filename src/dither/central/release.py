@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dither import __version__
 from dither.central.answers import Condition, CountAnswer, answer
-from dither.central.measurement import Neighbours, check_neighbours, domain_size
+from dither.central.measurement import MOST_CELLS, Neighbours, check_neighbours, domain_size
 from dither.central.methods import RECORDS, central_method
 from dither.checks import check_whole
 from dither.errors import StateError
@@ -25,6 +25,7 @@ from dither.estimate import Marginal
 from dither.estimate.project import norm_sub
 from dither.mechanisms.probability import check_spent
 from dither.notice import REPLAYABLE, Notice, notice_from_json
+from dither.randomness import check_seed
 from dither.release.call import check_record, command_again, plain, python_again
 from dither.release.figures import attribute_figure
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
@@ -41,6 +42,8 @@ from dither.types import Floats, JsonMapping, JsonObject, NativeTable
 FORMAT = "dither-central-release-1"
 SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA = "synthetic.parquet", "histogram.parquet", "deviations.bin", "schema.json"
 FILES = (SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA, MANIFEST, "report.html")
+# Reading and noising take the longer the more records there are, which is private: those times stay with the curator.
+PUBLIC_STAGES = ("table",)
 CENTRAL_TRUST = "central: a curator holds the table"
 RECORD_TRUST = "local law, run by a curator who holds the table: each record is noised on its own"
 MEANING: dict[Neighbours, str] = {
@@ -90,7 +93,11 @@ class CentralRelease:
     @property
     def protects(self) -> str:
         """Which tables cannot be told apart."""
-        return "any record against any other" if self.method == RECORDS else MEANING[self.neighbours]
+        return (
+            "any record against any other; the number of records is public"
+            if self.method == RECORDS
+            else MEANING[self.neighbours]
+        )
 
     @property
     def noise(self) -> str:
@@ -209,7 +216,9 @@ class CentralRelease:
                 estimate = _read(folder / HISTOGRAM).columns[len(schema)].to_numpy()
             if (folder / DEVIATIONS).is_file():
                 deviations = unpack((folder / DEVIATIONS).read_bytes())[1]["deviations"]
+            synthetic = _read(folder / SYNTHETIC)
             _check_cells(schema, estimate, deviations)
+            _check_whole(manifest, schema, synthetic, estimate, deviations)
             kept = (
                 "epsilon_asked",
                 "epsilon_achieved",
@@ -225,7 +234,7 @@ class CentralRelease:
             return cls(
                 method=central_method(manifest["method"]).name,
                 schema=schema,
-                synthetic=_read(folder / SYNTHETIC),
+                synthetic=synthetic,
                 estimate=estimate,
                 deviations=deviations,
                 neighbours=check_neighbours(manifest["neighbours"]),
@@ -254,7 +263,8 @@ class CentralRelease:
             "parameters": plain(self.parameters),
             "notes": plain(self.notes),
             "rows": self.rows,
-            "seconds": dict(self.seconds),
+            "replicates": 0 if self.deviations is None else len(self.deviations),
+            "seconds": {stage: self.seconds[stage] for stage in PUBLIC_STAGES if stage in self.seconds},
             "warnings": [warning.to_json() for warning in self.warnings],
             "call": self.call,
             "dither_version": self.dither_version,
@@ -267,6 +277,25 @@ def _check_cells(schema: Schema, estimate: Floats | None, deviations: Floats | N
         raise ValueError(f"the histogram does not have a number for each of {cells:,} cells")
     if deviations is not None and (deviations.ndim != 2 or deviations.shape[1] != cells or estimate is None):
         raise ValueError(f"the deviations are not of {cells:,} cells")
+    if deviations is not None and (len(deviations) == 0 or not np.isfinite(deviations).all()):
+        raise ValueError(f"the deviations do not have a number for each of {cells:,} cells")
+
+
+def _check_whole(
+    manifest: JsonMapping, schema: Schema, synthetic: pa.Table, estimate: Floats | None, deviations: Floats | None
+) -> None:
+    """An error where a part is missing or is of another release."""
+    for name in ("parameters", "notes", "seconds"):
+        if not isinstance(manifest[name], dict):
+            raise ValueError(f"{name} is no table of names and values")
+    check_seed(manifest["seed"])
+    if synthetic.num_rows != manifest["rows"] or sorted(synthetic.column_names) != sorted(schema.names):
+        raise ValueError(f"{SYNTHETIC} does not have the {manifest['rows']:,} rows and the columns of this release")
+    if estimate is None and manifest["method"] != RECORDS and math.prod(schema.cardinalities) <= MOST_CELLS:
+        raise ValueError(f"{HISTOGRAM} is missing")
+    held = 0 if deviations is None else len(deviations)
+    if manifest.get("replicates", held) != held:
+        raise ValueError(f"{DEVIATIONS} does not have {manifest['replicates']} repetitions")
 
 
 def _sums(cells: Floats, places: Sequence[int]) -> Floats:
