@@ -22,6 +22,7 @@ from dither.reports.plan import check_payload
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally, PatternTally, RoundTally, check_tally, tally_from_bytes, zero
 from dither.tally import exports as exports_module
+from dither.tally.archive import pack, unpack
 from dither.tally.counting import COLUMNS, add_digests, count_all, count_table, digest_of
 from dither.tally.exports import begin_export, find_reports, read_reports
 
@@ -231,3 +232,28 @@ def test_an_impossible_tally_is_refused(kind: str) -> None:
         short.counts = short.counts[:-1]
     with pytest.raises(ReportError):
         check_tally(short, plan, 60)
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_a_forged_tally_whose_sums_come_out_right_is_refused(kind: str) -> None:
+    plan = PLANS[kind]
+    good = count_table(plan, table(reports(plan, 60))).tally
+    meta, arrays = unpack(good.to_bytes())
+    forged = [{**arrays, name: array.astype("<f8")} for name, array in arrays.items()]
+    forged += [{**arrays, name: array.astype("<i4")} for name, array in arrays.items()]
+    if isinstance(good, CountTally):
+        forged.append({**arrays, "n": np.full(len(good.n), np.nan)})
+        if not plan.split:
+            forged.append({**arrays, "0": arrays["0"] * 0})  # each answer to question 0 names exactly one cell
+            top = np.int64(2**63 - 1)
+            forged.append({**arrays, "n": np.array([top, top, 62])})  # 60 reports modulo 2^64
+    else:
+        last = arrays["patterns"].copy()
+        last[-1] = 255  # sets bits that no answer has
+        forged.append({**arrays, "patterns": last})
+        counts = arrays["counts"].copy()
+        counts[:3] = (2**63 - 1, 2**63 - 1, counts[:3].sum() + 2)
+        forged.append({**arrays, "counts": counts})
+    for each in forged:
+        with pytest.raises(ReportError):
+            check_tally(tally_from_bytes(pack(meta, each)), plan, 60)
