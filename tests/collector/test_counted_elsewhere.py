@@ -12,6 +12,7 @@ from collector_harness import KEY, Caller, ServerThread, asked_tokens, envelope_
 
 from dither.cli import run
 from dither.collector.store import Store
+from dither.tally import zero
 from dither.tally.counting import digest_of
 
 Opening = Callable[[], Store]
@@ -117,11 +118,26 @@ def test_a_tally_of_other_reports_is_refused_and_the_round_keeps_waiting(operate
     assert json.loads(operated.close("--tally", tally, "--json"))["round"] == 1
 
 
+def test_the_tally_of_the_round_before_given_again_does_not_close_the_next_one(operated: Operated) -> None:
+    campaign = operated.begin(False)
+    operated.export()
+    operated.count()
+    tally = str(operated.folder / "tally.bin")
+    assert json.loads(operated.close("--tally", tally, "--json"))["round"] == 1
+    assert "another plan than that of round 1; the round stays open" in operated.close("--tally", tally, status=2)
+    standing = operated.caller.status(campaign)
+    assert (standing["state"], standing["round"]) == ("open", 1)
+
+
 def test_bodies_that_are_no_tally_are_refused(operated: Operated) -> None:
     campaign = operated.begin(False)
     path = f"{operated.caller.path}/v1/admin/campaigns/{campaign}/rounds/0/tally"
     headers = {"authorization": f"Bearer {KEY}"}
-    for body in (b"", b"dither-archive-1\n", b"x" * (2 << 20)):
+    deep = b"dither-archive-1\n" + (100_000).to_bytes(8, "little") + b"[" * 100_000
+    whole = zero(operated.plan).to_bytes()
+    header = b'{"arrays":[["tally","|u1",[%d]]],"meta":{"reports":Infinity,"digest":"0"}}' % len(whole)
+    endless = b"dither-archive-1\n" + len(header).to_bytes(8, "little") + header + whole
+    for body in (b"", b"dither-archive-1\n", b"x" * (2 << 20), deep, endless):
         assert operated.caller.connection.request("POST", path, body, headers).status == 400
     assert operated.caller.connection.request("POST", path, b"x" * (2 << 20), {}).status == 401
     assert operated.caller.status(campaign)["state"] == "open"
