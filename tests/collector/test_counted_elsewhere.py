@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,34 @@ def test_the_tally_of_the_round_before_given_again_does_not_close_the_next_one(o
     assert "another plan than that of round 1; the round stays open" in operated.close("--tally", tally, status=2)
     standing = operated.caller.status(campaign)
     assert (standing["state"], standing["round"]) == ("open", 1)
+
+
+def test_what_cannot_be_read_or_written_is_one_line_and_status_2(operated: Operated) -> None:
+    operated.begin(False)
+    operated.export()
+    held = operated.folder / "out" / f"campaign={operated.campaign}" / "round=0"
+    deep, pipe = operated.folder / "deep.json", operated.folder / "pipe"
+    deep.write_text("[" * 100_000)
+    os.mkfifo(pipe)
+    assert "not JSON" in operated("tally", str(held), "--plan", str(deep), "-o", str(pipe), status=2)
+    for target in ("", str(pipe)):
+        given = ("--plan", str(held / "plan.json"), "-o", target)
+        assert "not a file" in operated("tally", str(held), *given, status=2)
+        assert "not a file" in operated("campaign", "export", operated.campaign, "-o", target, status=2)
+    assert pipe.is_fifo()
+    into = ("campaign", "export", operated.campaign, "--partitioned", "-o")
+    assert "cannot write to" in operated(*into, str(deep), status=2)
+    assert "name a file or a folder" in operated(*into, "", status=2)
+
+
+def test_a_page_that_is_no_page_of_reports_is_said_to_be_none(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operated.begin(False)
+    monkeypatch.setattr("dither.cli.campaign.Operator.fetch", lambda *given, **more: b"<html>")
+    given = (operated.campaign, "--partitioned", "-o", str(operated.folder / "out"))
+    assert "no page of reports; check --url" in operated("campaign", "export", *given, status=2)
+    assert not (operated.folder / "out").exists()
 
 
 def test_bodies_that_are_no_tally_are_refused(operated: Operated) -> None:

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -179,6 +180,16 @@ def test_files_that_are_not_this_rounds_are_refused_by_name(tmp_path: Path) -> N
     refused("column 'payload' is absent", tmp_path)
     pq.write_table(rows.set_column(1, "question", pa.array(["x"] * 9)), tmp_path / "no.parquet")
     refused("column 'question' is of type string", tmp_path)
+    twice = pa.table([*rows.columns, rows.column(0)], names=[*rows.column_names, "report_id"])
+    pq.write_table(twice, tmp_path / "no.parquet")
+    refused("more than one column 'report_id'", tmp_path)
+    pq.write_table(rows, tmp_path / "no.parquet")
+    whole = (tmp_path / "no.parquet").read_bytes()
+    (tmp_path / "no.parquet").write_bytes(whole.replace(b"report_id", b"report\xfaid"))
+    refused("cannot be read as Parquet", tmp_path)
+    refused("cannot look at", Path("/dev/null"))
+    refused("cannot look at", Path("a" * 5000))
+    refused("not a path in plain text", Path("\udcff"))
     for i, campaign in enumerate(("one", "two")):
         told = {"dither_campaign": campaign, "dither_plan": json.dumps(plan.to_json())}
         pq.write_table(rows.replace_schema_metadata(told), tmp_path / f"{i}.parquet")
@@ -188,6 +199,57 @@ def test_files_that_are_not_this_rounds_are_refused_by_name(tmp_path: Path) -> N
     pq.write_table(rows, tmp_path / "campaign=x" / "round=0" / "mine.parquet")
     with pytest.raises(InputError, match=r"mine\.parquet is not a file that an export writes"):
         begin_export(str(tmp_path), "x", plan)
+
+
+def test_pages_that_cannot_be_read_are_named_in_one_line(tmp_path: Path) -> None:
+    plan = PLANS["counts"]
+    pq.write_table(table(reports(plan, 90)), tmp_path / "no.parquet")
+    whole = (tmp_path / "no.parquet").read_bytes()
+    (tmp_path / "no.parquet").write_bytes(whole[:4] + b"\xff" * 60 + whole[64:])
+    with pytest.raises(InputError, match=r"no\.parquet cannot be read") as error:
+        list(read_reports(find_reports([str(tmp_path)], plan)))
+    assert "\n" not in str(error.value)
+
+
+def test_an_export_that_cannot_go_on_says_why_and_leaves_what_is_there(tmp_path: Path) -> None:
+    plan = PLANS["counts"]
+    page = table(sorted(reports(plan, 50)))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write to"):
+        begin_export(str(tmp_path / "file"), "ab", plan)
+    with pytest.raises(InputError, match="name a file or a folder"):
+        begin_export("", "ab", plan)
+    export = begin_export(str(tmp_path), "ab", plan)
+    export.add(page)
+    export.flush()
+    first, *_ = sorted(tmp_path.rglob("*.parquet"))
+    first.write_bytes(first.read_bytes()[:50])
+    with pytest.raises(InputError, match="is damaged; delete it, and its reports are written again"):
+        begin_export(str(tmp_path), "ab", plan).add(page)
+    first.unlink()
+    export = begin_export(str(tmp_path), "ab", plan)
+    export.add(page)
+    export.flush()
+    assert count_all(plan, read_reports(find_reports([str(tmp_path)], plan)), 50).reports == 50
+
+
+def test_two_exports_to_one_folder_at_once_both_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = PLANS["counts"]
+    first, second = (begin_export(str(tmp_path), "ab", plan) for _ in range(2))
+    for export in (first, second):
+        export.add(table(sorted(reports(plan, 50))))
+    write = pq.write_table
+
+    def interrupted(*given: Any, **more: Any) -> None:
+        write(*given, **more)
+        second.flush()
+
+    monkeypatch.setattr(exports_module.pq, "write_table", interrupted)
+    monkeypatch.setattr(second, "flush", lambda: (monkeypatch.undo(), type(second).flush(second)))
+    first.flush()
+    counted = count_all(plan, read_reports(find_reports([str(tmp_path)], plan)), 50)
+    assert (counted.reports, counted.repeated, counted.malformed) == (50, 0, 0)
+    assert not list(tmp_path.rglob(".*")), "nothing is left under a temporary name"
 
 
 def test_addresses_without_a_file_system_are_refused_in_one_line() -> None:
