@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from collector_harness import KEY, Caller, ServerThread, asked_tokens, envelope_
 
 from dither.cli import run
 from dither.collector.store import Store
+from dither.tally import zero
 from dither.tally.counting import digest_of
 
 Opening = Callable[[], Store]
@@ -117,11 +119,54 @@ def test_a_tally_of_other_reports_is_refused_and_the_round_keeps_waiting(operate
     assert json.loads(operated.close("--tally", tally, "--json"))["round"] == 1
 
 
+def test_the_tally_of_the_round_before_given_again_does_not_close_the_next_one(operated: Operated) -> None:
+    campaign = operated.begin(False)
+    operated.export()
+    operated.count()
+    tally = str(operated.folder / "tally.bin")
+    assert json.loads(operated.close("--tally", tally, "--json"))["round"] == 1
+    assert "of another plan; round 1 stays open" in operated.close("--tally", tally, status=2)
+    standing = operated.caller.status(campaign)
+    assert (standing["state"], standing["round"]) == ("open", 1)
+
+
+def test_what_cannot_be_read_or_written_is_one_line_and_status_2(operated: Operated) -> None:
+    operated.begin(False)
+    operated.export()
+    held = operated.folder / "out" / f"campaign={operated.campaign}" / "round=0"
+    deep, pipe = operated.folder / "deep.json", operated.folder / "pipe"
+    deep.write_text("[" * 100_000)
+    os.mkfifo(pipe)
+    assert "not JSON" in operated("tally", str(held), "--plan", str(deep), "-o", str(pipe), status=2)
+    for target in ("", str(pipe)):
+        given = ("--plan", str(held / "plan.json"), "-o", target)
+        assert "not a file" in operated("tally", str(held), *given, status=2)
+        assert "not a file" in operated("campaign", "export", operated.campaign, "-o", target, status=2)
+    assert pipe.is_fifo()
+    into = ("campaign", "export", operated.campaign, "--partitioned", "-o")
+    assert "cannot write to" in operated(*into, str(deep), status=2)
+    assert "name a file or a folder" in operated(*into, "", status=2)
+
+
+def test_a_page_that_is_no_page_of_reports_is_said_to_be_none(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operated.begin(False)
+    monkeypatch.setattr("dither.cli.campaign.Operator.fetch", lambda *given, **more: b"<html>")
+    given = (operated.campaign, "--partitioned", "-o", str(operated.folder / "out"))
+    assert "no page of reports; check --url" in operated("campaign", "export", *given, status=2)
+    assert not (operated.folder / "out").exists()
+
+
 def test_bodies_that_are_no_tally_are_refused(operated: Operated) -> None:
     campaign = operated.begin(False)
     path = f"{operated.caller.path}/v1/admin/campaigns/{campaign}/rounds/0/tally"
     headers = {"authorization": f"Bearer {KEY}"}
-    for body in (b"", b"dither-archive-1\n", b"x" * (2 << 20)):
+    deep = b"dither-archive-1\n" + (100_000).to_bytes(8, "little") + b"[" * 100_000
+    whole = zero(operated.plan).to_bytes()
+    header = b'{"arrays":[["tally","|u1",[%d]]],"meta":{"reports":Infinity,"digest":"0"}}' % len(whole)
+    endless = b"dither-archive-1\n" + len(header).to_bytes(8, "little") + header + whole
+    for body in (b"", b"dither-archive-1\n", b"x" * (2 << 20), deep, endless):
         assert operated.caller.connection.request("POST", path, body, headers).status == 400
     assert operated.caller.connection.request("POST", path, b"x" * (2 << 20), {}).status == 401
     assert operated.caller.status(campaign)["state"] == "open"

@@ -27,6 +27,14 @@ def test_an_sqlite_file_takes_one_process(tmp_path: Path, capsys: pytest.Capture
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_connections_than_there_is_room_for_are_refused_before_any_worker_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["serve", "--store", "postgresql://dither@127.0.0.1:1/none", "--key-file", str(tmp_path / "key")]
+    assert run([*given, "--port", "0", "--workers", "2", "--connections", "1000000000"]) == 2
+    assert "raise it (ulimit -n) or allow fewer connections" in capsys.readouterr().err
+
+
 def test_what_workers_counted_is_added_up_and_outlives_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = []
     for process in (101, 102, 103):

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from dither.reports.plan import check_payload
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally, PatternTally, RoundTally, check_tally, tally_from_bytes, zero
 from dither.tally import exports as exports_module
+from dither.tally.archive import pack, unpack
 from dither.tally.counting import COLUMNS, add_digests, count_all, count_table, digest_of
 from dither.tally.exports import begin_export, find_reports, read_reports
 
@@ -178,6 +180,16 @@ def test_files_that_are_not_this_rounds_are_refused_by_name(tmp_path: Path) -> N
     refused("column 'payload' is absent", tmp_path)
     pq.write_table(rows.set_column(1, "question", pa.array(["x"] * 9)), tmp_path / "no.parquet")
     refused("column 'question' is of type string", tmp_path)
+    twice = pa.table([*rows.columns, rows.column(0)], names=[*rows.column_names, "report_id"])
+    pq.write_table(twice, tmp_path / "no.parquet")
+    refused("more than one column 'report_id'", tmp_path)
+    pq.write_table(rows, tmp_path / "no.parquet")
+    whole = (tmp_path / "no.parquet").read_bytes()
+    (tmp_path / "no.parquet").write_bytes(whole.replace(b"report_id", b"report\xfaid"))
+    refused("cannot be read as Parquet", tmp_path)
+    refused("cannot look at", Path("/dev/null"))
+    refused("cannot look at", Path("a" * 5000))
+    refused("not a path in plain text", Path("\udcff"))
     for i, campaign in enumerate(("one", "two")):
         told = {"dither_campaign": campaign, "dither_plan": json.dumps(plan.to_json())}
         pq.write_table(rows.replace_schema_metadata(told), tmp_path / f"{i}.parquet")
@@ -187,6 +199,57 @@ def test_files_that_are_not_this_rounds_are_refused_by_name(tmp_path: Path) -> N
     pq.write_table(rows, tmp_path / "campaign=x" / "round=0" / "mine.parquet")
     with pytest.raises(InputError, match=r"mine\.parquet is not a file that an export writes"):
         begin_export(str(tmp_path), "x", plan)
+
+
+def test_pages_that_cannot_be_read_are_named_in_one_line(tmp_path: Path) -> None:
+    plan = PLANS["counts"]
+    pq.write_table(table(reports(plan, 90)), tmp_path / "no.parquet")
+    whole = (tmp_path / "no.parquet").read_bytes()
+    (tmp_path / "no.parquet").write_bytes(whole[:4] + b"\xff" * 60 + whole[64:])
+    with pytest.raises(InputError, match=r"no\.parquet cannot be read") as error:
+        list(read_reports(find_reports([str(tmp_path)], plan)))
+    assert "\n" not in str(error.value)
+
+
+def test_an_export_that_cannot_go_on_says_why_and_leaves_what_is_there(tmp_path: Path) -> None:
+    plan = PLANS["counts"]
+    page = table(sorted(reports(plan, 50)))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write to"):
+        begin_export(str(tmp_path / "file"), "ab", plan)
+    with pytest.raises(InputError, match="name a file or a folder"):
+        begin_export("", "ab", plan)
+    export = begin_export(str(tmp_path), "ab", plan)
+    export.add(page)
+    export.flush()
+    first, *_ = sorted(tmp_path.rglob("*.parquet"))
+    first.write_bytes(first.read_bytes()[:50])
+    with pytest.raises(InputError, match="is damaged; delete it, and its reports are written again"):
+        begin_export(str(tmp_path), "ab", plan).add(page)
+    first.unlink()
+    export = begin_export(str(tmp_path), "ab", plan)
+    export.add(page)
+    export.flush()
+    assert count_all(plan, read_reports(find_reports([str(tmp_path)], plan)), 50).reports == 50
+
+
+def test_two_exports_to_one_folder_at_once_both_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = PLANS["counts"]
+    first, second = (begin_export(str(tmp_path), "ab", plan) for _ in range(2))
+    for export in (first, second):
+        export.add(table(sorted(reports(plan, 50))))
+    write = pq.write_table
+
+    def interrupted(*given: Any, **more: Any) -> None:
+        write(*given, **more)
+        second.flush()
+
+    monkeypatch.setattr(exports_module.pq, "write_table", interrupted)
+    monkeypatch.setattr(second, "flush", lambda: (monkeypatch.undo(), type(second).flush(second)))
+    first.flush()
+    counted = count_all(plan, read_reports(find_reports([str(tmp_path)], plan)), 50)
+    assert (counted.reports, counted.repeated, counted.malformed) == (50, 0, 0)
+    assert not list(tmp_path.rglob(".*")), "nothing is left under a temporary name"
 
 
 def test_addresses_without_a_file_system_are_refused_in_one_line() -> None:
@@ -231,3 +294,28 @@ def test_an_impossible_tally_is_refused(kind: str) -> None:
         short.counts = short.counts[:-1]
     with pytest.raises(ReportError):
         check_tally(short, plan, 60)
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_a_forged_tally_whose_sums_come_out_right_is_refused(kind: str) -> None:
+    plan = PLANS[kind]
+    good = count_table(plan, table(reports(plan, 60))).tally
+    meta, arrays = unpack(good.to_bytes())
+    forged = [{**arrays, name: array.astype("<f8")} for name, array in arrays.items()]
+    forged += [{**arrays, name: array.astype("<i4")} for name, array in arrays.items()]
+    if isinstance(good, CountTally):
+        forged.append({**arrays, "n": np.full(len(good.n), np.nan)})
+        if not plan.split:
+            forged.append({**arrays, "0": arrays["0"] * 0})  # each answer to question 0 names exactly one cell
+            top = np.int64(2**63 - 1)
+            forged.append({**arrays, "n": np.array([top, top, 62])})  # 60 reports modulo 2^64
+    else:
+        last = arrays["patterns"].copy()
+        last[-1] = 255  # sets bits that no answer has
+        forged.append({**arrays, "patterns": last})
+        counts = arrays["counts"].copy()
+        counts[:3] = (2**63 - 1, 2**63 - 1, counts[:3].sum() + 2)
+        forged.append({**arrays, "counts": counts})
+    for each in forged:
+        with pytest.raises(ReportError):
+            check_tally(tally_from_bytes(pack(meta, each)), plan, 60)

@@ -222,7 +222,13 @@ def export(
 
 
 def _page(operator: Operator, path: str, after: str) -> pa.Table:
-    return pq.read_table(pa.BufferReader(operator.fetch("GET", path, query=f"?after={after}")))
+    try:
+        page = pq.read_table(pa.BufferReader(operator.fetch("GET", path, query=f"?after={after}")))
+    except pa.ArrowException:
+        page = None
+    if page is None or b"dither_plan" not in (page.schema.metadata or {}):
+        raise InputError("the collector sent no page of reports; check --url", where="--url")
+    return page
 
 
 def _read_counted(tally: Path) -> bytes:

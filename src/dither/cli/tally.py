@@ -74,7 +74,7 @@ def read_plan(path: Path) -> Plan:
     """A round's plan from a file that holds it, or a campaign's announcement with one in it."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise InputError(f"cannot read the plan in {path}: {why}", where="--plan", value=str(path)) from None
     if isinstance(held, dict) and isinstance(held.get("plan"), dict):

@@ -211,6 +211,8 @@ class Campaigns:
                 return live
             if stored.state is State.DRAFT:
                 raise StateError(f"campaign {campaign} is a draft; open it first")
+            if counted is not None and counted.tally.plan.to_json() != live.rounds[number].plan:
+                raise StateError(f"the tally is of another plan; round {number} stays {stored.state.value}")
             if stored.state is State.OPEN:
                 closing = Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing")
                 self._move(replace(closing, moves=stored.moves))

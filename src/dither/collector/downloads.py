@@ -61,5 +61,5 @@ def read_counted(data: bytes) -> CountedElsewhere:
         meta, arrays = unpack(data)
         tally = tally_from_bytes(arrays["tally"].astype(np.uint8, copy=False).tobytes())
         return CountedElsewhere(tally, int(meta["reports"]), int(meta["digest"], 16))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise ReportError(f"not a tally counted elsewhere: {error!r}"[:200]) from None

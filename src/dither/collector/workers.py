@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
+from dither.collector.connections import room_for_connections
 from dither.collector.metrics import retire
 from dither.collector.serving import listening_lines, log_to_stderr, open_store, serve
 from dither.errors import DitherError
@@ -82,6 +83,7 @@ def serve_workers(
 ) -> None:
     """Serve with so many processes until SIGTERM or SIGINT; says the address once all of them listen."""
     log_to_stderr()
+    room_for_connections(connections)  # each worker would find that there is none, again and again
     open_store(store).close()  # a wrong address or layout is said once, before anything is started
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
     workers = _Workers(_Work(store, key, sockets, queue_reports, connections, counters))

@@ -78,6 +78,9 @@ def write_atomically(path: str | Path, write: Callable[[Path], object], *, priva
     path = Path(path)
     if not path.parent.is_dir():
         raise TableError(f"cannot write {path}: the folder {path.parent} does not exist", where=str(path))
+    if not path.name or (path.exists() and not (path.is_file() or path.is_dir())):
+        # To move a file there would put it in the place of a device or a pipe.
+        raise TableError(f"cannot write {path}: it is not a file; name one", where=str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         if private:

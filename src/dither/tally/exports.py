@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -36,6 +38,8 @@ _NAME = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-[0-9]+-[0-9a-f]{8}\.parquet")
 
 def place_of(address: str) -> tuple[Any, str]:
     """The file system of a path or an fsspec address, and the path in it."""
+    if not address or any("\ud800" <= letter <= "\udfff" for letter in address):
+        raise InputError(f"{address!r} is not a path in plain text; name a file or a folder", where="path")
     if "://" not in address:
         return pafs.LocalFileSystem(), address
     try:
@@ -46,11 +50,23 @@ def place_of(address: str) -> tuple[Any, str]:
         ) from None
     try:
         found, path = fsspec.core.url_to_fs(address)
-    except (ImportError, ValueError) as error:
+    except (ImportError, OSError, ValueError) as error:
         raise InputError(
-            f"cannot use {address.split('://', maxsplit=1)[0]}:// addresses: {error}", where="path"
+            f"cannot use {address.split('://', maxsplit=1)[0]}:// addresses: {_in_a_line(error)}", where="path"
         ) from None
     return pafs.PyFileSystem(pafs.FSSpecHandler(found)), path
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+@contextmanager
+def _writing_to(address: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write to {address}: {_in_a_line(error)}", where="output", value=address) from None
 
 
 @dataclass
@@ -101,10 +117,12 @@ class RoundExport:
             digest = digest_hex(digest_of(rows))
             first, last = rows[0][0].hex()[:8], rows[-1][0].hex()[:8]
             folder = f"{self.folder}/{name}"
-            self.filesystem.create_dir(folder, recursive=True)
-            target, beside = (f"{folder}/{dot}{first}-{last}-{len(rows)}-{digest[:8]}.parquet" for dot in ("", "."))
-            pq.write_table(table, beside, filesystem=self.filesystem, compression="zstd")
-            self.filesystem.move(beside, target)
+            target = f"{first}-{last}-{len(rows)}-{digest[:8]}.parquet"
+            beside = f"{folder}/{_hidden(target)}"
+            with _writing_to(folder):
+                self.filesystem.create_dir(folder, recursive=True)
+                pq.write_table(table, beside, filesystem=self.filesystem, compression="zstd")
+                self.filesystem.move(beside, f"{folder}/{target}")
             self.files += 1
             self.written += len(rows)
         self._pending, self._waiting = {}, 0
@@ -113,7 +131,14 @@ class RoundExport:
         """The ids that files hold from here to there, and perhaps some more; those behind are let go."""
         for held in [held for held in self._ahead if held.first <= last]:
             self._ahead.remove(held)
-            column = pq.read_table(held.path, columns=["report_id"], filesystem=self.filesystem, partitioning=None)
+            try:
+                column = pq.read_table(held.path, columns=["report_id"], filesystem=self.filesystem, partitioning=None)
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(
+                    f"{held.path} is damaged; delete it, and its reports are written again ({_in_a_line(error)})",
+                    where="output",
+                    value=held.path,
+                ) from None
             self._reached.append((held.last, np.array(column.column(0).to_pylist(), "S32")))
         self._reached = [(end, ids) for end, ids in self._reached if end >= first]
         return np.concatenate([np.zeros(0, "S32"), *(ids for _, ids in self._reached)])
@@ -123,10 +148,12 @@ def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
     """Look at what is there of a round, and write its plan."""
     filesystem, base = place_of(address)
     folder = f"{base.rstrip('/')}/campaign={campaign}/round={plan.round}"
-    filesystem.create_dir(folder, recursive=True)
-    text = json.dumps(plan.to_json())
-    with filesystem.open_output_stream(f"{folder}/plan.json") as out:
-        out.write(text.encode())
+    text, beside = json.dumps(plan.to_json()), f"{folder}/{_hidden('plan.json')}"
+    with _writing_to(folder):
+        filesystem.create_dir(folder, recursive=True)
+        with filesystem.open_output_stream(beside) as out:
+            out.write(text.encode())
+        filesystem.move(beside, f"{folder}/plan.json")
     export = RoundExport(
         filesystem, folder, plan, {"dither_campaign": campaign, "dither_plan_sha256": _sha256(plan.to_json())}
     )
@@ -136,6 +163,11 @@ def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
             raise InputError(f"{path} is not a file that an export writes; choose another folder", where="output")
         export._ahead.append(_Held(named[1], named[2], path))
     return export
+
+
+def _hidden(name: str) -> str:
+    """What a file is called until it is whole; another for each, for two exports may write the same reports at once."""
+    return f".{secrets.token_hex(4)}-{name}"
 
 
 def _folder_of(plan: Plan, question: int) -> str:
@@ -171,10 +203,13 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
     wanted = _sha256(plan.to_json())
     for given in paths:
         filesystem, path = place_of(given)
-        info = filesystem.get_file_info(path)
-        if info.type == pafs.FileType.NotFound:
-            raise InputError(f"there is nothing at {given}", where="PATHS", value=given)
-        here = [path] if info.type == pafs.FileType.File else _parquet_files(filesystem, path)
+        try:
+            info = filesystem.get_file_info(path)
+            if info.type == pafs.FileType.NotFound:
+                raise InputError(f"there is nothing at {given}", where="PATHS", value=given)
+            here = [path] if info.type == pafs.FileType.File else _parquet_files(filesystem, path)
+        except OSError as error:
+            raise InputError(f"cannot look at {given[:200]}: {_in_a_line(error)}", where="PATHS", value=given) from None
         if not here:
             raise InputError(f"{given} holds no Parquet file", where="PATHS", value=given)
         for name in here:
@@ -193,10 +228,13 @@ def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | Non
         with filesystem.open_input_file(name) as file:
             found = pq.ParquetFile(file)
             schema, rows = found.schema_arrow, found.metadata.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{name} cannot be read as Parquet: {str(error)[:200]}", where="PATHS", value=name) from None
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        raise InputError(f"{name} cannot be read as Parquet: {_in_a_line(error)}", where="PATHS", value=name) from None
     for column in COLUMNS:
-        held = schema.field(column.name).type if column.name in schema.names else None
+        places = schema.get_all_field_indices(column.name)
+        if len(places) > 1:
+            raise InputError(f"{name} has more than one column {column.name!r}", where="PATHS", value=name)
+        held = schema.field(places[0]).type if places else None
         whole = held is not None and pa.types.is_integer(held) and column.name == "question"
         if held is None or not (whole or (_is_bytes(held) and column.name != "question")):
             kind = "absent" if held is None else f"of type {held}"
@@ -236,5 +274,5 @@ def read_reports(files: Iterable[ExportedFile]) -> Iterator[pa.Table]:
                     yield pa.Table.from_batches([batch]).select(COLUMNS.names).cast(COLUMNS)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{each.path} cannot be read: {str(error)[:200]}", where="PATHS", value=each.path
+                f"{each.path} cannot be read: {_in_a_line(error)}", where="PATHS", value=each.path
             ) from None

@@ -12,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 
 from dither.errors import ParameterError, ReportError
-from dither.mechanisms import BitMechanism, PackedReports
+from dither.mechanisms import BitMechanism, Mechanism, PackedReports, PureMechanism
 from dither.reports import Plan, plan_from_json
+from dither.reports.plan import check_payload
 from dither.tally.archive import pack, unpack
 from dither.types import Bytes, Counts
 
@@ -138,22 +139,38 @@ def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:
     """Raise `ReportError` unless so many reports under this plan can have been counted so."""
     if tally.plan.to_json() != plan.to_json():
         raise ReportError("the tally is of another plan")
+    held = [tally.n, *tally.counts] if isinstance(tally, CountTally) else [tally.counts]
+    # Sums of numbers beyond that could come out right again modulo 2^64.
+    if any(array.dtype != np.int64 or (array > reports).any() for array in held):
+        raise ReportError(f"the tally's counts must be whole numbers up to {reports:,}, the number of reports")
     if isinstance(tally, CountTally):
         if tally.n.shape != (len(plan.questions),) or len(tally.counts) != len(plan.questions):
             raise ReportError("the tally has not a count for each question")
         added = CountTally(plan)
         for i, counts in enumerate(tally.counts):
             added.add_counts(i, counts, int(tally.n[i]))
+            _check_support(plan.questions[i].mechanism, i, int(counts.sum()), int(tally.n[i]))
         if plan.split and len(set(tally.n.tolist())) > 1:
             raise ReportError("the tally of a plan that asks everybody everything has different numbers of answers")
     else:
         width = plan.report_offsets[-1]
-        if tally.patterns.shape != (len(tally.counts), width) or (tally.counts < 1).any():
+        shape = (len(tally.counts), width)
+        if tally.patterns.dtype != np.uint8 or tally.patterns.shape != shape or (tally.counts < 1).any():
             raise ReportError("the tally's patterns and their counts do not belong together")
+        for pattern in tally.patterns:
+            check_payload(plan, -1, pattern.tobytes())
         if tally.merge(PatternTally(plan)).to_bytes() != tally.to_bytes():
             raise ReportError("the tally's patterns are not in order, or not different")
     if tally.participants != reports:
         raise ReportError(f"the tally is of {tally.participants:,} reports, not of {reports:,}")
+
+
+def _check_support(mechanism: Mechanism, question: int, total: int, n: int) -> None:
+    """Where every report supports so many cells, so do all of them together."""
+    if isinstance(mechanism, PureMechanism):
+        fewest, most = mechanism.support_range(mechanism.cells)
+        if not n * fewest <= total <= n * most:
+            raise ReportError(f"impossible counts for question {question} of {n:,} reports: they add up to {total:,}")
 
 
 def report_bits(plan: Plan, rows: Bytes) -> Bytes:
