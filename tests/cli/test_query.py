@@ -167,3 +167,17 @@ def test_a_collected_release_answers_too(tmp_path: Path, capsys: pytest.CaptureF
     label = network.schema["x2"].labels[0]
     found = json.loads(asked(capsys, str(tmp_path / "out"), f"x2 == {label!r}", "--json")[0])
     assert abs(found["estimate"] - float((codes[:, 2] == 0).mean())) < 4 * found["standard_error"]
+
+
+@pytest.mark.parametrize("method", ["jtree-nonprivate", "lopub"])
+def test_nobody_is_told_that_replicates_were_made_where_none_can_be(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = generate_network([3, 2], seed=1)
+    table = network.table(500, np.random.default_rng(0))
+    options = {"epsilon": float("inf"), "no_privacy": True} if method == "jtree-nonprivate" else {"epsilon": 4.0}
+    dither.publish(table, schema=network.schema, method=method, rows=5, **options).save(tmp_path / "out")
+    label = network.schema["x0"].labels[0]
+    told = asked(capsys, str(tmp_path / "out"), f"x0 == {label!r}")[1]
+    assert "no interval can be had" in told
+    assert "were made for this question" not in told

@@ -138,3 +138,68 @@ def test_intervals_of_a_release_with_a_wide_attribute() -> None:
     assert set(release.synthetic["city"]) <= set(schema["city"].values)
     (interval,) = dither.bootstrap(release, [["boat", "job"]], replicates=5)
     assert np.isfinite(interval.standard_errors).all()
+
+
+@pytest.mark.parametrize("holdout", [0.0, 0.3])
+def test_a_stated_map_is_released(holdout: float) -> None:
+    """Nobody is asked about what is determined, and no check of the finished release may look for such answers."""
+    rng = RNG(3)
+    grade, boat = rng.integers(0, 3, 4000), rng.integers(0, 2, 4000)
+    schema = Schema(
+        (
+            Attribute("grade", "categorical", ("A", "B", "C")),
+            Attribute("points", "ordinal", (1, 2, 3)),
+            Attribute("boat", "boolean", (False, True)),
+        ),
+        (Determines("grade", "points", (1, 2, 3)),),
+    )
+    frame = pd.DataFrame({"grade": np.array(["A", "B", "C"])[grade], "points": grade + 1, "boat": boat == 1})
+    release = dither.publish(
+        frame,
+        epsilon=6.0,
+        schema=schema,
+        rows=200,
+        holdout=holdout,
+        parameters={"total": 40, "screen": "never"},
+        seed=1,
+    )
+    assert (release.synthetic["points"] == release.synthetic["grade"].map({"A": 1, "B": 2, "C": 3})).all()
+    assert release.query("points == 2").estimate == pytest.approx(release.query("grade == 'B'").estimate)
+
+
+def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
+    """Every second city has boats, which groups of neighbours hide: no interval may stand beside a figure that is far off."""
+    rng, cities = RNG(4), 40
+    city = rng.integers(0, cities, 20_000)
+    boat = rng.random(len(city)) < np.where(city % 2 == 0, 0.9, 0.1)
+    job = np.where(boat, rng.integers(1, 3, len(city)), rng.integers(3, 6, len(city)))
+    names = tuple(f"c{i}" for i in range(cities))
+    regions = tuple(f"r{i // 10}" for i in range(cities))
+    schema = Schema(
+        (
+            Attribute("city", "categorical", names, groups=regions),
+            Attribute("boat", "boolean", (False, True)),
+            Attribute("job", "ordinal", (1, 2, 3, 4, 5)),
+        )
+    )
+    frame = pd.DataFrame({"city": np.array(names)[city], "boat": boat, "job": job})
+    options = {"parameters": {"total": 40, "screen": "never"}, "seed": 1, "replicates": 5, "rows": 20}
+    release = dither.publish(frame, epsilon=6.0, schema=schema, **options)
+    even = list(names[::2])
+    for answer in (
+        release.query({"boat": True, "city": even}),
+        release.query({"boat": True}, given={"city": even}),
+        release.mean("job", {"city": even}),
+    ):
+        assert answer.low is answer.high is answer.standard_error is None
+        assert any("asked in groups" in warning.message for warning in answer.warnings)
+    assert release.table(["boat"], given={"city": even}).rows[0].low is None
+    joint = release.marginal(["city", "boat"])
+    assert joint.standard_errors is None
+    assert "asked in groups" in joint.reason
+    # Alone a city is known, and with other attributes a whole region.
+    alone, region = release.query({"city": even}), release.query({"boat": True, "city": list(names[:10])})
+    assert alone.low is not None
+    assert region.low is not None
+    assert region.low <= float((boat & (city < 10)).mean()) <= region.high
+    assert release.marginal(["boat", "job"]).standard_errors is not None

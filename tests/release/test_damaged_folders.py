@@ -58,6 +58,17 @@ HISTOGRAM: dict[str, Edit] = {
 }
 RELEASE: dict[str, Edit] = {
     "notes are null": lambda m: m.update(notes=None),
+    "participants are text": lambda m: m.update(participants="x"),
+    "participants are negative": lambda m: m.update(participants=-5),
+    "participants are infinite": lambda m: m.update(participants=float("inf")),
+    "participants are true": lambda m: m.update(participants=True),
+    "rounds are null": lambda m: m.update(rounds=None),
+    "seconds are a number": lambda m: m.update(seconds=1.5),
+    "seconds are text": lambda m: m.update(seconds={"fit": "long"}),
+    "description is a list": lambda m: m.update(description=[]),
+    "another schema": lambda m: m.update(schema_fingerprint="0" * 64),
+    "another method": lambda m: m["call"].update(method="mixture"),
+    "a larger epsilon than the protocol's": lambda m: m["call"].update(epsilon=3.0),
     "sizes are null": lambda m: m["asked"][0].update(questions_by_size=None),
     "asked epsilon is huge": lambda m: m["asked"][0].update(epsilon=HUGE),
     "call's epsilon is huge": lambda m: m["call"].update(epsilon=HUGE),
@@ -142,3 +153,16 @@ def test_numbers_of_numpy_are_recorded_as_plain_ones(tmp_path: Path) -> None:
     dither.several_values([[1.0], [2.0]] * 20, consumers=[2], epsilon=1, low=0, high=4, most=1, seed=one).save(
         tmp_path / "d"
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["release.json", "schema.json", "model.bin", "measured.bin", "state.bin", "synthetic.parquet"]
+)
+def test_a_file_of_another_release(name: str, tmp_path: Path) -> None:
+    """The guarantee of one release says nothing about another's figures."""
+    load = published(tmp_path / "out")
+    other = {"a": ["x", "y", "z", "y"] * 25, "c": ["u", "v", "w", "w"] * 25}
+    dither.publish(pa.table(other), epsilon=8.0, method="independent", rows=5).save(tmp_path / "other")
+    (tmp_path / "out" / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    with pytest.raises(DitherError):
+        load(tmp_path / "out")

@@ -408,3 +408,21 @@ def test_answers_say_what_they_are(ask: Callable[..., Release]) -> None:
     assert len(table) == 30
     assert "… and 18 smaller ones" in repr(table)
     assert "without an interval" in repr(ask(stated=np.full((CELLS, CELLS), np.nan)).query("sex == 'f'"))
+
+
+def test_lists_are_asked_for_where_one_value_is_given(ask: Callable[..., Release]) -> None:
+    release = ask()
+    for levels in (0.5, None):
+        with pytest.raises(ParameterError, match="levels are a list"):
+            release.quantile("age", levels)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="list of attributes, not 3"):
+        release.table(3)  # type: ignore[arg-type]
+    assert len(release.quantile("age", np.array([0.25, 0.5]))) == 2  # type: ignore[arg-type]
+
+
+def test_a_share_less_a_mean_is_no_share(ask: Callable[..., Release]) -> None:
+    release = ask()
+    share, mean = release.query("sex == 'f'"), release.mean("age")
+    assert (share - mean).unit == (mean - share).unit == "number"
+    assert "%" not in str(share - mean).split("(")[0]
+    assert (share - share).unit == "share"

@@ -345,6 +345,8 @@ def test_hostile_text_is_refused_in_one_line(text: str) -> None:
         ({"age": (1, 2, 3)}, "a range is (low, high)"),
         ({"age": {"low": 3}}, "not dict"),
         ({"age": np.arange(3)}, "not ndarray"),
+        ({"colour": [["red"]]}, "not list"),
+        ({"age": [{"low": 3}]}, "not dict"),
         ({"age": float("nan")}, "cannot be compared with nan"),
         ({"age": 10**400}, "cannot be compared with"),
         ({"age": 10**9000}, "cannot be compared with a number that long"),

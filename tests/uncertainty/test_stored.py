@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +74,17 @@ def test_damaged_replicates_are_one_clear_error(release: Release, tmp_path: obje
     folder = release.save(f"{tmp_path}/out")
     (folder / "replicates.bin").write_bytes(data[:-5])
     with pytest.raises(InputError, match="not a whole release"):
+        dither.load_release(folder)
+
+
+def test_replicates_of_another_release_are_refused(release: Release, tmp_path: Path) -> None:
+    """Their tables have the same shape, and every interval would be of other people."""
+    parameters = {"total": 40}
+    table = release.synthetic
+    other = dither.publish(table, epsilon=1.0, schema=release.schema, parameters=parameters, rows=5, replicates=5)
+    folder = release.save(tmp_path / "out")
+    (folder / "replicates.bin").write_bytes(pack_replicates(_made(other)))
+    with pytest.raises(InputError, match="another release"):
         dither.load_release(folder)
 
 

@@ -121,8 +121,9 @@ def query(
         _overview(release, directory)
         return
     with progress_bar() as progress:
-        answer = asked.answer(Inquiry(release, progress))
-    if release.replicates is None:
+        inquiry = Inquiry(release, progress)
+        answer = asked.answer(inquiry)
+    if inquiry.made_replicates:
         print(f"dither: {ADVICE}", file=sys.stderr)
     if as_json:
         print(json.dumps(answer.to_json(), allow_nan=False))

@@ -56,11 +56,11 @@ class Ruled:
             name = self._by[name]
         return name
 
-    def _codes_of(self, name: str) -> Integers:
+    def codes_of(self, name: str) -> Integers:
         """The code of an attribute for every code of its root."""
         if name not in self._by:
             return np.arange(self.schema[name].cardinality)
-        return np.asarray(self.outcomes[name])[self._codes_of(self._by[name])]
+        return np.asarray(self.outcomes[name])[self.codes_of(self._by[name])]
 
     def _groups_of(self, name: str) -> Indices:
         return np.asarray(self.schema[name].group_codes, dtype=np.intp)
@@ -77,7 +77,7 @@ class Ruled:
         if list(attributes) == wanted:
             return joint
         out = np.zeros([self.schema[name].cardinality for name in attributes])
-        places = [_along(self._codes_of(name), wanted.index(self.root(name)), len(wanted)) for name in attributes]
+        places = [_along(self.codes_of(name), wanted.index(self.root(name)), len(wanted)) for name in attributes]
         np.add.at(
             out,
             tuple(np.broadcast_arrays(*places)) if len(places) > 1 else (np.broadcast_to(places[0], joint.shape),),
@@ -134,7 +134,7 @@ class Ruled:
         for table in tables:
             for axis, name in enumerate(table.names):
                 if self.root(name) == root:
-                    own = np.moveaxis(table.table, axis, 0)[self._codes_of(name)]
+                    own = np.moveaxis(table.table, axis, 0)[self.codes_of(name)]
                     rows.append(own.reshape(len(own), -1))
         return np.unique(np.concatenate(rows, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.intp)
 
@@ -142,7 +142,7 @@ class Ruled:
         places = []
         for name in table.names:
             axis = roots.index(self.root(name))
-            codes, own = self._codes_of(name), classes[axis]
+            codes, own = self.codes_of(name), classes[axis]
             if own is not None:  # one code stands for its class
                 codes = codes[np.unique(own, return_index=True)[1]]
             places.append(_along(codes, axis, len(roots)))
@@ -170,7 +170,7 @@ class Ruled:
             out[:, self.schema.index(name)] = column
         for name in self._by:
             root = out[:, self.schema.index(self.root(name))]
-            out[:, self.schema.index(name)] = self._codes_of(name)[root]
+            out[:, self.schema.index(name)] = self.codes_of(name)[root]
         return out
 
     def _keeping(self, codes: Codes) -> Codes:
@@ -203,6 +203,30 @@ def core_of(model: Model) -> Model:
 def root_of(model: Model, name: str) -> str:
     """The attribute that was asked about for this one: itself, unless a rule says which one determines it."""
     return model.root(name) if isinstance(model, Ruled) else name
+
+
+def told_within_groups(model: Model, names: Sequence[str], groups: Sequence[Indices] | None = None) -> str:
+    """Why a table of these attributes, of grouped values if groups are given, tells more than was asked; empty if it does not.
+
+    Values of a wide attribute that share a group were never told apart together with other attributes: that they go with these
+    alike is taken, not learnt, and no replicate of the model shows otherwise.
+    """
+    if not isinstance(model, Ruled) or len({model.root(name) for name in names}) < 2:
+        return ""
+    for i, name in enumerate(names):
+        root = model.root(name)
+        if root not in model.within:
+            continue
+        told = model.codes_of(name) if groups is None else groups[i][model.codes_of(name)]
+        asked = np.asarray(model.schema[root].group_codes, dtype=np.intp)
+        of_group = np.zeros(int(asked.max()) + 1, dtype=np.intp)
+        of_group[asked] = told
+        if (of_group[asked] != told).any():
+            return (
+                f"{root} was asked in groups of values wherever it was asked with other attributes: how its single values go with "
+                "them is not known, they are taken as alike, and no interval can be had; ask about whole groups"
+            )
+    return ""
 
 
 def _along(codes: Integers, axis: int, axes: int) -> Integers:

@@ -7,21 +7,23 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from dither.errors import InputError, ReportError
 from dither.estimate import Marginal
 from dither.models import model_from_bytes
 from dither.notice import notice_from_json
-from dither.release.call import asked_from_json, call_from_json
+from dither.release.call import Call, asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
 from dither.release.words import central_from_json, find_warnings
-from dither.schema import Schema, load_schema
+from dither.schema import Schema, load_schema, schema_from_json
 from dither.schema.files import read_table, write_table
 from dither.tally.archive import pack, unpack
 from dither.types import JsonObject, NativeTable
@@ -100,21 +102,39 @@ def load_release(directory: str | Path) -> Release:
         schema = load_schema(folder / "schema.json")
         model = model_from_bytes((folder / "model.bin").read_bytes())
         state, replicates = _optional(folder / "state.bin"), _optional(folder / "replicates.bin")
+        _check_one_release(folder, manifest, call, schema, state)
         release = Release(
             call=call,
             schema=schema,
             model=model,
             synthetic=_synthetic(folder, schema),
-            measured=_unpack_measured((folder / "measured.bin").read_bytes()),
+            measured=_unpack_measured((folder / "measured.bin").read_bytes(), schema),
             asked=asked_from_json(manifest["asked"]),
             central=None if manifest.get("central") is None else central_from_json(manifest["central"]),
             state=state,
             replicates=None if replicates is None else unpack_replicates(replicates, model, reports_in(schema, state)),
-            **{name: manifest[name] for name in _PLAIN_FIELDS},
+            **{name: _plain_field(name, manifest[name]) for name in _PLAIN_FIELDS},
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
         )
         return replace(release, warnings=find_warnings(release))  # what a seed calls for stands whatever was written
+
+
+def _check_one_release(folder: Path, manifest: JsonObject, call: Call, schema: Schema, state: bytes | None) -> None:
+    """An error if files of several releases lie together: the guarantee of one says nothing about another's figures."""
+    if manifest["schema_fingerprint"] != schema.fingerprint:
+        raise _mixed(folder, MANIFEST, "schema.json")
+    if state is None:
+        return
+    facts, _ = unpack(state)
+    if schema_from_json(facts["schema"]).fingerprint != schema.fingerprint:
+        raise _mixed(folder, "state.bin", "schema.json")
+    if (facts["method"], facts["epsilon"]) != (call.method, call.epsilon):
+        raise _mixed(folder, MANIFEST, "state.bin")
+
+
+def _mixed(folder: Path, first: str, second: str) -> InputError:
+    return InputError(f"{folder}: {first} and {second} are of two different releases", where=str(folder))
 
 
 @contextmanager
@@ -132,8 +152,14 @@ def reading(folder: Path) -> Iterator[None]:
 
 def _synthetic(folder: Path, schema: Schema) -> NativeTable:
     """The synthetic table, in whichever form it was written."""
-    text = folder / "synthetic.csv"
-    return read_table(text, schema) if text.is_file() else read_table(folder / "synthetic.parquet")
+    path = folder / "synthetic.csv"
+    if not path.is_file():
+        path = folder / "synthetic.parquet"
+    table = read_table(path, schema if path.suffix == ".csv" else None)
+    known = set(nw.from_native(table, eager_only=True).columns)
+    if lacking := [name for name in schema.names if name not in known]:
+        raise InputError(f"{path} has no column {lacking[0]!r}, which schema.json names", where=str(path))
+    return table
 
 
 def _optional(path: Path) -> bytes | None:
@@ -145,16 +171,25 @@ def _epsilon(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-_PLAIN_FIELDS = (
-    "participants",
-    "rounds",
-    "rows",
-    "seconds",
-    "notes",
-    "description",
-    "reference",
-    "dither_version",
-)
+_PLAIN_FIELDS: Mapping[str, type] = {
+    "participants": int,
+    "rounds": int,
+    "rows": int,
+    "seconds": dict,
+    "notes": dict,
+    "description": str,
+    "reference": str,
+    "dither_version": str,
+}
+
+
+def _plain_field(name: str, value: Any) -> Any:
+    fits = isinstance(value, _PLAIN_FIELDS[name]) and not isinstance(value, bool)
+    if not fits or (isinstance(value, int) and value < int(name == "participants")):
+        raise ValueError(f"{name} is {value!r}"[:200])
+    if name == "seconds" and isinstance(value, dict):
+        return {stage: float(spent) for stage, spent in value.items()}
+    return value
 
 
 def read_manifest(folder: Path, form: str = FORMAT) -> JsonObject:
@@ -239,9 +274,13 @@ def _pack_measured(measured: Sequence[Marginal]) -> bytes:
     return pack({"measured": meta}, arrays)
 
 
-def _unpack_measured(data: bytes) -> tuple[Marginal, ...]:
+def _unpack_measured(data: bytes, schema: Schema) -> tuple[Marginal, ...]:
     meta, arrays = unpack(data)
-    return tuple(
-        Marginal(tuple(entry["attributes"]), arrays[f"{i}.frequencies"], arrays[f"{i}.standard_errors"], entry["n"])
-        for i, entry in enumerate(meta["measured"])
-    )
+    out = []
+    for i, entry in enumerate(meta["measured"]):
+        names = tuple(entry["attributes"])
+        frequencies, errors = arrays[f"{i}.frequencies"], arrays[f"{i}.standard_errors"]
+        if not frequencies.shape == errors.shape == tuple(schema[name].cardinality for name in names):
+            raise ReportError(f"measured.bin has a table of {', '.join(names)} that schema.json does not allow")
+        out.append(Marginal(names, frequencies, errors, entry["n"]))
+    return tuple(out)

@@ -18,6 +18,7 @@ from dither.errors import ParameterError, PrivacyError
 from dither.estimate import Marginal
 from dither.mechanisms.probability import check_spent
 from dither.models import Model
+from dither.models.ruled import core_of, told_within_groups
 from dither.notice import Notice
 from dither.protocols import ProtocolMachine, method
 from dither.release.call import AskedRound, Call, asked_in, plain
@@ -134,7 +135,8 @@ class Release:
                 **machine.notes(),
                 **heldout_notes(machine, model),
                 **manipulation_notes(machine),
-                **misfit_notes(machine, model),
+                # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
+                **misfit_notes(machine.core, core_of(model)),
             },
             central=None if call.replayable else central_guarantee(machine.tallies, participants),
             state=machine.state(),
@@ -272,13 +274,19 @@ class Release:
         """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         labels = tuple(self.schema[name].labels for name in names)
+        unknown = told_within_groups(self.model, names)
         if self.replicates is not None:
             found = self.replicates.interval(names)
-            errors = None if found.caution else found.standard_errors
-            return Marginal(names, found.frequencies, errors, labels=labels, reason=found.caution)
+            reason = found.caution or unknown
+            errors = None if reason else found.standard_errors
+            return Marginal(names, found.frequencies, errors, labels=labels, reason=reason)
         errors = measured_errors(self.measured, names, self.participants)
         return Marginal(
-            names, self.model.marginal(names), errors, labels=labels, reason="" if errors is not None else NO_ERRORS
+            names,
+            self.model.marginal(names),
+            errors,
+            labels=labels,
+            reason="" if errors is not None else unknown or NO_ERRORS,
         )
 
     def query(self, where: Where, given: Where | None = None, level: float = 0.95) -> Answer:

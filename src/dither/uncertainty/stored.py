@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import numpy as np
 
@@ -22,7 +23,7 @@ MOST_REPLICATES = 1000
 def pack_replicates(found: Bootstrap) -> bytes:
     """The refitted models in single precision, which is a thousand times finer than their noise, and what the residuals said.
 
-    The schema and the real answers are the release's own and not written again.
+    The schema and the real answers are the release's own and not written again; a digest of its model ties them to it.
     """
     models: list[JsonObject] = []
     arrays: dict[str, AnyArray] = {}
@@ -34,7 +35,7 @@ def pack_replicates(found: Bootstrap) -> bytes:
     pairs = [[*sorted(pair), one.bias, one.shared, one.weight] for pair, one in found.misfit.pairs.items()]
     asked = None if found.asked is None else sorted(sorted(some) for some in found.asked)
     facts = {"learnt": found.dependence_learnt, "pairs": sorted(pairs), "typical": found.misfit.typical, "asked": asked}
-    return pack({"format": FORMAT, "models": models, **facts}, arrays)
+    return pack({"format": FORMAT, "of": _digest(found.model), "models": models, **facts}, arrays)
 
 
 def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Bootstrap:
@@ -42,6 +43,8 @@ def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Boo
     meta, arrays = unpack(data)
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise ReportError(f"not the replicates of a release ({FORMAT})")
+    if meta.get("of") != _digest(model):
+        raise ReportError("the replicates are of another release's model")
     try:
         if not 2 <= len(meta["models"]) <= MOST_REPLICATES:
             raise ValueError(f"{len(meta['models'])} replicates")
@@ -52,6 +55,11 @@ def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Boo
         return Bootstrap(model, replicates, bool(meta["learnt"]), misfit, asked, reports)
     except (KeyError, IndexError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise ReportError(f"damaged replicates: {error!r}") from None
+
+
+def _digest(model: Model) -> str:
+    """What tells models apart whose tables have the same shape."""
+    return sha256(model.to_bytes()).hexdigest()
 
 
 def _model(entry: JsonObject, prefix: str, arrays: dict[str, AnyArray], schema: Schema) -> Model:

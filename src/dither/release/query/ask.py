@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 from dither.checks import check_between
 from dither.errors import DitherError, ParameterError
 from dither.models.grouped import grouped_marginal
+from dither.models.ruled import told_within_groups
 from dither.notice import Notice
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
 from dither.release.query.cells import MOST_ROWS, MOST_WEIGHTS, Grid, build_grid
@@ -69,6 +70,11 @@ class Inquiry:
         except DitherError as error:
             return f"no interval can be had for this release: {error}"
 
+    @property
+    def made_replicates(self) -> bool:
+        """Whether replicates had to be made, and could be."""
+        return self.release.replicates is None and not isinstance(self._replicates, str)
+
     def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
         """A share of people."""
         read = self.reader.read
@@ -118,6 +124,8 @@ class Inquiry:
     ) -> AnswerTable:
         """A share for each combination of values."""
         check_between("level", level, 0, 1, ends="()")
+        if not isinstance(by, Sequence):
+            raise ParameterError(f"a table goes by a list of attributes, not {by!r:.80}", where="by")
         names = [self.reader.attribute(name).name for name in ([by] if isinstance(by, str) else by)]
         count = self._check_rows(names)
         share = Share(self.reader.read(where), self.reader.read(given))
@@ -158,6 +166,8 @@ class Inquiry:
         if found.kind not in ("numeric", "duration"):
             raise ParameterError(f"{found.name} is {found.kind}; quantiles are of numbers in bins", where="attribute")
         check_between("level", level, 0, 1, ends="()")
+        if not isinstance(levels, Sequence | np.ndarray):
+            raise ParameterError(f"levels are a list such as [0.25, 0.5, 0.75], not {levels!r:.80}", where="levels")
         wanted = [check_between("a quantile's level", one, 0, 1, ends="()") for one in levels]
         if not wanted:
             raise ParameterError("name at least one level, such as 0.5", where="levels")
@@ -186,11 +196,13 @@ class Inquiry:
     def _linear(self, grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
         """All sums at once; without replicates the model's own, without an error."""
         stacked, found = np.stack(questions), self._replicates
-        if not isinstance(found, str):
+        unknown = told_within_groups(self.release.model, grid.names, grid.groups)
+        if not isinstance(found, str) and not unknown:
             return found.linear(grid.names, grid.groups, stacked)
         marginal = grouped_marginal(self.release.model, grid.names, grid.groups)
         estimates = stacked.reshape(len(stacked), -1) @ marginal.ravel()
-        return LinearAnswer(estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", found)
+        why = found if isinstance(found, str) else unknown
+        return LinearAnswer(estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", why)
 
     def _weights(self, grid: Grid, asked: Sum) -> Floats:
         classes = grid.holds(asked.who)
@@ -295,7 +307,7 @@ def _cautions(told: LinearAnswer) -> list[Notice]:
 
 def _unit(quantity: Quantity) -> Unit:
     if isinstance(quantity, Difference):
-        return _unit(quantity.first)
+        return "share" if _unit(quantity.first) == _unit(quantity.second) == "share" else "number"
     return "share" if isinstance(quantity, Share) else "number"
 
 

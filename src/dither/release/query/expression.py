@@ -137,22 +137,21 @@ class Reader:
         )
 
     def _wanted(self, attribute: Attribute, value: object) -> Condition:
-        if isinstance(value, np.generic):
-            value = value.item()
         if isinstance(value, tuple):
             if len(value) != 2:
                 raise ParameterError(
                     f"{attribute.name}: a range is (low, high), a choice of values a list", where=attribute.name
                 )
             return between(attribute, value[0], value[1], self.scales.get(attribute.name))
-        if isinstance(value, (list, set, frozenset)):
-            return self.any_of(attribute, [one.item() if isinstance(one, np.generic) else one for one in value])
-        if value is not None and not isinstance(value, (str, int, float, date, timedelta)):
-            raise ParameterError(
-                f"{attribute.name}: ask for a value, a list of values or a range (low, high), not {type(value).__name__}",
-                where=attribute.name,
-            )
-        return self.compare(attribute, "==", value)
+        listed = value if isinstance(value, (list, set, frozenset)) else None
+        values = [one.item() if isinstance(one, np.generic) else one for one in ([value] if listed is None else listed)]
+        for one in values:
+            if one is not None and not isinstance(one, (str, int, float, date, timedelta)):
+                raise ParameterError(
+                    f"{attribute.name}: ask for a value, a list of values or a range (low, high), not {type(one).__name__}",
+                    where=attribute.name,
+                )
+        return self.compare(attribute, "==", values[0]) if listed is None else self.any_of(attribute, values)
 
 
 _OPERATORS: dict[type[ast.cmpop], tuple[Operator, bool]] = {
