@@ -20,8 +20,9 @@ from dither.models import Model
 from dither.models.grouped import add_up, grouped_marginal
 from dither.types import Floats, Indices, JsonObject
 from dither.uncertainty.linear import Basis, LinearAnswer
-from dither.uncertainty.misfit import Misfit, Moves, PairBias, pair_bias
+from dither.uncertainty.misfit import Misfit
 from dither.uncertainty.reports import Reports
+from dither.uncertainty.shape import Moves, PairBias
 
 INTERACTION = 0.5  # strength of unmeasured three-way interactions, in units of the pairs'
 FAR = 3.0  # standard errors of the reports alone; what a figure lies farther from them than that is error too
@@ -168,6 +169,11 @@ class Bootstrap:
         """Fitted tables of pairs that were needed before."""
         return {}
 
+    @cached_property
+    def _pair_biases(self) -> dict[tuple[str, ...], PairBias]:
+        """Biases of pairs that were needed before."""
+        return {}
+
     def _pair_table(self, pair: tuple[str, ...]) -> Floats:
         if pair not in self._pair_tables:
             self._pair_tables[pair] = self.model.marginal(pair)
@@ -187,8 +193,10 @@ class Bootstrap:
                 yield triple
 
     def _pair_bias(self, pair: tuple[str, ...]) -> PairBias:
-        table = self._pair_table(pair)
-        return pair_bias(self.model.schema, pair, table, self.misfit.of(pair, table).bias)
+        if pair not in self._pair_biases:
+            refits = np.stack([replicate.marginal(pair) for replicate in self.replicates])
+            self._pair_biases[pair] = self.misfit.bias(self.model.schema, pair, self._pair_table(pair), refits)
+        return self._pair_biases[pair]
 
     def _heard(self, names: tuple[str, ...]) -> bool:
         """Whether there are reports about just these attributes to compare with."""
@@ -205,7 +213,7 @@ class Bootstrap:
 
     def _weight(self, names: tuple[str, ...]) -> tuple[float, float]:
         """The share of the reports in the figures, none unless the residuals of some pair reject the model; and `shared`."""
-        pairs = [self.misfit.of(pair, self._pair_table(pair)) for pair in combinations(names, 2)]
+        pairs = [self.misfit.of(pair) for pair in combinations(names, 2)]
         shared = float(np.mean([pair.shared for pair in pairs]))
         if len(pairs) == 1 or not any(pair.weight > 0 for pair in pairs):
             return (pairs[0].weight if len(pairs) == 1 else 0.0), shared
