@@ -8,8 +8,10 @@ import pytest
 from dither.datasets.generated import generate_network
 from dither.models import Independent
 from dither.protocols import start
-from dither.uncertainty.misfit import Moves, bias_shape, misfit_notes
+from dither.schema import Attribute
+from dither.uncertainty.misfit import STEPS, _Pair, learnt_prior, misfit_notes
 from dither.uncertainty.replicates import redraw
+from dither.uncertainty.shape import Moves, PairBias, pair_bias
 
 TABLE = np.random.default_rng(1).dirichlet(np.ones(12)).reshape(3, 4)
 IDENTITY = np.eye(12).reshape(12, 3, 4)
@@ -41,24 +43,76 @@ def test_moves_leave_the_marginals_alone() -> None:
     assert moves.covariance(rows) == pytest.approx(0, abs=1e-12)
 
 
-def test_the_shape_adds_up_to_one_and_groups_are_sums() -> None:
-    blocks = (np.array([0, 0, 1]), np.array([0, 0, 1, 1]))
-    shape = bias_shape(TABLE, blocks)
-    assert shape.variances.sum() == pytest.approx(1)
-    groups = [np.array([0, 1, 1]), np.array([0, 1, 0, 1])]
-    sums = np.zeros((4, 3, 4))
+ATTRIBUTES = [Attribute("a", "categorical", values=("x", "y", "z")), Attribute("b", "ordinal", values=tuple(range(6)))]
+WIDE = np.random.default_rng(4).dirichlet(np.ones(18)).reshape(3, 6)
+
+
+def _shape(spread: float = 0.02) -> PairBias:
+    refits = np.random.default_rng(5).dirichlet(500 * WIDE.ravel(), size=7).reshape(7, 3, 6)
+    return pair_bias(ATTRIBUTES, WIDE, refits, spread)
+
+
+def test_groups_of_a_bias_are_sums_and_marginals_stay() -> None:
+    shape = _shape()
+    every = shape.covariance(np.eye(18).reshape(18, 3, 6), [np.arange(3), np.arange(6)])
+    assert np.diag(every) == pytest.approx(shape.variances.ravel())
+    assert shape.variances.sum() == pytest.approx((shape.lines**2).sum() + 0.02)
+    groups = [np.array([0, 1, 1]), np.array([0, 0, 1, 1, 0, 1])]
+    sums = np.zeros((4, 3, 6))
     for i, a in enumerate(groups[0]):
         for j, b in enumerate(groups[1]):
             sums[2 * a + b, i, j] = 1
-    every = shape.covariance(IDENTITY, [np.arange(3), np.arange(4)])
-    assert np.diag(every) == pytest.approx(shape.variances.ravel())
-    flat_sums = sums.reshape(4, 12)
-    assert shape.covariance(np.eye(4).reshape(4, 2, 2), groups) == pytest.approx(flat_sums @ every @ flat_sums.T)
-    lines = np.kron(np.eye(3), np.ones(4))
+    flat = sums.reshape(4, 18)
+    assert shape.covariance(np.eye(4).reshape(4, 2, 2), groups) == pytest.approx(flat @ every @ flat.T)
+    lines = np.concatenate([np.kron(np.eye(3), np.ones(6)), np.kron(np.ones(3), np.eye(6))])
     assert lines @ every @ lines.T == pytest.approx(0, abs=1e-12), "one-way marginals stay"
-    assert bias_shape(TABLE, blocks, 9.0).variances == pytest.approx(9 * shape.variances)
-    flat = bias_shape(np.outer(TABLE.sum(axis=1), TABLE.sum(axis=0)), blocks)
-    assert np.isfinite(flat.variances).all()
+    assert shape.times(9.0).variances == pytest.approx(9 * shape.variances)
+
+
+def test_slow_waves_make_ranges_err_more_than_cells_that_err_apart() -> None:
+    """The lower half of an ordered attribute errs more than as many values picked here and there."""
+    even = np.full((3, 6), 1 / 18)
+    shape = pair_bias(ATTRIBUTES, even, even[None], 1.0)
+    rows, cells = np.zeros((2, 3, 6)), [np.arange(3), np.arange(6)]
+    rows[0, 0, :3] = 1
+    rows[1, 0, ::2] = 1
+    half, scattered = np.diag(shape.covariance(rows, cells))
+    assert half > 2 * scattered
+
+
+def _drawn(factor: float, shape: PairBias, noise: np.ndarray, rng: np.random.Generator) -> _Pair:
+    """A pair with a bias of this factor, and raw estimates with this noise."""
+    products = rng.standard_normal((shape.first.shape[1], shape.second.shape[1]))
+    bias = np.tensordot(rng.standard_normal(len(shape.lines)), shape.lines, 1) + shape.first @ products @ shape.second.T
+    raw = WIDE + np.sqrt(factor) * bias + np.sqrt(noise) * rng.standard_normal(WIDE.shape)
+    return _Pair(WIDE, shape, np.zeros_like(WIDE), raw, noise)
+
+
+@pytest.mark.parametrize("factor", [0.1, 1.0, 10.0])
+def test_all_pairs_together_tell_the_factor(factor: float) -> None:
+    """With noise three times the bias no pair can tell; two hundred find the median within a factor of two."""
+    shape, rng = _shape(), np.random.default_rng(6)
+    noise = np.full(WIDE.shape, 3 * factor * shape.variances.mean())
+    prior = learnt_prior([_drawn(factor, shape, noise, rng).likelihood for _ in range(200)], 0.0)
+    median = STEPS[np.searchsorted(np.cumsum(prior), 0.5)]
+    assert median == pytest.approx(np.log(factor), abs=np.log(2))
+    wrong = learnt_prior([_drawn(9 * factor, shape, noise, rng).likelihood for _ in range(200)], 0.0)
+    assert STEPS[np.searchsorted(np.cumsum(wrong), 0.5)] > np.log(4 * factor), "biases three times as large are noticed"
+
+
+def test_likelihood_of_a_bias_is_that_of_the_normal_law() -> None:
+    """Against the definition, with the whole covariance."""
+    shape, rng = _shape(), np.random.default_rng(7)
+    noise = 0.002 + 0.01 * WIDE
+    pair = _drawn(1.0, shape, noise, rng)
+    bias = shape.covariance(np.eye(18).reshape(18, 3, 6), [np.arange(3), np.arange(6)])
+    assert pair.raw is not None
+    apart = (WIDE - pair.raw).ravel()
+    exact = []
+    for factor in [*np.exp(STEPS), 0.0]:
+        covariance = np.diag(noise.ravel()) + factor * bias
+        exact.append(-0.5 * (np.linalg.slogdet(covariance)[1] + apart @ np.linalg.solve(covariance, apart)))
+    assert pair.likelihood == pytest.approx(np.array(exact[:-1]) - exact[-1], abs=1e-8)
 
 
 def test_a_release_names_the_pairs_that_do_not_fit() -> None:

@@ -274,19 +274,17 @@ class Release:
         """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         labels = tuple(self.schema[name].labels for name in names)
-        unknown = told_within_groups(self.model, names)
         if self.replicates is not None:
             found = self.replicates.interval(names)
-            reason = found.caution or unknown
-            errors = None if reason else found.standard_errors
-            return Marginal(names, found.frequencies, errors, labels=labels, reason=reason)
+            errors = None if found.caution else found.standard_errors
+            return Marginal(names, found.frequencies, errors, labels=labels, reason=found.caution)
         errors = measured_errors(self.measured, names, self.participants)
         return Marginal(
             names,
             self.model.marginal(names),
             errors,
             labels=labels,
-            reason="" if errors is not None else unknown or NO_ERRORS,
+            reason="" if errors is not None else told_within_groups(self.model, names) or NO_ERRORS,
         )
 
     def query(self, where: Where, given: Where | None = None, level: float = 0.95) -> Answer:

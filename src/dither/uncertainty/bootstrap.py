@@ -18,11 +18,12 @@ import numpy as np
 from dither.checks import check_between
 from dither.models import Model
 from dither.models.grouped import add_up, grouped_marginal
-from dither.models.ruled import root_of
+from dither.models.ruled import root_of, told_within_groups
 from dither.types import Floats, Indices, JsonObject
 from dither.uncertainty.linear import Basis, LinearAnswer
-from dither.uncertainty.misfit import Misfit, Moves, PairBias, pair_bias
+from dither.uncertainty.misfit import Misfit
 from dither.uncertainty.reports import Reports
+from dither.uncertainty.shape import Moves, PairBias
 
 INTERACTION = 0.5  # strength of unmeasured three-way interactions, in units of the pairs'
 FAR = 3.0  # standard errors of the reports alone; what a figure lies farther from them than that is error too
@@ -90,8 +91,8 @@ class Bootstrap:
         fitted = self.model.marginal(names)
         refits = np.stack([replicate.marginal(names) for replicate in self.replicates])
         figures, squared, basis, caution = fitted, np.full(fitted.shape, np.nan), self._basis(names), ""
-        if basis is None:
-            basis, caution = "model", UNKNOWN
+        if basis is None or told_within_groups(self.model, names):
+            basis, caution = "model", told_within_groups(self.model, names) or UNKNOWN
         elif basis == "reports" and self.reports is not None:
             figures, squared = self.reports.marginal(names, fitted)
         else:
@@ -120,9 +121,10 @@ class Bootstrap:
         names, rows = tuple(attributes), questions.reshape(len(questions), -1)
         table = grouped_marginal(self.model, names, groups)
         estimates, basis = rows @ table.ravel(), self._basis(names)
-        if basis is None:
+        unknown = told_within_groups(self.model, names, groups) or (UNKNOWN if basis is None else "")
+        if unknown:
             return LinearAnswer(
-                estimates, np.full((len(rows), len(rows)), np.nan), self._freedom("model"), "model", UNKNOWN
+                estimates, np.full((len(rows), len(rows)), np.nan), self._freedom("model"), "model", unknown
             )
         if basis == "reports" and self.reports is not None:
             told = self.reports.sums(names, groups, rows, self.model.marginal(names))
@@ -173,6 +175,11 @@ class Bootstrap:
         """Fitted tables of pairs that were needed before."""
         return {}
 
+    @cached_property
+    def _pair_biases(self) -> dict[tuple[str, ...], PairBias]:
+        """Biases of pairs that were needed before."""
+        return {}
+
     def _pair_table(self, pair: tuple[str, ...]) -> Floats:
         if pair not in self._pair_tables:
             self._pair_tables[pair] = self.model.marginal(pair)
@@ -186,14 +193,21 @@ class Bootstrap:
 
     def _parts(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """What errs beyond the replicates: every pair by its bias, every triple not asked together by its interaction."""
-        yield from combinations(names, 2)
+        for pair in combinations(names, 2):
+            if len(self._roots(pair)) == 2:  # neither determines the other
+                yield pair
         for triple in combinations(names, 3):
-            if self.asked is None or frozenset(triple) not in self.asked:
+            roots = self._roots(triple)
+            if len(roots) == 3 and (self.asked is None or frozenset(roots) not in self.asked):
                 yield triple
 
     def _pair_bias(self, pair: tuple[str, ...]) -> PairBias:
-        table = self._pair_table(pair)
-        return pair_bias(self.model.schema, pair, table, self.misfit.of(pair, table).bias)
+        if pair not in self._pair_biases:
+            refits = np.stack([replicate.marginal(pair) for replicate in self.replicates])
+            self._pair_biases[pair] = self.misfit.bias(
+                self.model.schema, pair, self._pair_table(pair), refits, self._roots(pair)
+            )
+        return self._pair_biases[pair]
 
     def _heard(self, names: tuple[str, ...]) -> bool:
         """Whether there are reports about just these attributes to compare with."""
@@ -211,7 +225,7 @@ class Bootstrap:
 
     def _weight(self, names: tuple[str, ...]) -> tuple[float, float]:
         """The share of the reports in the figures, none unless the residuals of some pair reject the model; and `shared`."""
-        pairs = [self.misfit.of(pair, self._pair_table(pair)) for pair in combinations(names, 2)]
+        pairs = [self.misfit.of(pair) for pair in combinations(names, 2)]
         shared = float(np.mean([pair.shared for pair in pairs]))
         if len(pairs) == 1 or not any(pair.weight > 0 for pair in pairs):
             return (pairs[0].weight if len(pairs) == 1 else 0.0), shared

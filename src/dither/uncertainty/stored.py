@@ -32,9 +32,10 @@ def pack_replicates(found: Bootstrap) -> bytes:
         models.append({key: value for key, value in meta.items() if key != "schema"} | {"arrays": list(tables)})
         for name, table in tables.items():
             arrays[f"{number}.{name}"] = table.astype(np.float32) if table.dtype == np.float64 else table
-    pairs = [[*sorted(pair), one.bias, one.shared, one.weight] for pair, one in found.misfit.pairs.items()]
+    pairs = [[*sorted(pair), one.factor, one.shared, one.weight] for pair, one in found.misfit.pairs.items()]
     asked = None if found.asked is None else sorted(sorted(some) for some in found.asked)
     facts = {"learnt": found.dependence_learnt, "pairs": sorted(pairs), "typical": found.misfit.typical, "asked": asked}
+    facts["spread"] = found.misfit.spread
     return pack({"format": FORMAT, "of": _digest(found.model), "models": models, **facts}, arrays)
 
 
@@ -51,7 +52,7 @@ def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Boo
         replicates = tuple(_model(entry, str(i), arrays, model.schema) for i, entry in enumerate(meta["models"]))
         pairs = {_known(pair[:2], model.schema): _pair_misfit(pair[2:]) for pair in meta["pairs"]}
         asked = None if meta["asked"] is None else frozenset(_known(some, model.schema) for some in meta["asked"])
-        misfit = Misfit(pairs, _number(meta["typical"]))
+        misfit = Misfit(pairs, _number(meta["typical"]), _number(meta["spread"]))
         return Bootstrap(model, replicates, bool(meta["learnt"]), misfit, asked, reports)
     except (KeyError, IndexError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise ReportError(f"damaged replicates: {error!r}") from None
@@ -78,10 +79,10 @@ def _known(names: Sequence[str], schema: Schema) -> frozenset[str]:
 
 
 def _pair_misfit(values: Sequence[object]) -> PairMisfit:
-    bias, shared, weight = (_number(value) for value in values)
+    factor, shared, weight = (_number(value) for value in values)
     if max(shared, weight) > 1:
         raise ValueError(f"shares above one: {values!r}")
-    return PairMisfit(bias, shared, weight)
+    return PairMisfit(factor, shared, weight)
 
 
 def _number(value: object) -> float:

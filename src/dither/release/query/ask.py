@@ -15,7 +15,6 @@ from scipy.special import stdtrit
 from dither.checks import check_between
 from dither.errors import DitherError, ParameterError
 from dither.models.grouped import grouped_marginal
-from dither.models.ruled import told_within_groups
 from dither.notice import Notice
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
 from dither.release.query.cells import MOST_ROWS, MOST_WEIGHTS, Grid, build_grid
@@ -196,13 +195,11 @@ class Inquiry:
     def _linear(self, grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
         """All sums at once; without replicates the model's own, without an error."""
         stacked, found = np.stack(questions), self._replicates
-        unknown = told_within_groups(self.release.model, grid.names, grid.groups)
-        if not isinstance(found, str) and not unknown:
+        if not isinstance(found, str):
             return found.linear(grid.names, grid.groups, stacked)
         marginal = grouped_marginal(self.release.model, grid.names, grid.groups)
         estimates = stacked.reshape(len(stacked), -1) @ marginal.ravel()
-        why = found if isinstance(found, str) else unknown
-        return LinearAnswer(estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", why)
+        return LinearAnswer(estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", found)
 
     def _weights(self, grid: Grid, asked: Sum) -> Floats:
         classes = grid.holds(asked.who)
