@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaincc
 
 from dither.estimate.project import norm_sub
-from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances
+from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances, links, trees
 from dither.types import Floats
 
 OWN = 0.99  # of a warm table is the pair's own, the rest the product, so that no cell is ruled out
@@ -25,6 +25,9 @@ SHARPNESSES = (1.0, 1.5, 2.0, 3.0, 5.0)
 PROBES, PROBE = 8, 0.1  # moved tables that measure degrees of freedom, and by how much of their noise
 LEVEL = 0.1  # how often noise alone may make any pair of a table strong
 NULL_DRAWS = 200
+MOST_TREE_CELLS = (
+    20_000  # of three attributes: every component holds the table of two, and its step costs as much as the table
+)
 PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
 
 
@@ -39,8 +42,9 @@ class Marginals:
 
 def marginals_of(targets: PairTargets, edges: Edges) -> Marginals:
     """Those of the pooled estimates."""
-    raw = {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in edges}
-    return Marginals(targets.one, raw, {(i, j): best_sharpness(targets, i, j) for i, j in edges})
+    tied = [link for tree in trees(edges) for link in links(tree)]
+    raw = {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in tied}
+    return Marginals(targets.one, raw, {(i, j): best_sharpness(targets, i, j) for i, j in tied})
 
 
 def block(columns: Columns, matrix: Floats, i: int, j: int) -> Floats:
@@ -99,9 +103,9 @@ def best_sharpness(targets: PairTargets, i: int, j: int) -> float:
 
 
 def warm_potentials(columns: Columns, edges: Edges, start: Marginals) -> list[Floats]:
-    """log(T / product) with T the pair's own warm table."""
+    """log(T / product) with T the pair's own warm table, for every link of every tree."""
     out = []
-    for i, j in edges:
+    for i, j in (link for tree in trees(edges) for link in links(tree)):
         first, second = (_raised(columns, start.one, a) for a in (i, j))
         table = own_warm(start.pairs[i, j], first, second, start.sharpness[i, j])
         out.append(np.log(np.maximum(table / np.outer(first, second), LEAST_RATIO)))
@@ -177,17 +181,19 @@ def _expected(columns: Columns, pairs: Floats, asked: Sequence[tuple[int, int]])
     return 0.5 * equal + 0.5 * (information / total if total > 1e-9 else equal)
 
 
-def strong_pairs(targets: PairTargets, pairs: Floats, already: Edges, rng: np.random.Generator) -> Edges:
+def strong_pairs(
+    targets: PairTargets, pairs: Floats, already: Edges, rng: np.random.Generator, *, grow: bool = False
+) -> Edges:
     """The pairs that know better than a fit, from the largest gain on, as far as none shares an attribute with another.
 
     A pair's own table must have the lower estimated risk, and be closer to its reports than noise would make it at LEVEL for all
-    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006).
+    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006). With `grow` a pair may share an attribute
+    with one edge that is there `already`, if the tree of three has not too many cells.
     """
     asked = [(int(i), int(j)) for i, j in np.argwhere(np.triu(targets.pair_noise[1] > 0, 1))]
-    out, used = list(already), {a for edge in already for a in edge}
-    found = []
+    out, found = list(already), []
     for (i, j), share in zip(asked, _expected(targets.columns, pairs, asked), strict=True):
-        if i in used or j in used:
+        if not _fits(targets.columns, already, (i, j), already if grow else ()):
             continue
         raw, fitted = (block(targets.columns, matrix, i, j).ravel() for matrix in (targets.pairs, pairs))
         noise = tuple(float(c[i, j]) for c in targets.pair_noise)
@@ -195,7 +201,17 @@ def strong_pairs(targets: PairTargets, pairs: Floats, already: Edges, rng: np.ra
         if own.gain[0] > 0.0 and chance_of(raw, float(own.closer[0]), fitted, noise, rng) < LEVEL * share:
             found.append((float(own.gain[0]), i, j))
     for _, i, j in sorted(found, reverse=True):
-        if i not in used and j not in used:
+        if _fits(targets.columns, tuple(out), (i, j), already if grow else ()):
             out.append((i, j))
-            used |= {i, j}
     return tuple(out)
+
+
+def _fits(columns: Columns, edges: Edges, new: tuple[int, int], may_grow: Edges) -> bool:
+    """Whether a pair shares no attribute with edges, or one with a single edge that may grow into a tree of three."""
+    met = [tree for tree in trees(edges) if new[0] in tree or new[1] in tree]
+    if not met:
+        return True
+    tree = met[0]
+    if len(met) > 1 or len(tree) > 2 or (min(tree), max(tree)) not in may_grow or set(new) == set(tree):
+        return False
+    return int(np.prod(columns.cardinalities[list({*tree, *new})])) <= MOST_TREE_CELLS
