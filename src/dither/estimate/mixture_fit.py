@@ -33,7 +33,7 @@ from dither.estimate.targets import Edges, PairTargets, disjoint, inverse_varian
 from dither.types import Floats, Indices
 
 MOST_COLUMNS_FOR_ONE_THREAD = 600
-MOST_TRIES = 3  # of fits with edges while they are chosen
+MOST_TRIES = 4  # of fits with edges while they are chosen
 MANY_CELLS = 20_000  # of sets: a start needs more components, and one twin measures its degrees of freedom well enough
 
 
@@ -75,6 +75,7 @@ class MixtureFit:
     potentials: tuple[Floats, ...] = ()
     groups: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     states: tuple[State, ...] = ()  # whose average the fit is, as they stood in the descent
+    twins: tuple[tuple[State, State], ...] = ()  # the first few states before anything was shrunk, and their twins
 
 
 def _base_logits(targets: PairTargets, one: Floats) -> Floats:
@@ -242,36 +243,38 @@ def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit
     again = beginning.lockstep(by_pairs.edges, probes)
     for _ in range(int(by_pairs.diagnostics["iterations"])):
         again.advance(check=False)
-    df = group.followed([start.model() for start in again.starts], [twin.model() for twin, _ in again.twins])
+    followed = [(start.model(), twin.model()) for start, (twin, _) in zip(again.starts, again.twins, strict=False)]
     tables = [group.tables(list(fit.states)) for fit in (whole, by_pairs)]
     middle = [0.5 * (a + b) for a, b in zip(*tables, strict=True)]
     precisions = [1.0 / block.variances(t) for block, t in zip(group.sets.blocks, middle, strict=True)]
     risks = [
-        group.chi2(t, precisions) + 2.0 * options.penalty * spent
-        for t, spent in zip(tables, (whole.diagnostics["degrees_of_freedom"], df), strict=True)
+        group.chi2(t, precisions) + 2.0 * options.penalty * group.followed(twins, precisions)
+        for t, twins in zip(tables, (whole.twins, followed), strict=True)
     ]
-    whole.diagnostics["risk_of_pairs_alone"] = risks[1] - risks[0]
-    by_pairs.diagnostics["risk_of_whole_tables"] = risks[0] - risks[1]
+    whole.diagnostics["risk_of_pairs_alone"] = by_pairs.diagnostics["risk_of_pairs_alone"] = risks[1] - risks[0]
     return risks[0] <= risks[1]
 
 
 def _chosen(beginning: _Beginning, *, grow: bool) -> MixtureFit:
     """The fit to pairs with the strong pairs as edges that it contradicts, as long as the penalised risk falls.
 
-    Where it does not fall, the weaker half of them is left out, then half of the rest.
+    Edges are disjoint at first. Then, or if the risk does not fall, two may share an attribute (with `grow`); where it still does
+    not fall, the weaker half of them is left out, then half of the rest.
     """
-    targets, options = beginning.targets, beginning.options
+    targets, options, rng = beginning.targets, beginning.options, beginning.rng
     best = _descend(beginning.lockstep(()), targets, options)
-    edges = strong_pairs(targets, best.pairs, (), beginning.rng)
+    edges, grown = strong_pairs(targets, best.pairs, (), rng), not grow
     for _ in range(MOST_TRIES):
         if len(edges) <= len(best.edges):
             break
         fit = _descend(beginning.lockstep(edges), targets, options)
         if _penalised(fit, options) < _penalised(best, options):
-            best = fit
-            edges = strong_pairs(targets, best.pairs, best.edges, beginning.rng, grow=grow)
-        else:
-            edges = edges[: len(best.edges) + (len(edges) - len(best.edges)) // 2]
+            best, grown = fit, True
+            edges = strong_pairs(targets, best.pairs, best.edges, rng, grow=grow)
+            continue
+        half = edges[: len(best.edges) + (len(edges) - len(best.edges)) // 2]
+        edges = half if grown else strong_pairs(targets, best.pairs, best.edges, rng, grow=True)
+        grown = True
     return best
 
 
@@ -285,6 +288,7 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
     count, size, edges = len(group.starts), len(start.logits), start.edges
     best = (math.inf, 0.0, 0.0, 0)
     kept: list[State] = []
+    twins: list[tuple[State, State]] = []
     trace: list[float] = []
     for iteration in range(options.iterations):
         check = iteration % options.check_every == 0
@@ -295,6 +299,7 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
         trace.append(chi2 - group.cells + 2.0 * options.penalty * df)
         if trace[-1] <= min(trace):
             best, kept = (sure, chi2, df, iteration), models
+            twins = list(zip(models, group.twin_models, strict=False))
         past = trace[-1 - options.patience] if len(trace) > options.patience else math.inf
         scale = abs(best[0]) + math.sqrt(2.0 * group.cells)
         if past - min(trace[-options.patience :]) < options.tolerance * scale:
@@ -330,7 +335,16 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
         "dependence_kept": keep,
     }
     return MixtureFit(
-        weights / weights.sum(), stacked, diagnostics, pairs, one, edges, tuple(potentials), groups, tuple(kept)
+        weights / weights.sum(),
+        stacked,
+        diagnostics,
+        pairs,
+        one,
+        edges,
+        tuple(potentials),
+        groups,
+        tuple(kept),
+        tuple(twins),
     )
 
 

@@ -88,6 +88,7 @@ class PairLockstep:
         self.targets, self.w2, self.w1, self.starts, self.twins = targets, w2, w1, starts, twins
         self.probe, self.momentum = probe, momentum
         self.control, self.cells = StepSize(), targets.cells
+        self.twin_models: list[State] = []
 
     def reweigh(self, models: list[State]) -> bool:
         """The pilot's weights serve for pairs: weights that follow the fit made no measurable difference."""

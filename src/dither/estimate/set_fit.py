@@ -81,6 +81,7 @@ class SetLockstep:
         without edges."""
         self.sets, self.cells, self.probe, self.momentum = sets, float(sets.cells), probe, momentum
         self.control = StepSize()
+        self.twin_models: list[State] = []
         flat = State(pilot.weights, pilot.factors, pilot.components, _untied(sets, pilot))
         self.weighed = [
             _Weights(
@@ -124,12 +125,12 @@ class SetLockstep:
         moved += moved.T
         return Probe(targets.pairs + self.probe * moved, targets.singles + self.probe * alone, projected(columns, one))
 
-    def followed(self, models: list[State], twins: list[State]) -> float:
+    def followed(self, twins: Sequence[tuple[State, State]], precisions: list[Reals]) -> float:
         """Degrees of freedom of models, whatever they were fitted to, from how far their twins have followed the moved tables."""
         total = 0.0
-        for twin, (model, moved) in enumerate(zip(models, twins, strict=False)):
-            gaps = zip(self.tables([moved]), self.tables([model]), self.weighed, strict=True)
-            total += math.fsum(float(((a - b)[:, 0] * w.score[:, twin]).sum()) for a, b, w in gaps)
+        for number, (model, twin) in enumerate(twins):
+            gaps = zip(self.tables([twin]), self.tables([model]), self.weighed, precisions, strict=True)
+            total += math.fsum(float(((a - b) * p)[:, 0].ravel() @ w.moved[:, number].ravel()) for a, b, w, p in gaps)
         return total / (len(twins) * self.probe)
 
     def chi2(self, tables: list[Reals], precisions: list[Reals]) -> float:
@@ -186,6 +187,7 @@ class SetLockstep:
         restart = self.control.update(loss, max(float(np.abs(g.logits).max()) for g in gradients[:count]))
         for start, gradient in zip(everyone, gradients, strict=True):
             start.step(gradient, self.control.size, self.momentum, restart)
+        self.twin_models = models[count:]
         return models[:count], chi2, followed / (max(twins, 1) * self.probe)
 
 
