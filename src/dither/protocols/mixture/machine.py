@@ -3,8 +3,8 @@
 Each participant is asked one pair (or a larger set where that tells more, or one single attribute) at full epsilon with the best
 mechanism for its cells. All raw estimates together, weighted by inverse variance, determine one joint model: pairs through the
 matrix of all pair marginals, larger sets through their whole tables unless the attributes are very many or pairs alone have the
-lower estimated risk. The fit stops where that is least. Where pairs would cost one-way precision, a small first round looks for dependence; if it finds too
-little, single attributes are asked and the model is their product. See docs/explanation/mixture.md.
+lower estimated risk. The fit stops where that is least. Where pairs would cost one-way precision, a small first round looks for
+dependence; if it finds too little, single attributes are asked and the model is their product. See docs/explanation/mixture.md.
 """
 
 from __future__ import annotations
