@@ -21,7 +21,7 @@ from dither.estimate.mixture_fit import (
 )
 from dither.estimate.pair_fit import PairLockstep
 from dither.estimate.pool import AnswerCounts
-from dither.estimate.targets import Edges, PairTargets, inverse_variances, pair_targets
+from dither.estimate.targets import Edges, PairTargets, inverse_variances, links, pair_targets, trees
 from dither.reports import question
 
 
@@ -68,12 +68,13 @@ def mean_error(pairs: np.ndarray) -> float:
     )
 
 
-@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 2), (1, 4))])
+@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 2), (1, 4)), ((1, 4), (0, 2), (2, 3))])
 def test_the_gradient_is_that_of_the_loss(edges: Edges) -> None:
     rng = np.random.default_rng(0)
     targets = collected(500, 1.0, rng)
     w2, w1 = inverse_variances(targets, np.outer(targets.one, targets.one), targets.one)
-    potentials = [rng.standard_normal((CARDINALITIES[i], CARDINALITIES[j])) for i, j in edges]
+    tied = [link for tree in trees(edges) for link in links(tree)]
+    potentials = [rng.standard_normal((CARDINALITIES[i], CARDINALITIES[j])) for i, j in tied]
     start = Descent(COLUMNS, rng.standard_normal((4, COLUMNS.width)), edges, potentials)
     start.weight_logits = rng.standard_normal(4)
 
@@ -112,7 +113,9 @@ def test_the_fit_recovers_a_known_mixture_from_many_reports() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("steps", "edges"), [(0, ()), (10, ()), (30, ()), (0, ((0, 2),)), (20, ((0, 2), (1, 4)))])
+@pytest.mark.parametrize(
+    ("steps", "edges"), [(0, ()), (10, ()), (30, ()), (0, ((0, 2),)), (20, ((0, 2), (1, 4))), (20, ((0, 2), (2, 4)))]
+)
 def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) -> None:
     """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
     true = pair_matrix(*known_mixture())

@@ -18,14 +18,21 @@ from dither.tally.archive import pack, unpack
 SIZES = (3, 2, 4, 2, 3)
 SCHEMA = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(SIZES)))
 ENDS = ((0, 2), (1, 4))
+TREE = ((3, 0, 2), (1, 4))  # the first edge ties three attributes, in no order
+BOTH = pytest.mark.parametrize("ends", [ENDS, TREE], ids=["pairs", "a tree"])
 NAMES = list(SCHEMA.names)
 
 
-def tied(components: int = 7, groups: int = 3, seed: int = 0) -> Mixture:
+def tied(ends: tuple[tuple[int, ...], ...] = ENDS, components: int = 7, groups: int = 3, seed: int = 0) -> Mixture:
     rng = np.random.default_rng(seed)
     tables = tuple(rng.dirichlet(np.ones(k) / 2, size=components) for k in SIZES)
-    edges = tuple(Edge(i, j, rng.gamma(0.3, size=(groups, SIZES[i], SIZES[j])) + 1e-3) for i, j in ENDS)
-    return Mixture(SCHEMA, rng.dirichlet(np.ones(components)), tables, edges, rng.integers(0, groups, components))
+    edges = []
+    for i, j, *third in ends:
+        width = SIZES[j] * int(np.prod([SIZES[k] for k in third]))
+        edges.append(Edge(i, j, rng.gamma(0.3, size=(groups, SIZES[i], width)) + 1e-3, *third))
+    return Mixture(
+        SCHEMA, rng.dirichlet(np.ones(components)), tables, tuple(edges), rng.integers(0, groups, components)
+    )
 
 
 def joint(m: Mixture) -> np.ndarray:
@@ -37,7 +44,10 @@ def joint(m: Mixture) -> np.ndarray:
         for record in product(*map(range, SIZES)):
             chances[record] = np.prod([table[c, code] for table, code in zip(m.components, record, strict=True)])
             for edge in m.edges:
-                chances[record] *= edge.psi[m.groups[c], record[edge.first], record[edge.second]]
+                value = record[edge.second]
+                if edge.third is not None:
+                    value = value * SIZES[edge.third] + record[edge.third]
+                chances[record] *= edge.psi[m.groups[c], record[edge.first], value]
         out += weight * chances / chances.sum()
     return out
 
@@ -47,10 +57,13 @@ def summed(whole: np.ndarray, names: list[str]) -> np.ndarray:
     return np.einsum(f"{letters}->{''.join(letters[NAMES.index(name)] for name in names)}", whole)
 
 
+@BOTH
 @pytest.mark.parametrize("block", [1 << 24, 5])
-def test_marginals_are_sums_of_the_joint(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marginals_are_sums_of_the_joint(
+    block: int, ends: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_BLOCK_CELLS", block)
-    m = tied()
+    m = tied(ends)
     whole = joint(m)
     for size in (1, 2, 3):
         for names in permutations(NAMES, size):
@@ -58,8 +71,9 @@ def test_marginals_are_sums_of_the_joint(block: int, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(m.marginal(NAMES[::-1]), summed(whole, NAMES[::-1]), atol=1e-12)
 
 
-def test_groups_of_values_are_added_up() -> None:
-    m, rng = tied(), np.random.default_rng(1)
+@BOTH
+def test_groups_of_values_are_added_up(ends: tuple[tuple[int, ...], ...]) -> None:
+    m, rng = tied(ends), np.random.default_rng(1)
     assert isinstance(m, Grouping)
     for size in (1, 2, 3, 5):
         for names in list(permutations(NAMES, size))[::7]:
@@ -83,8 +97,9 @@ def test_a_question_about_many_attributes_needs_no_table_of_them() -> None:
     np.testing.assert_allclose(found.sum(axis=(1, 2, 3, 4, 5, 6)), add_up(m.marginal(["w0", "w7"]), groups[:2]))
 
 
-def test_rows_follow_the_joint_and_not_the_mixture_without_its_edges() -> None:
-    m, n = tied(), 200_000
+@BOTH
+def test_rows_follow_the_joint_and_not_the_mixture_without_its_edges(ends: tuple[tuple[int, ...], ...]) -> None:
+    m, n = tied(ends), 200_000
     rows = m.sample(n, np.random.default_rng(3))
     assert rows.dtype == np.int32
     seen = np.bincount(np.ravel_multi_index(tuple(rows.T), SIZES), minlength=int(np.prod(SIZES)))
@@ -108,8 +123,9 @@ def test_what_an_edge_rules_out_is_never_drawn() -> None:
     assert {tuple(row) for row in rows.tolist()} == {(0, 0), (1, 1)}
 
 
-def test_archives_keep_edges_and_those_without_are_as_before() -> None:
-    m = tied()
+@BOTH
+def test_archives_keep_edges_and_those_without_are_as_before(ends: tuple[tuple[int, ...], ...]) -> None:
+    m = tied(ends)
     again = model_from_bytes(m.to_bytes())
     assert isinstance(again, Mixture)
     assert again.to_bytes() == m.to_bytes()
@@ -127,6 +143,8 @@ HOSTILE = {
     "with itself": ({"edges": [[2, 2], [1, 4]]}, {}),
     "shared": ({"edges": [[0, 2], [2, 4]]}, {}),
     "no pair": ({"edges": [[0, 2, 1], [1, 4]]}, {}),
+    "a third attribute without a table": ({"edges": [[0, 2, 3], [1, 4]]}, {}),
+    "more than three": ({"edges": [[0, 2, 3, 1], [1, 4]]}, {}),
     "no list": ({"edges": "xyz"}, {}),
     "another shape": ({}, {"edge 0": np.ones((3, 3, 3))}),
     "too few groups": ({}, {"edge 0": np.ones((1, 3, 4))}),

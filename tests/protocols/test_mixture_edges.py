@@ -88,13 +88,26 @@ def test_whole_tables_are_fitted_with_edges_too() -> None:
     assert machine.notes()["fit"]["edges"] == [["code", "label"]]
 
 
+def test_two_edges_may_share_an_attribute() -> None:
+    machine = finished([["code", "label"], ["c", "label"]])
+    assert machine.notes()["fit"]["edges"] == [["code", "label"], ["label", "c"]]
+    model = machine.model()
+    assert isinstance(model, Mixture)
+    assert [len(edge.attributes) for edge in model.edges] == [3]
+    fitted = machine._fitted.pairs  # type: ignore[attr-defined]
+    for first, second in (("code", "label"), ("label", "c"), ("code", "c"), ("c", "d")):
+        i, j = (machine._targets.columns.of(SCHEMA.index(name)) for name in (first, second))  # type: ignore[attr-defined]
+        np.testing.assert_allclose(model.marginal([first, second]), fitted[i, j], atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("edges", "error", "words"),
     [
         ("always", ParameterError, "auto, none"),
         ([["code", "nothing"]], SchemaError, "nothing"),
-        ([["code", "label"], ["label", "c"]], ParameterError, "'label' twice"),
-        ([["code", "code"]], ParameterError, "'code' twice"),
+        ([["code", "label"], ["label", "c"], ["c", "d"]], ParameterError, "'c' too often"),
+        ([["code", "label"], ["label", "code"]], ParameterError, "'label' too often"),
+        ([["code", "code"]], ParameterError, "'code' too often"),
         ([["code"]], ParameterError, "list of pairs"),
         ([[1, 2]], ParameterError, "list of pairs"),
         ("[[", ParameterError, "list of pairs"),

@@ -5,19 +5,24 @@ psi(u, v), shared by all components of the start, and normalised per component:
 
     T_c(u, v) = A_c,i(u) psi(u, v) A_c,j(v) / Z_c
 
-so that each component is a tree over disjoint edges and every marginal stays exact. B_c, the one-way marginals of T_c, take the
-place of A_c wherever only one end of the edge is looked at.
+so that every marginal stays exact. Two edges i-j and j-k may share their middle attribute: they are a tree, and
+
+    T_c(u, v, w) = A_c,i(u) psi_ij(u, v) A_c,j(v) psi_jk(v, w) A_c,k(w) / Z_c
+
+is handled as an edge between i and the two others taken together. B_c, the one-way marginals of T_c, take the place of A_c
+wherever only one attribute of the tree is looked at.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, islice
 
 import numpy as np
 
-from dither.estimate.targets import Columns, Edges
+from dither.estimate.targets import Columns, Edges, Tree, trees
 from dither.types import Floats
 
 ADAM_RATE, ADAM_MEAN, ADAM_SQUARE = 0.03, 0.9, 0.999
@@ -25,7 +30,7 @@ ADAM_RATE, ADAM_MEAN, ADAM_SQUARE = 0.03, 0.9, 0.999
 
 @dataclass(frozen=True)
 class Tied:
-    """An edge in all components: T_c(u, v) = first[c, u] psi[u, v] second[c, v]."""
+    """A tree in all components: T_c(u, v) = first[c, u] psi[u, v] second[c, v], v the values of all attributes but the first."""
 
     first: Floats
     psi: Floats
@@ -37,7 +42,7 @@ class Tied:
         return np.asarray(self.first[:, :, None] * self.psi * self.second[:, None, :])
 
     def mean(self, weights: Floats) -> Floats:
-        """The edge's table in the mixture."""
+        """The tree's table in the mixture."""
         return np.asarray(self.psi * ((self.first.T * weights) @ self.second))
 
 
@@ -74,12 +79,33 @@ class Gradient:
     potentials: tuple[Floats, ...]
 
 
+def joined(columns: Columns, values: Floats, tree: Tree) -> Floats:
+    """The product of all attributes of a tree but the first, line by line."""
+    out = values[:, columns.of(tree[1])]
+    for attribute in tree[2:]:
+        out = (out[:, :, None] * values[:, None, columns.of(attribute)]).reshape(len(values), -1)
+    return np.asarray(out)
+
+
+def _shape(columns: Columns, tree: Tree) -> tuple[int, ...]:
+    return tuple(int(k) for k in columns.cardinalities[list(tree)])
+
+
+def faces(columns: Columns, tree: Tree) -> Iterator[tuple[slice, slice, tuple[int, ...], tuple[int, ...]]]:
+    """Every pair of a tree's attributes: their columns, the axes that are summed to it, and its shape in a table of the tree."""
+    shape = _shape(columns, tree)
+    for a, b in combinations(range(len(tree)), 2):
+        away = tuple(axis for axis in range(len(tree)) if axis not in (a, b))
+        wide = tuple(1 if axis in away else size for axis, size in enumerate(shape))
+        yield columns.of(tree[a]), columns.of(tree[b]), away, wide
+
+
 class Descent:
     """One start: its logits with their velocities."""
 
     def __init__(self, columns: Columns, logits: Floats, edges: Edges = (), potentials: Sequence[Floats] = ()) -> None:
-        """`potentials` are the logarithms of psi to start from, one table per edge."""
-        self.columns, self.edges = columns, edges
+        """`potentials` are the logarithms of psi to start from, one table per link of every tree that the edges form."""
+        self.columns, self.edges, self.trees = columns, edges, trees(edges)
         self.logits, self.weight_logits = logits, np.zeros(len(logits))
         self.velocity, self.weight_velocity = np.zeros_like(logits), np.zeros(len(logits))
         self.potentials = [potential.copy() for potential in potentials]
@@ -93,32 +119,52 @@ class Descent:
         if not self.edges:
             return State(raised / raised.sum(), factors, factors)
         components, ties = factors.copy(), []
-        for (i, j), potential in zip(self.edges, self.potentials, strict=True):
-            first, second = factors[:, self.columns.of(i)], factors[:, self.columns.of(j)]
-            psi = np.exp(potential - potential.max())
+        for tree, psi in zip(self.trees, self._psi(), strict=True):
+            first, second = factors[:, self.columns.of(tree[0])], joined(self.columns, factors, tree)
             reach = second @ psi.T
             scaled = first / np.einsum("cu,cu->c", first, reach)[:, None]
-            components[:, self.columns.of(i)] = scaled * reach
-            components[:, self.columns.of(j)] = second * (scaled @ psi)
+            components[:, self.columns.of(tree[0])] = scaled * reach
+            self._spread_out(tree, second * (scaled @ psi), components)
             ties.append(Tied(scaled, psi, second))
         return State(raised / raised.sum(), factors, components, tuple(ties))
 
+    def _psi(self) -> Iterator[Floats]:
+        """Every tree's table: one row for each value of its first attribute."""
+        potentials = iter(self.potentials)
+        for tree in self.trees:
+            total = next(potentials)
+            for potential in islice(potentials, len(tree) - 2):
+                total = (total[:, :, None] + potential).reshape(len(total), -1)
+            yield np.exp(total - total.max())
+
+    def _spread_out(self, tree: Tree, values: Floats, out: Floats) -> None:
+        """Sums over values of all attributes of a tree but the first, into each one's columns."""
+        table = values.reshape(len(values), *_shape(self.columns, tree)[1:])
+        for axis, attribute in enumerate(tree[1:], start=1):
+            away = tuple(other for other in range(1, table.ndim) if other != axis)
+            out[:, self.columns.of(attribute)] = table.sum(axis=away) if away else table
+
     def pairs(self, state: State) -> Floats:
-        """The matrix of all pair marginals: B' diag(w) B, save the blocks of edges."""
+        """The matrix of all pair marginals: B' diag(w) B, save the blocks of trees."""
         out = np.asarray((state.components.T * state.weights) @ state.components)
-        for (i, j), tied in zip(self.edges, state.ties, strict=True):
-            block = tied.mean(state.weights)
-            out[self.columns.of(i), self.columns.of(j)] = block
-            out[self.columns.of(j), self.columns.of(i)] = block.T
+        for tree, tied in zip(self.trees, state.ties, strict=True):
+            table = tied.mean(state.weights).reshape(_shape(self.columns, tree))
+            for at_i, at_j, away, _ in faces(self.columns, tree):
+                block = table.sum(axis=away) if away else table
+                out[at_i, at_j] = block
+                out[at_j, at_i] = block.T
         return out
 
     def pair_gradient(self, state: State, pair_pull: Floats, single_pull: Floats) -> Gradient:
-        """The gradient of a loss on the matrix of all pairs and on single marginals; the pull's blocks of edges are used up."""
+        """The gradient of a loss on the matrix of all pairs and on single marginals; the pull's blocks of trees are used up."""
         by_table, alone = [], []
-        for (i, j), tied in zip(self.edges, state.ties, strict=True):
-            pulled = tied.psi * pair_pull[self.columns.of(i), self.columns.of(j)]
-            pair_pull[self.columns.of(i), self.columns.of(j)] = 0.0
-            pair_pull[self.columns.of(j), self.columns.of(i)] = 0.0
+        for tree, tied in zip(self.trees, state.ties, strict=True):
+            pull = np.zeros(_shape(self.columns, tree))
+            for at_i, at_j, _, wide in faces(self.columns, tree):
+                pull += pair_pull[at_i, at_j].reshape(wide)
+                pair_pull[at_i, at_j] = 0.0
+                pair_pull[at_j, at_i] = 0.0
+            pulled = tied.psi * pull.reshape(tied.psi.shape)
             rows = tied.first * (tied.second @ pulled.T)
             columns = tied.second * (tied.first @ pulled)
             by_table.append(TableGradient(rows, columns, pulled * ((tied.first.T * state.weights) @ tied.second)))
@@ -131,22 +177,28 @@ class Descent:
         return self.in_logits(state, g, by_weight, by_table)
 
     def in_logits(self, state: State, g: Floats, by_weight: Floats, by_table: Sequence[TableGradient] = ()) -> Gradient:
-        """From a gradient in the probabilities `components` (each divided by its weight) and in the edges' tables."""
+        """From a gradient in the probabilities `components` (each divided by its weight) and in the trees' tables."""
         out = g * state.components
         totals = self.columns.sums(out)
-        potentials = []
-        for (i, j), tied, table in zip(self.edges, state.ties, by_table, strict=True):
-            at_i, at_j = self.columns.of(i), self.columns.of(j)
-            total = totals[:, i] + totals[:, j] + table.rows.sum(axis=1)  # of T_c times its whole derivative
-            g_first, g_second = tied.first * g[:, at_i], tied.second * g[:, at_j]
+        potentials: list[Floats] = []
+        for tree, tied, table in zip(self.trees, state.ties, by_table, strict=True):
+            at_first = self.columns.of(tree[0])
+            total = totals[:, list(tree)].sum(axis=1) + table.rows.sum(axis=1)  # of T_c times its whole derivative
+            added = g[:, self.columns.of(tree[1])]
+            for attribute in tree[2:]:
+                added = (added[:, :, None] + g[:, None, self.columns.of(attribute)]).reshape(len(g), -1)
+            g_first, g_second = tied.first * g[:, at_first], tied.second * added
             across = tied.first.T * state.weights
-            rows = out[:, at_i] + tied.first * (g_second @ tied.psi.T) + table.rows
-            columns = out[:, at_j] + tied.second * (g_first @ tied.psi) + table.columns
+            rows = out[:, at_first] + tied.first * (g_second @ tied.psi.T) + table.rows
+            columns = g_second * (tied.first @ tied.psi) + tied.second * (g_first @ tied.psi) + table.columns
             both = (g_first - total[:, None] * tied.first).T * state.weights @ tied.second + across @ g_second
-            potentials.append(table.mean + tied.psi * both)
-            out[:, at_i] = rows
-            out[:, at_j] = columns
-            totals[:, i] = totals[:, j] = total
+            slope = (table.mean + tied.psi * both).reshape(_shape(self.columns, tree))
+            for link in range(len(tree) - 1):
+                away = tuple(axis for axis in range(len(tree)) if axis not in (link, link + 1))
+                potentials.append(slope.sum(axis=away) if away else slope)
+            out[:, at_first] = rows
+            self._spread_out(tree, columns, out)
+            totals[:, list(tree)] = total[:, None]
         out -= state.components * self.columns.spread(totals)
         return Gradient(out, by_weight - float(state.weights @ by_weight), tuple(potentials))
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaincc
 
 from dither.estimate.project import norm_sub
-from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances
+from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances, links, trees
 from dither.types import Floats
 
 OWN = 0.99  # of a warm table is the pair's own, the rest the product, so that no cell is ruled out
@@ -25,6 +25,10 @@ SHARPNESSES = (1.0, 1.5, 2.0, 3.0, 5.0)
 PROBES, PROBE = 8, 0.1  # moved tables that measure degrees of freedom, and by how much of their noise
 LEVEL = 0.1  # how often noise alone may make any pair of a table strong
 NULL_DRAWS = 200
+DETERMINED = 0.7  # of the smaller entropy
+MOST_TREE_CELLS = (
+    20_000  # of three attributes: every component holds the table of two, and its step costs as much as the table
+)
 PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
 
 
@@ -39,8 +43,9 @@ class Marginals:
 
 def marginals_of(targets: PairTargets, edges: Edges) -> Marginals:
     """Those of the pooled estimates."""
-    raw = {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in edges}
-    return Marginals(targets.one, raw, {(i, j): best_sharpness(targets, i, j) for i, j in edges})
+    tied = [link for tree in trees(edges) for link in links(tree)]
+    raw = {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in tied}
+    return Marginals(targets.one, raw, {(i, j): best_sharpness(targets, i, j) for i, j in tied})
 
 
 def block(columns: Columns, matrix: Floats, i: int, j: int) -> Floats:
@@ -99,9 +104,9 @@ def best_sharpness(targets: PairTargets, i: int, j: int) -> float:
 
 
 def warm_potentials(columns: Columns, edges: Edges, start: Marginals) -> list[Floats]:
-    """log(T / product) with T the pair's own warm table."""
+    """log(T / product) with T the pair's own warm table, for every link of every tree."""
     out = []
-    for i, j in edges:
+    for i, j in (link for tree in trees(edges) for link in links(tree)):
         first, second = (_raised(columns, start.one, a) for a in (i, j))
         table = own_warm(start.pairs[i, j], first, second, start.sharpness[i, j])
         out.append(np.log(np.maximum(table / np.outer(first, second), LEAST_RATIO)))
@@ -164,38 +169,62 @@ def chance_of(raw: Floats, closer: float, fitted: Floats, noise: PairNoise, rng:
     return 2.0 * min(few_large, float(gammaincc(raw.size / 2.0, chi2 / 2.0)))
 
 
+def information(table: Floats) -> float:
+    """The mutual information of a pair, in nats."""
+    product = np.outer(table.sum(axis=1), table.sum(axis=0))
+    seen = table > 0
+    return max(float((table[seen] * np.log(table[seen] / product[seen])).sum()), 0.0)
+
+
+def determined(table: Floats) -> bool:
+    """Whether the mutual information is DETERMINED of the smaller entropy: all of it where one end is a function of the other."""
+    lines = [line[line > 0] for line in (table.sum(axis=1), table.sum(axis=0))]
+    return information(table) > DETERMINED * max(min(float(-(line * np.log(line)).sum()) for line in lines), 0.1)
+
+
 def _expected(columns: Columns, pairs: Floats, asked: Sequence[tuple[int, int]]) -> Floats:
     """How the level of the test is shared out: half of it equally, half by the square of the mutual information that the fit sees,
     which leaves most to the few pairs that stand out."""
-    information = np.zeros(len(asked))
-    for number, (i, j) in enumerate(asked):
-        table = block(columns, pairs, i, j)
-        product = np.outer(table.sum(axis=1), table.sum(axis=0))
-        seen = table > 0
-        information[number] = max(float((table[seen] * np.log(table[seen] / product[seen])).sum()), 0.0) ** 2
-    equal, total = np.full(len(asked), 1.0 / len(asked)), float(information.sum())
-    return 0.5 * equal + 0.5 * (information / total if total > 1e-9 else equal)
+    squares = np.array([information(block(columns, pairs, i, j)) ** 2 for i, j in asked])
+    equal, total = np.full(len(asked), 1.0 / len(asked)), float(squares.sum())
+    return 0.5 * equal + 0.5 * (squares / total if total > 1e-9 else equal)
 
 
-def strong_pairs(targets: PairTargets, pairs: Floats, already: Edges, rng: np.random.Generator) -> Edges:
+def strong_pairs(
+    targets: PairTargets, pairs: Floats, already: Edges, rng: np.random.Generator, *, grow: bool = False
+) -> Edges:
     """The pairs that know better than a fit, from the largest gain on, as far as none shares an attribute with another.
 
     A pair's own table must have the lower estimated risk, and be closer to its reports than noise would make it at LEVEL for all
-    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006).
+    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006). With `grow` a pair may share an attribute
+    with one other, if the tree of three has not too many cells. Behind those come the pairs of which the fit itself says that one
+    end all but determines the other, by their mutual information: a fit may have learnt them at a price that an edge would save.
     """
     asked = [(int(i), int(j)) for i, j in np.argwhere(np.triu(targets.pair_noise[1] > 0, 1))]
-    out, used = list(already), {a for edge in already for a in edge}
-    found = []
+    k = targets.columns.cardinalities
+    out, found = list(already), []
     for (i, j), share in zip(asked, _expected(targets.columns, pairs, asked), strict=True):
-        if i in used or j in used:
+        if not _fits(targets.columns, already, (i, j), grow):
             continue
         raw, fitted = (block(targets.columns, matrix, i, j).ravel() for matrix in (targets.pairs, pairs))
         noise = tuple(float(c[i, j]) for c in targets.pair_noise)
         own = own_tables(raw[None], fitted, noise)
         if own.gain[0] > 0.0 and chance_of(raw, float(own.closer[0]), fitted, noise, rng) < LEVEL * share:
-            found.append((float(own.gain[0]), i, j))
-    for _, i, j in sorted(found, reverse=True):
-        if i not in used and j not in used:
+            found.append((True, float(own.gain[0]), i, j))
+        elif determined(table := fitted.reshape(k[i], k[j])):
+            found.append((False, information(table), i, j))
+    for _, _, i, j in sorted(found, reverse=True):
+        if _fits(targets.columns, tuple(out), (i, j), grow):
             out.append((i, j))
-            used |= {i, j}
     return tuple(out)
+
+
+def _fits(columns: Columns, edges: Edges, new: tuple[int, int], grow: bool) -> bool:
+    """Whether a pair shares no attribute with edges, or one with a single edge that may grow into a tree of three."""
+    met = [tree for tree in trees(edges) if new[0] in tree or new[1] in tree]
+    if not met:
+        return True
+    tree = met[0]
+    if not grow or len(met) > 1 or len(tree) > 2 or set(new) == set(tree):
+        return False
+    return int(np.prod(columns.cardinalities[list({*tree, *new})])) <= MOST_TREE_CELLS

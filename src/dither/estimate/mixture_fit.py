@@ -12,28 +12,28 @@ Where sets of three attributes or more were asked, the descent is on their whole
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.estimate.descent import Descent, State, StepSize, Tied
+from dither.estimate.descent import Descent, State, StepSize, Tied, joined
 from dither.estimate.edges import (
     Marginals,
     marginals_of,
     strong_pairs,
     warm_potentials,
 )
-from dither.estimate.pair_fit import PairLockstep, Probe
+from dither.estimate.pair_fit import PairLockstep, Probe, drawn_probe
 from dither.estimate.set_fit import SetLockstep
 from dither.estimate.set_tables import SetTargets
-from dither.estimate.targets import Edges, PairTargets, inverse_variances
+from dither.estimate.targets import Edges, PairTargets, disjoint, inverse_variances, trees
 from dither.types import Floats, Indices
 
 MOST_COLUMNS_FOR_ONE_THREAD = 600
-MOST_TRIES = 3  # of fits with edges while they are chosen
+MOST_TRIES = 4  # of fits with edges while they are chosen
 MANY_CELLS = 20_000  # of sets: a start needs more components, and one twin measures its degrees of freedom well enough
 
 
@@ -62,8 +62,8 @@ class FitOptions:
 class MixtureFit:
     """Weights (C,) and components (C, D) side by side, with what the fit says of itself.
 
-    Component c belongs to the group (start) `groups[c]`; `potentials` are the tables psi of every edge, (group, u, v). The
-    components of an edge's two attributes are the factors that psi ties together.
+    Component c belongs to the group (start) `groups[c]`; `potentials` are the tables psi of every tree that the edges form,
+    (group, u, v), v the values of all its attributes but the first. The components of its attributes are the factors that psi ties.
     """
 
     weights: Floats
@@ -74,6 +74,8 @@ class MixtureFit:
     edges: Edges = ()
     potentials: tuple[Floats, ...] = ()
     groups: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    states: tuple[State, ...] = ()  # whose average the fit is, as they stood in the descent
+    twins: tuple[tuple[State, State], ...] = ()  # the first few states before anything was shrunk, and their twins
 
 
 def _base_logits(targets: PairTargets, one: Floats) -> Floats:
@@ -159,9 +161,9 @@ class _Beginning:
         few = whole is not None and whole.cells >= MANY_CELLS
         self.twins = min(1 if few else options.twins, len(self.offsets))
         probes = self.twins if whole is None else 0
-        self.probes = [Probe(targets, self.w2, self.w1, options.probe, rng) for _ in range(probes)]
+        self.probes: list[Probe] = [drawn_probe(targets, self.w2, self.w1, options.probe, rng) for _ in range(probes)]
 
-    def lockstep(self, edges: Edges) -> PairLockstep:
+    def lockstep(self, edges: Edges, probes: Sequence[Probe] | None = None) -> PairLockstep:
         """All starts and twins of a fit to pairs before their first step."""
         t = self.targets
         start = marginals_of(t, edges)
@@ -172,7 +174,7 @@ class _Beginning:
 
         pairs = [
             (begun(probe.marginals(t, start), offset), probe)
-            for probe, offset in zip(self.probes, self.offsets, strict=False)
+            for probe, offset in zip(self.probes if probes is None else probes, self.offsets, strict=False)
         ]
         starts = [begun(start, offset) for offset in self.offsets]
         return PairLockstep(t, self.w2, self.w1, starts, pairs, self.options.probe, self.options.momentum)
@@ -214,35 +216,65 @@ def fit_mixture(
         return product_fit(targets)
     if options.edges is not None:  # a pair that nobody was asked has nothing to say of its own
         asked = targets.pair_noise[1] > 0
-        options = replace(options, edges=tuple(edge for edge in options.edges if asked[edge]))
+        edges = tuple(edge for edge in options.edges if asked[edge])
+        options = replace(options, edges=edges if sets is None else disjoint(edges))
     with threadpool_limits(limits=few, user_api="blas"):
-        edges = options.edges
-        if edges is None:
-            chosen = _chosen(_Beginning(targets, rng if sets is None else rng.spawn(1)[0], options, None))
-            if sets is None:
-                return chosen
-            edges = chosen.edges
-        group = _prepared(targets, rng, replace(options, edges=edges), None if sets is None else sets(edges))
-        return _descend(group, targets, options)
+        beginning = _Beginning(targets, rng if sets is None else rng.spawn(1)[0], options, None)
+        if options.edges is None:
+            by_pairs = _chosen(beginning, grow=sets is None)
+        else:
+            by_pairs = _descend(beginning.lockstep(options.edges), targets, options)
+        if sets is None:
+            return by_pairs
+        group = _prepared(targets, rng, options, sets(by_pairs.edges))
+        assert isinstance(group, SetLockstep)
+        whole = _descend(group, targets, options)
+        return whole if whole_tables_pay(group, whole, by_pairs, beginning) else by_pairs
 
 
-def _chosen(beginning: _Beginning) -> MixtureFit:
+def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit, beginning: _Beginning) -> bool:
+    """Whether a fit to whole tables has the lower penalised risk, both judged by the same tables with the same weights.
+
+    Pairs of one set share its people, so their noise is not independent; how far a fit to pairs follows the noise is measured by
+    twins whose pairs come from moved tables.
+    """
+    options = beginning.options
+    probes = [group.moved_pairs(beginning.targets, twin) for twin in range(len(group.twins))]
+    again = beginning.lockstep(by_pairs.edges, probes)
+    for _ in range(int(by_pairs.diagnostics["iterations"])):
+        again.advance(check=False)
+    followed = [(start.model(), twin.model()) for start, (twin, _) in zip(again.starts, again.twins, strict=False)]
+    tables = [group.tables(list(fit.states)) for fit in (whole, by_pairs)]
+    middle = [0.5 * (a + b) for a, b in zip(*tables, strict=True)]
+    precisions = [1.0 / block.variances(t) for block, t in zip(group.sets.blocks, middle, strict=True)]
+    risks = [
+        group.chi2(t, precisions) + 2.0 * options.penalty * group.followed(twins, precisions)
+        for t, twins in zip(tables, (whole.twins, followed), strict=True)
+    ]
+    whole.diagnostics["risk_of_pairs_alone"] = by_pairs.diagnostics["risk_of_pairs_alone"] = risks[1] - risks[0]
+    return risks[0] <= risks[1]
+
+
+def _chosen(beginning: _Beginning, *, grow: bool) -> MixtureFit:
     """The fit to pairs with the strong pairs as edges that it contradicts, as long as the penalised risk falls.
 
-    Where it does not fall, the weaker half of them is left out, then half of the rest.
+    Edges are disjoint at first. Then, or if the risk does not fall, two may share an attribute (with `grow`); where it still does
+    not fall, the weaker half of them is left out, then half of the rest.
     """
-    targets, options = beginning.targets, beginning.options
+    targets, options, rng = beginning.targets, beginning.options, beginning.rng
     best = _descend(beginning.lockstep(()), targets, options)
-    edges = strong_pairs(targets, best.pairs, (), beginning.rng)
+    edges, grown = strong_pairs(targets, best.pairs, (), rng), not grow
     for _ in range(MOST_TRIES):
         if len(edges) <= len(best.edges):
             break
         fit = _descend(beginning.lockstep(edges), targets, options)
         if _penalised(fit, options) < _penalised(best, options):
-            best = fit
-            edges = strong_pairs(targets, best.pairs, best.edges, beginning.rng)
-        else:
-            edges = edges[: len(best.edges) + (len(edges) - len(best.edges)) // 2]
+            best, grown = fit, True
+            edges = strong_pairs(targets, best.pairs, best.edges, rng, grow=grow)
+            continue
+        half = edges[: len(best.edges) + (len(edges) - len(best.edges)) // 2]
+        edges = half if grown else strong_pairs(targets, best.pairs, best.edges, rng, grow=True)
+        grown = True
     return best
 
 
@@ -256,6 +288,7 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
     count, size, edges = len(group.starts), len(start.logits), start.edges
     best = (math.inf, 0.0, 0.0, 0)
     kept: list[State] = []
+    twins: list[tuple[State, State]] = []
     trace: list[float] = []
     for iteration in range(options.iterations):
         check = iteration % options.check_every == 0
@@ -266,6 +299,7 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
         trace.append(chi2 - group.cells + 2.0 * options.penalty * df)
         if trace[-1] <= min(trace):
             best, kept = (sure, chi2, df, iteration), models
+            twins = list(zip(models, group.twin_models, strict=False))
         past = trace[-1 - options.patience] if len(trace) > options.patience else math.inf
         scale = abs(best[0]) + math.sqrt(2.0 * group.cells)
         if past - min(trace[-options.patience :]) < options.tolerance * scale:
@@ -275,7 +309,7 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
     weights = np.concatenate([state.weights for state in kept]) / count
     stacked = np.concatenate([state.factors for state in kept])
     groups = np.repeat(np.arange(count, dtype=np.intp), [len(state.weights) for state in kept])
-    potentials = [np.stack([state.ties[e].psi for state in kept]) for e in range(len(edges))]
+    potentials = [np.stack([state.ties[e].psi for state in kept]) for e in range(len(start.trees))]
     pairs, one = np.mean([start.pairs(s) for s in kept], axis=0), np.mean([s.one for s in kept], axis=0)
     keep, product = 1.0, _product(targets, edges, kept)
     if options.shrink:
@@ -288,6 +322,8 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
         groups = np.append(groups, count)
         potentials = [np.concatenate([psi, tied.psi[None]]) for psi, tied in zip(potentials, product.ties, strict=True)]
         pairs = keep * pairs + (1.0 - keep) * start.pairs(product)
+        shares = [keep * (count + 1) / count] * count + [(1.0 - keep) * (count + 1)]
+        kept = [replace(state, weights=s * state.weights) for s, state in zip(shares, [*kept, product], strict=True)]
     diagnostics = {
         "sure": best[0],
         "chi2": best[1],
@@ -298,7 +334,18 @@ def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: F
         "starts": float(count),
         "dependence_kept": keep,
     }
-    return MixtureFit(weights / weights.sum(), stacked, diagnostics, pairs, one, edges, tuple(potentials), groups)
+    return MixtureFit(
+        weights / weights.sum(),
+        stacked,
+        diagnostics,
+        pairs,
+        one,
+        edges,
+        tuple(potentials),
+        groups,
+        tuple(kept),
+        tuple(twins),
+    )
 
 
 def _spent_on_dependence(targets: PairTargets, edges: Edges, df: float) -> float:
@@ -311,9 +358,9 @@ def _product(targets: PairTargets, edges: Edges, states: list[State]) -> State:
     """One component with the one-way marginals and the edges' tables of the average of some models."""
     columns, one = targets.columns, np.mean([state.one for state in states], axis=0)
     ties = []
-    for number, (i, j) in enumerate(edges):
+    for number, tree in enumerate(trees(edges)):
         table = np.mean([state.ties[number].mean(state.weights) for state in states], axis=0)
-        first, second = one[None, columns.of(i)], one[None, columns.of(j)]
+        first, second = one[None, columns.of(tree[0])], joined(columns, one[None], tree)
         lines = np.outer(first, second)
         ties.append(Tied(first, np.where(lines > 0, table / np.where(lines > 0, lines, 1.0), 0.0), second))
     return State(np.ones(1), one[None], one[None], tuple(ties))

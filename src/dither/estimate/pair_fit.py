@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from dither.estimate.descent import Descent, Gradient, State, StepSize
@@ -10,29 +13,48 @@ from dither.estimate.targets import PairTargets
 from dither.types import Floats
 
 
+@dataclass(frozen=True)
 class Probe:
     """Data moved by a little noise: how far a twin descent follows it measures the degrees of freedom."""
 
-    def __init__(self, targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng: np.random.Generator) -> None:
-        columns, width = targets.columns, targets.columns.width
-        half = np.triu(rng.standard_normal((width, width)), 1)
-        direction, direction1 = half + half.T, rng.standard_normal(width)
-        moved, moved1 = direction * _deviation(w2), direction1 * _deviation(w1)
-        self.pairs, self.singles = targets.pairs + scale * moved, targets.singles + scale * moved1
-        self.pair_score, self.single_score = direction * np.sqrt(w2), direction1 * np.sqrt(w1)
-        # The start rests on the same data: its one-way marginals move along, pooled from pairs and singles.
-        by_pair, alone = _pooling_weights(targets)
-        lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(by_pair, columns.cardinalities, axis=0)
-        shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
-        self.one = projected(columns, shifted)
+    pairs: Floats
+    singles: Floats
+    one: Floats
 
     def marginals(self, targets: PairTargets, start: Marginals) -> Marginals:
         """What the twin of a descent from `start` starts from."""
         raw = {(i, j): block(targets.columns, self.pairs, i, j) for i, j in start.pairs}
         return Marginals(self.one, raw, start.sharpness)
 
+
+@dataclass(frozen=True)
+class DrawnProbe(Probe):
+    """One whose cells move independently; the scores say which way each has moved, divided by its deviation."""
+
+    pair_score: Floats
+    single_score: Floats
+
     def followed(self, pair_change: Floats, single_change: Floats) -> float:
         return 0.5 * float(np.vdot(pair_change, self.pair_score)) + float(single_change @ self.single_score)
+
+
+def drawn_probe(targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng: np.random.Generator) -> DrawnProbe:
+    """Every cell of pairs and singles moved by its own noise."""
+    columns, width = targets.columns, targets.columns.width
+    half = np.triu(rng.standard_normal((width, width)), 1)
+    direction, direction1 = half + half.T, rng.standard_normal(width)
+    moved, moved1 = direction * _deviation(w2), direction1 * _deviation(w1)
+    # The start rests on the same data: its one-way marginals move along, pooled from pairs and singles.
+    by_pair, alone = _pooling_weights(targets)
+    lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(by_pair, columns.cardinalities, axis=0)
+    shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
+    return DrawnProbe(
+        targets.pairs + scale * moved,
+        targets.singles + scale * moved1,
+        projected(columns, shifted),
+        direction * np.sqrt(w2),
+        direction1 * np.sqrt(w1),
+    )
 
 
 def _pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
@@ -59,13 +81,14 @@ class PairLockstep:
         w2: Floats,
         w1: Floats,
         starts: list[Descent],
-        twins: list[tuple[Descent, Probe]],
+        twins: Sequence[tuple[Descent, Probe]],
         probe: float,
         momentum: float,
     ) -> None:
         self.targets, self.w2, self.w1, self.starts, self.twins = targets, w2, w1, starts, twins
         self.probe, self.momentum = probe, momentum
         self.control, self.cells = StepSize(), targets.cells
+        self.twin_models: list[State] = []
 
     def reweigh(self, models: list[State]) -> bool:
         """The pilot's weights serve for pairs: weights that follow the fit made no measurable difference."""
@@ -97,7 +120,7 @@ class PairLockstep:
                 twin, probe = self.twins[s]
                 twin_state = twin.model()
                 twin_pair, twin_one = twin.pairs(twin_state), twin_state.one
-                if check:
+                if check and isinstance(probe, DrawnProbe):
                     df += probe.followed(twin_pair - pair, twin_one - one)
                 twin_pair -= probe.pairs
                 twin_pair *= self.w2

@@ -15,7 +15,9 @@ import numpy as np
 
 from dither.estimate.descent import Descent, Gradient, State, StepSize, TableGradient, Tied
 from dither.estimate.edges import Marginals, projected, warm_potentials
+from dither.estimate.pair_fit import Probe
 from dither.estimate.set_tables import SetTargets, predicted, pull_back
+from dither.estimate.targets import PairTargets
 from dither.types import Floats, Reals
 
 LEAST_CHANCE = 1e-6
@@ -30,7 +32,7 @@ def moved_start(sets: SetTargets, start: Marginals, directions: list[Reals], sca
         for attributes, values in block.pooled(direction):
             if len(attributes) == 1:
                 shifted[columns.of(attributes[0])] += scale * values
-            else:
+            elif attributes in pairs:
                 pairs[attributes[0], attributes[1]] += scale * values
     return Marginals(projected(columns, shifted), pairs, start.sharpness)
 
@@ -79,6 +81,7 @@ class SetLockstep:
         without edges."""
         self.sets, self.cells, self.probe, self.momentum = sets, float(sets.cells), probe, momentum
         self.control = StepSize()
+        self.twin_models: list[State] = []
         flat = State(pilot.weights, pilot.factors, pilot.components, _untied(sets, pilot))
         self.weighed = [
             _Weights(
@@ -104,6 +107,31 @@ class SetLockstep:
         weights = np.concatenate([state.weights for state in states])[None] / len(states)
         by_column = np.concatenate([laid_out([state]) for state in states], axis=2)
         return [predicted(weights, block.halves(by_column)) for block in self.sets.blocks]
+
+    def moved_pairs(self, targets: PairTargets, twin: int) -> Probe:
+        """The pairs after every table has moved as for a twin: a fit to pairs follows that as it follows these tables' noise."""
+        columns, directions = self.sets.columns, [w.moved[:, twin : twin + 1] for w in self.weighed]
+        moved, alone = np.zeros_like(targets.pairs), np.zeros(columns.width)
+        one = targets.one.copy()
+        for block, direction in zip(self.sets.blocks, directions, strict=True):
+            if len(block.shape) == 1:  # a single question has its own participants, and stands apart from pairs
+                for (attribute,), values in zip(block.members.tolist(), direction, strict=True):
+                    alone[columns.of(attribute)] = values.ravel()
+            for attributes, values in block.pooled(direction):
+                if len(attributes) == 1:
+                    one[columns.of(attributes[0])] += self.probe * values
+                else:
+                    moved[columns.of(attributes[0]), columns.of(attributes[1])] += values
+        moved += moved.T
+        return Probe(targets.pairs + self.probe * moved, targets.singles + self.probe * alone, projected(columns, one))
+
+    def followed(self, twins: Sequence[tuple[State, State]], precisions: list[Reals]) -> float:
+        """Degrees of freedom of models, whatever they were fitted to, from how far their twins have followed the moved tables."""
+        total = 0.0
+        for number, (model, twin) in enumerate(twins):
+            gaps = zip(self.tables([twin]), self.tables([model]), self.weighed, precisions, strict=True)
+            total += math.fsum(float(((a - b) * p)[:, 0].ravel() @ w.moved[:, number].ravel()) for a, b, w, p in gaps)
+        return total / (len(twins) * self.probe)
 
     def chi2(self, tables: list[Reals], precisions: list[Reals]) -> float:
         gaps = zip(tables, self.sets.blocks, precisions, strict=True)
@@ -159,6 +187,7 @@ class SetLockstep:
         restart = self.control.update(loss, max(float(np.abs(g.logits).max()) for g in gradients[:count]))
         for start, gradient in zip(everyone, gradients, strict=True):
             start.step(gradient, self.control.size, self.momentum, restart)
+        self.twin_models = models[count:]
         return models[:count], chi2, followed / (max(twins, 1) * self.probe)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class SetBlock:
 
     A unit is an attribute or an edge, by the places of its attributes among the `members`. `noise` are the coefficients c0, c1,
     c2 of a cell's variance c0 + c1 f - c2 f^2; `shares` say how much of a pooled marginal comes from each set: those of all
-    members, then those of all edges; `where` are the units' columns in the matrix of all domains side by side.
+    members, then those of all pairs; `where` are the units' columns in the matrix of all domains side by side.
     """
 
     members: Indices
@@ -61,12 +62,14 @@ class SetBlock:
         return [by_column[self.where[unit]] for unit in units]
 
     def pooled(self, tables: Reals) -> Iterator[tuple[tuple[int, ...], Reals]]:
-        """Every set's marginals of its members and of its edges, each times its share: (attributes, values)."""
+        """Every set's marginals of its members and of their pairs, each times its share: (attributes in order, values)."""
         whole = tables.reshape(len(tables), *self.shape)
-        for number, places in enumerate(_margins(self.units)):
+        for number, places in enumerate(_margins(self.shape)):
             marginals = whole.sum(axis=tuple(1 + p for p in range(len(self.shape)) if p not in places))
             for members, share, values in zip(self.members, self.shares[:, number], marginals, strict=True):
-                yield tuple(int(members[p]) for p in places), np.asarray(share * values)
+                attributes = tuple(int(members[p]) for p in places)
+                in_order = attributes == tuple(sorted(attributes))
+                yield tuple(sorted(attributes)), np.asarray(share * (values if in_order else values.T))
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,9 @@ class _AskedSet:
         self.pooled += other.pooled
 
 
-def _margins(units: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The members and then the edges among the units, by places."""
-    return [(p,) for unit in units for p in unit] + [unit for unit in units if len(unit) > 1]
+def _margins(members: Sequence[object]) -> list[tuple[int, ...]]:
+    """The members and then their pairs, by places."""
+    return [places for size in (1, 2) for places in combinations(range(len(members)), size)]
 
 
 def _grouped(members: Sequence[int], edges: Edges, sizes: Sequence[int]) -> list[tuple[int, ...]]:
@@ -130,7 +133,7 @@ def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Column
         raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies
         table = raw.reshape([k[i] for i in given]).transpose(order).ravel()
         precision, c = book.of(answer, 1, raw.size)
-        margins = [tuple(given[order[p]] for p in places) for places in _margins(_places(groups))]
+        margins = [tuple(sorted(given[order[p]] for p in places)) for places in _margins(given)]
         cells = [math.prod(k[i] for i in margin) for margin in margins]
         pooled = np.array([book.of(answer, raw.size // size, size)[0] for size in cells])
         for margin, share in zip(margins, pooled.tolist(), strict=True):
@@ -155,7 +158,7 @@ def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Column
             found_here = [asked[groups] for groups in part]
             index = np.array([[i for group in groups for i in group] for groups in part], dtype=np.intp)
             noise = np.array([f.noise / f.precision**2 for f in found_here])[:, :, None, None, None]
-            totals = [[total[tuple(m[p] for p in places)] for places in _margins(units)] for m in index.tolist()]
+            totals = [[total[tuple(sorted(m[p] for p in places))] for places in _margins(m)] for m in index.tolist()]
             blocks.append(
                 SetBlock(
                     index,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -21,8 +21,43 @@ from dither.schema import Schema
 from dither.types import Flags, Floats
 
 Noise = tuple[Floats, Floats, Floats]
-Edges = tuple[tuple[int, int], ...]  # pairs of attributes, disjoint, the lower number first
+Edges = tuple[tuple[int, int], ...]  # pairs of attributes, the lower number first
+Tree = tuple[
+    int, ...
+]  # two attributes that an edge ties, or three that two edges tie: an end, the middle, the other end
 MOST_ATTRIBUTES = 40  # of a schema whose tables are fitted whole; with 60 it took longer and was no better than pairs
+
+
+def trees(edges: Edges) -> tuple[Tree, ...]:
+    """The trees that edges form, in the order of their first edges; a ValueError if one has more than three attributes."""
+    out: list[Tree] = []
+    for i, j in edges:
+        if i == j:
+            raise ValueError("an edge ties an attribute to itself")
+        met = [number for number, tree in enumerate(out) if i in tree or j in tree]
+        if not met:
+            out.append((i, j))
+            continue
+        tree = out[met[0]]
+        if len(met) > 1 or len(tree) > 2 or (i in tree and j in tree):
+            raise ValueError("edges tie more than three attributes, or two of them twice")
+        middle, new = (i, j) if i in tree else (j, i)
+        out[met[0]] = (tree[0] if middle == tree[1] else tree[1], middle, new)
+    return tuple(out)
+
+
+def links(tree: Tree) -> tuple[tuple[int, int], ...]:
+    """The pairs of neighbours in a tree, along it."""
+    return tuple(pairwise(tree))
+
+
+def disjoint(edges: Edges) -> Edges:
+    """Those edges that share no attribute with an earlier one."""
+    out: list[tuple[int, int]] = []
+    for edge in edges:
+        if not any(end in kept for end in edge for kept in out):
+            out.append(edge)
+    return tuple(out)
 
 
 class Columns:

@@ -1,14 +1,16 @@
 """A mixture of product distributions: P(x) = sum over components c of w_c times the product over attributes of A_c,i(x_i).
 
 A strong pair of attributes may be tied by an edge: in every component the product A_c,i(u) A_c,j(v) is multiplied by a table
-psi(u, v) that many components share, and normalised. No two edges share an attribute, so a component is still a product, of
-attributes and of edges. Any k-way marginal is a sum of outer products, exact and without touching the other attributes; sampling
-draws a component for each row and then each attribute on its own or given the other end of its edge.
+psi(u, v) that many components share, and normalised. An edge may tie a third attribute too; no two edges share an attribute, so
+a component is still a product, of attributes and of edges. Any k-way marginal is a sum of outer products, exact and without
+touching the other attributes; sampling draws a component for each row and then each attribute on its own or given the first of
+its edge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -61,11 +63,25 @@ _BLOCK_CELLS = 1 << 24  # marginals are summed over components in blocks of at m
 
 @dataclass(frozen=True)
 class Edge:
-    """Two attributes by position, `first` before `second`, and a table psi for every group of components: (group, u, v)."""
+    """Two attributes by position, `first` before `second`, and a table psi for every group of components: (group, u, v).
+
+    With a `third` attribute, which may stand anywhere as may the others, v is the value of the second and the third together.
+    """
 
     first: int
     second: int
     psi: Floats
+    third: int | None = None
+
+    @property
+    def rest(self) -> tuple[int, ...]:
+        """All attributes but the first."""
+        return (self.second,) if self.third is None else (self.second, self.third)
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """In the order of psi's axes."""
+        return (self.first, *self.rest)
 
 
 @dataclass(frozen=True)
@@ -95,15 +111,17 @@ class Mixture:
             self._check_edges()
 
     def _check_edges(self) -> None:
-        k, ends = self.schema.cardinalities, [end for edge in self.edges for end in (edge.first, edge.second)]
-        if len(set(ends)) != len(ends) or not all(0 <= e.first < e.second < len(k) for e in self.edges):
-            raise ValueError("the edges of a mixture are not disjoint pairs of its attributes")
+        k, ends = self.schema.cardinalities, [end for edge in self.edges for end in edge.attributes]
+        in_order = all(edge.first < edge.second for edge in self.edges if edge.third is None)
+        if len(set(ends)) != len(ends) or not all(0 <= end < len(k) for end in ends) or not in_order:
+            raise ValueError("the edges of a mixture are not disjoint pairs or triples of its attributes")
         groups = self._groups
         if groups.shape != self.weights.shape or not np.issubdtype(groups.dtype, np.integer) or (groups < 0).any():
             raise ValueError("a mixture with edges needs a group for each of its components")
         for edge in self.edges:
-            name = f"{self.schema.names[edge.first]} and {self.schema.names[edge.second]}"
-            if edge.psi.shape[1:] != (k[edge.first], k[edge.second]) or len(edge.psi) <= groups.max():
+            name = " and ".join(self.schema.names[end] for end in edge.attributes)
+            width = math.prod(k[end] for end in edge.rest)
+            if edge.psi.shape[1:] != (k[edge.first], width) or len(edge.psi) <= groups.max():
                 raise ValueError(f"the tables of the edge between {name} have the wrong shape")
             if not np.isfinite(edge.psi).all() or (edge.psi < 0).any():
                 raise ValueError(f"a table of the edge between {name} is not positive")
@@ -127,9 +145,16 @@ class Mixture:
         found = [np.flatnonzero(self._groups == group) for group in range(int(self._groups.max()) + 1)]
         return tuple(slice(int(m[0]), int(m[-1]) + 1) if len(m) and m[-1] - m[0] == len(m) - 1 else m for m in found)
 
+    def _rest(self, edge: Edge, part: slice = slice(None)) -> Floats:
+        """The product of the factors of an edge's attributes but the first in some components: (component, v)."""
+        out = self.components[edge.second][part]
+        if edge.third is not None:
+            out = (out[:, :, None] * self.components[edge.third][part, None, :]).reshape(len(out), -1)
+        return out
+
     def _total(self, edge: Edge) -> Floats:
         """Each component's sum over an edge before it is normalised."""
-        reach = self._through(edge, self.components[edge.second])
+        reach = self._through(edge, self._rest(edge))
         return np.asarray(np.einsum("cu,cu->c", self.components[edge.first], reach))
 
     @cached_property
@@ -142,27 +167,42 @@ class Mixture:
         """The distribution of every attribute in every component."""
         out = list(self.components)
         for edge, scaled in zip(self.edges, self._scaled, strict=True):
-            out[edge.first] = scaled * self._through(edge, self.components[edge.second])
-            out[edge.second] = self.components[edge.second] * self._through(edge, scaled, back=True)
+            rest = self._rest(edge)
+            out[edge.first] = scaled * self._through(edge, rest)
+            both = rest * self._through(edge, scaled, back=True)
+            if edge.third is None:
+                out[edge.second] = both
+            else:
+                whole = both.reshape(len(both), self.schema.cardinalities[edge.second], -1)
+                out[edge.second], out[edge.third] = whole.sum(axis=2), whole.sum(axis=1)
         return tuple(out)
 
-    def _tied(self, number: int, part: slice) -> Floats:
-        """An edge's tables in some components, flat: (component, u and v)."""
+    def _tied(self, positions: Sequence[int], part: slice) -> Floats:
+        """The tables of two or all attributes of an edge, in the order of the edge, in some components, flat."""
+        number = self._number(positions[0])
         edge = self.edges[number]
-        psi, second = edge.psi[self._groups[part]], self.components[edge.second][part]
-        tables = self._scaled[number][part, :, None] * psi * second[:, None, :]
+        tables = self._scaled[number][part, :, None] * edge.psi[self._groups[part]] * self._rest(edge, part)[:, None, :]
+        if len(positions) < len(edge.attributes):
+            whole = tables.reshape(-1, *(self.schema.cardinalities[end] for end in edge.attributes))
+            tables = whole.sum(axis=tuple(1 + p for p, end in enumerate(edge.attributes) if end not in positions))
         return tables.reshape(len(tables), -1)
 
     def _units(self, positions: Sequence[int]) -> list[tuple[int, ...]]:
-        """Where in `positions` the attributes and the whole edges stand that they consist of."""
+        """Where in `positions` the attributes stand, those of an edge together if there are several."""
         place = {attribute: p for p, attribute in enumerate(positions)}
-        tied = [(place[e.first], place[e.second]) for e in self.edges if e.first in place and e.second in place]
+        tied = [tuple(place[end] for end in edge.attributes if end in place) for edge in self.edges]
+        tied = [unit for unit in tied if len(unit) > 1]
         ends = {p for unit in tied for p in unit}
         return [*((p,) for p in range(len(positions)) if p not in ends), *tied]
 
     def _number(self, attribute: int) -> int:
-        """The number of the edge that begins at an attribute."""
-        return next(n for n, edge in enumerate(self.edges) if edge.first == attribute)
+        """The number of the edge that holds an attribute."""
+        return next(n for n, edge in enumerate(self.edges) if attribute in edge.attributes)
+
+    def _blocks(self, cells: int) -> Iterator[slice]:
+        """The components in parts, so that tables of so many cells each stay within bounds."""
+        step = max(1, _BLOCK_CELLS // max(cells, 1))
+        return (slice(begin, begin + step) for begin in range(0, len(self.weights), step))
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
         positions = check_marginal(self.schema, attributes)
@@ -171,13 +211,11 @@ class Mixture:
         widths = [int(np.prod([shape[p] for p in unit])) for unit in units]
         width = int(np.prod(widths[:-1], dtype=np.int64))
         out = np.zeros((width, widths[-1]))
-        step = max(1, _BLOCK_CELLS // max(width, *widths))
-        for begin in range(0, len(self.weights), step):
-            part = slice(begin, begin + step)
+        for part in self._blocks(max(width, *widths, *(edge.psi[0].size for edge in self.edges))):
             *first, last = (
                 self._one_way[positions[unit[0]]][part]
                 if len(unit) == 1
-                else self._tied(self._number(positions[unit[0]]), part)
+                else self._tied([positions[p] for p in unit], part)
                 for unit in units
             )
             joint = self.weights[part, None]
@@ -205,9 +243,22 @@ class Mixture:
         if len(positions) == 1:
             return np.asarray(self._one_way[positions[0]] @ indicators[0])
         number = self._number(positions[0])
+        if self.edges[number].third is not None:
+            return self._grouped_tree(positions, indicators)
         scaled, second = self._scaled[number], self.components[positions[1]]
         lines = [scaled * self._through(self.edges[number], second * inside) for inside in indicators[1].T]
         return np.stack([line @ indicators[0] for line in lines], axis=2).reshape(len(scaled), -1)
+
+    def _grouped_tree(self, positions: Sequence[int], indicators: Sequence[Floats]) -> Floats:
+        """The same for two or three attributes of an edge of three."""
+        shape = [self.schema.cardinalities[i] for i in positions]
+        parts = []
+        for part in self._blocks(self.edges[self._number(positions[0])].psi[0].size):
+            table = self._tied(positions, part).reshape(-1, *shape)
+            for inside in indicators:  # each takes the first axis of values away and puts its groups last
+                table = np.tensordot(table, inside, axes=(1, 0))
+            parts.append(table.reshape(len(table), -1))
+        return np.concatenate(parts)
 
     @cached_property
     def _cumulative(self) -> Floats:
@@ -217,9 +268,14 @@ class Mixture:
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         components = sample_rows(self.weights, rows, rng)
         codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")
-        to = {edge.second: edge for edge in self.edges}
+        to = {edge.second: edge for edge in self.edges if edge.third is None}
+        threes = [edge for edge in self.edges if edge.third is not None]
+        later = {i for edge in threes for i in edge.rest}
         start = 0
         for i, cardinality in enumerate(self.schema.cardinalities):
+            if i in later:
+                start += cardinality
+                continue
             draws = rng.random(rows)
             if i in to:
                 psi, given = to[i].psi, codes[:, to[i].first]
@@ -227,13 +283,18 @@ class Mixture:
             else:
                 invert(self._cumulative, start, cardinality, components, draws, codes[:, i])
             start += cardinality
+        for edge in threes:
+            both = np.empty(rows, dtype=np.int32)
+            given, draws = codes[:, edge.first], rng.random(rows)
+            invert_given(edge.psi, self._groups, self._rest(edge), components, given, draws, both)
+            codes[:, edge.second], codes[:, edge.rest[1]] = np.divmod(both, self.schema.cardinalities[edge.rest[1]])
         return codes
 
     def to_bytes(self) -> bytes:
         meta: JsonObject = {"kind": self.kind, "schema": self.schema.to_json()}
         arrays = {"weights": self.weights, **{str(i): table for i, table in enumerate(self.components)}}
         if self.edges:
-            meta["edges"] = [[edge.first, edge.second] for edge in self.edges]
+            meta["edges"] = [list(edge.attributes) for edge in self.edges]
             arrays["groups"] = self._groups.astype(np.int64)
             arrays |= {f"edge {number}": edge.psi for number, edge in enumerate(self.edges)}
         return pack(meta, arrays)
@@ -245,8 +306,17 @@ class Mixture:
         tables = tuple(arrays[str(i)] for i in range(len(schema)))
         if not meta.get("edges"):
             return cls(schema, arrays["weights"], tables)
-        edges = tuple(Edge(int(i), int(j), arrays[f"edge {number}"]) for number, (i, j) in enumerate(meta["edges"]))
+        edges = tuple(
+            Edge(int(i), int(j), arrays[f"edge {number}"], _third(more))
+            for number, (i, j, *more) in enumerate(meta["edges"])
+        )
         return cls(schema, arrays["weights"], tables, edges, arrays["groups"])
+
+
+def _third(more: Sequence[Any]) -> int | None:
+    if len(more) > 1:
+        raise ValueError("an edge of an archive ties more than three attributes")
+    return int(more[0]) if more else None
 
 
 def _in_order(flat: Floats, units: Sequence[tuple[int, ...]], shape: Sequence[int]) -> Floats:

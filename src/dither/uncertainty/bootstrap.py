@@ -121,11 +121,10 @@ class Bootstrap:
         names, rows = tuple(attributes), questions.reshape(len(questions), -1)
         table = grouped_marginal(self.model, names, groups)
         estimates, basis = rows @ table.ravel(), self._basis(names)
-        unknown = told_within_groups(self.model, names, groups) or (UNKNOWN if basis is None else "")
-        if unknown:
-            return LinearAnswer(
-                estimates, np.full((len(rows), len(rows)), np.nan), self._freedom("model"), "model", unknown
-            )
+        unknown = told_within_groups(self.model, names, groups)
+        if basis is None or unknown:
+            missing = np.full((len(rows), len(rows)), np.nan)
+            return LinearAnswer(estimates, missing, self._freedom("model"), "model", unknown or UNKNOWN)
         if basis == "reports" and self.reports is not None:
             told = self.reports.sums(names, groups, rows, self.model.marginal(names))
             return LinearAnswer(told.estimates, told.covariance, self._freedom(basis), basis)

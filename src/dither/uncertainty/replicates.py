@@ -210,7 +210,10 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
     machine = machine.core
     answers = answers_of(machine.counted)
-    pairs_alone = machine.method == "mixture" and not tables_pay(len(machine.campaign.schema), answers)
+    pairs_alone = machine.method == "mixture" and (
+        not tables_pay(len(machine.campaign.schema), answers)
+        or machine.notes().get("fit", {}).get("risk_of_pairs_alone", 0.0) < 0.0
+    )
     sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)
     return frozenset(frozenset(some) for names in sets for size in sizes for some in combinations(names, size))
 

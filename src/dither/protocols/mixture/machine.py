@@ -2,9 +2,9 @@
 
 Each participant is asked one pair (or a larger set where that tells more, or one single attribute) at full epsilon with the best
 mechanism for its cells. All raw estimates together, weighted by inverse variance, determine one joint model: pairs through the
-matrix of all pair marginals, larger sets through their whole tables unless the attributes are very many. The fit stops where its
-estimated risk is least. Where pairs would cost one-way precision, a small first round looks for dependence; if it finds too
-little, single attributes are asked and the model is their product. See docs/explanation/mixture.md.
+matrix of all pair marginals, larger sets through their whole tables unless the attributes are very many or pairs alone have the
+lower estimated risk. The fit stops where that is least. Where pairs would cost one-way precision, a small first round looks for
+dependence; if it finds too little, single attributes are asked and the model is their product. See docs/explanation/mixture.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dither.estimate import Marginal, answers_of, check_asked, pool
 from dither.estimate.edges import local_chi2, pair_cells
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture, product_fit
 from dither.estimate.set_tables import set_targets
-from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay
+from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay, trees
 from dither.models.mixture import Edge, Mixture
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.mixture.plan import Sets, one_way_precision, pair_plan
@@ -67,12 +67,25 @@ class MixtureParameters:
             check_between("singles", self.singles, 0, 1, ends="[)")
         if isinstance(self.edges, str):
             check_choice("edges", self.edges, ("auto", "none"))
-        names = [name for pair in self.edges for name in pair] if not isinstance(self.edges, str) else []
-        for name in names:
-            if names.count(name) > 1:
-                raise ParameterError(
-                    f"edges names {name!r} twice; no two edges may share an attribute", where="edges", value=name
-                )
+        elif (name := _too_often(self.edges)) is not None:
+            raise ParameterError(
+                f"edges name {name!r} too often; they may tie three attributes by two pairs, not more, nor two of them twice",
+                where="edges",
+                value=name,
+            )
+
+
+def _too_often(pairs: Pairs) -> str | None:
+    """The first name at which pairs would tie more than three attributes together, or two of them twice."""
+    number: dict[str, int] = {}
+    edges: Edges = ()
+    for a, b in pairs:
+        edges = (*edges, (number.setdefault(a, len(number)), number.setdefault(b, len(number))))
+        try:
+            trees(edges)
+        except ValueError:
+            return a
+    return None
 
 
 def as_model(schema: Schema, fitted: MixtureFit) -> Mixture:
@@ -82,7 +95,9 @@ def as_model(schema: Schema, fitted: MixtureFit) -> Mixture:
         schema,
         fitted.weights,
         tuple(t / t.sum(axis=1, keepdims=True) for t in tables),
-        tuple(Edge(i, j, psi) for (i, j), psi in zip(fitted.edges, fitted.potentials, strict=True)),
+        tuple(
+            Edge(i, j, psi, *third) for (i, j, *third), psi in zip(trees(fitted.edges), fitted.potentials, strict=True)
+        ),
         fitted.groups if fitted.edges else None,
     )
 
@@ -99,7 +114,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if parameters.edges != "auto":
             pairs = () if isinstance(parameters.edges, str) else parameters.edges
             ends = [sorted(campaign.schema.index(name) for name in pair) for pair in pairs]
-            self._edges = tuple(sorted((i, j) for i, j in ends))
+            self._edges = tuple((i, j) for i, j in ends)
 
     @cached_property
     def _design(self) -> ScreenDesign:
