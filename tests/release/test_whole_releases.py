@@ -85,8 +85,12 @@ def test_a_release_reads_back_field_by_field(make: Callable[[], Any], tmp_path: 
             continue
         assert was is not None, field.name
         assert not same(was, default_of(field)), f"{field.name} has its default, so this test would not see it lost"
-        if field.name == "seconds":
-            assert same(was, {stage: now[stage] for stage in was})
+        if (
+            field.name == "seconds"
+        ):  # writing has its own; of a curator's release only those that tell nothing of the records
+            both = was.keys() & now.keys()
+            assert both
+            assert all(same(was[stage], now[stage]) for stage in both)
         else:
             assert same(was, now), field.name
     assert "Made with dither 0.0.1." in again.report()
