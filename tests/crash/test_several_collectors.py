@@ -44,6 +44,28 @@ from synthetic_machines import METHOD
 from dither.protocols.registry import METHODS
 METHODS["synthetic"] = METHOD
 """
+# Two collectors that break the promise: one answers before it commits, the other takes reports of a round whose tally is taken.
+ANSWERS_EARLY = """
+import time
+from dither.collector.store import Outcome
+from dither.collector.writer import Writer, WriteResult
+def write(self, group):
+    self._hand_over([WriteResult(u.waiter, [Outcome.STORED] * len(u.batch.rows), None) for u in group])
+    time.sleep(0.5)
+    self._store.add_reports([u.batch for u in group])
+Writer._write = write
+"""
+TAKES_LATE = """
+import asyncio
+from dither.collector import sql_store
+from dither.collector.collector import Collector
+sql_store._A_ROUND = sql_store._A_ROUND.replace(" state,", " 'open' AS state,")
+look_again = Collector.look_again
+async def look_late(self):
+    await asyncio.sleep(1.0)
+    await look_again(self)
+Collector.look_again, Collector._watch = look_late, lambda self: None
+"""
 
 
 def insist(urls: list[str], ask: Callable[[Caller], Answer], rng: np.random.Generator) -> tuple[Answer, bool]:
@@ -117,42 +139,63 @@ class Crowd:
 
 
 def test_three_collectors_and_their_database_killed_under_load_while_rounds_are_closed(own_cluster: Cluster) -> None:
-    address, rng = own_cluster.fresh(), np.random.default_rng(11)
-    ports = [free_port() for _ in range(3)]
+    address, crowd = ordeal(own_cluster, SYNTHETIC, collectors=3, rounds=ROUNDS, kills=KILLS, crashes=CRASHES)
+    check(address, crowd, 20 * ROUNDS)
+
+
+@pytest.mark.parametrize(
+    ("broken", "kills", "found"),
+    [
+        pytest.param(ANSWERS_EARLY, 1, "nothing acknowledged is lost", id="answers-before-it-commits"),
+        pytest.param(TAKES_LATE, 0, "what is stored is what was counted", id="takes-reports-after-the-tally"),
+    ],
+)
+def test_collectors_that_break_the_promise_are_found_out(
+    own_cluster: Cluster, broken: str, kills: int, found: str
+) -> None:
+    address, crowd = ordeal(own_cluster, SYNTHETIC + broken, collectors=2, rounds=2, kills=kills, crashes=0)
+    with pytest.raises(AssertionError, match=found):
+        check(address, crowd, 10)
+
+
+def ordeal(
+    cluster: Cluster, before: str, *, collectors: int, rounds: int, kills: int, crashes: int
+) -> tuple[str, Crowd]:
+    """A campaign under load, with so many kills and crashes of the database in each round: the store and who took part."""
+    address, rng = cluster.fresh(), np.random.default_rng(11)
+    ports = [free_port() for _ in range(collectors)]
     urls = [f"http://127.0.0.1:{port}" for port in ports]
-    servers = [ServerProcess(address, port=port, before=SYNTHETIC) for port in ports]
+    servers = [ServerProcess(address, port=port, before=before) for port in ports]
     caller = Caller(urls[0])
-    campaign = caller.create(method="synthetic", participants=10_000)
+    campaign = caller.create(method="synthetic", participants=10_000, parameters={"rounds": rounds})
     caller.connection.close()
     crowd = Crowd(urls, campaign)
-    killed_at_work = 0
     try:
-        for number in range(ROUNDS):
+        for number in range(rounds):
             closed: list[Answer] = []
-            for event in range(KILLS + CRASHES):
-                before = len(crowd.acknowledged)
-                until(lambda n=before: len(crowd.acknowledged) > n + 5, 60)
+            events = max(1, kills + crashes)
+            for event in range(events):
+                seen = len(crowd.acknowledged)
+                until(lambda n=seen: len(crowd.acknowledged) > n + 5, 60)
                 time.sleep(rng.uniform(0.0, 0.2))
-                if event == KILLS + CRASHES - 1:  # the closing is under way when the last blow of the round falls
+                if event == events - 1:  # the closing is under way when the last blow of the round falls
                     closing_round = threading.Thread(target=_close, args=(urls, campaign, number, closed))
                     closing_round.start()
                     time.sleep(rng.uniform(0.0, 0.1))
-                if event < KILLS:
-                    which = int(rng.integers(3))
+                if event < kills:
+                    which = int(rng.integers(collectors))
                     servers[which].kill()
-                    killed_at_work += 1
-                    servers[which] = ServerProcess(address, port=ports[which], before=SYNTHETIC)
-                else:
-                    own_cluster.kill()
-                    own_cluster.start()
+                    servers[which] = ServerProcess(address, port=ports[which], before=before)
+                elif event < kills + crashes:
+                    cluster.kill()
+                    cluster.start()
             closing_round.join(60)
             assert [a.status for a in closed] == [200], closed
     finally:
         crowd.stop()
         for server in servers:
             server.kill()
-    assert killed_at_work == ROUNDS * KILLS
-    check(address, crowd)
+    return address, crowd
 
 
 def _close(urls: list[str], campaign: str, number: int, answers: list[Answer]) -> None:
@@ -160,10 +203,9 @@ def _close(urls: list[str], campaign: str, number: int, answers: list[Answer]) -
     answers.append(insist(urls, lambda c: c.admin("POST", f"/{campaign}/close-round", body), rng)[0])
 
 
-def check(address: str, crowd: Crowd) -> None:
+def check(address: str, crowd: Crowd, least: int) -> None:
     assert crowd.wrong == []
-    assert len(crowd.acknowledged) == len(set(crowd.acknowledged)) > 20 * ROUNDS
-    assert crowd.refused, "somebody has to come too late, or nothing is shown about those who do"
+    assert len(crowd.acknowledged) == len(set(crowd.acknowledged)) > least
     stored: dict[tuple[int, bytes], bytes] = {}
     with closing(PostgresStore(address)) as store:
         found: Any = store.campaign(crowd.campaign)
@@ -175,6 +217,8 @@ def check(address: str, crowd: Crowd) -> None:
             tally = rebuild(store, crowd.campaign, plan_from_json(held.plan))
             assert tally.participants == len(rows) > 0
             assert tally.to_bytes() == held.tally, "what is stored is what was counted at the closing, to the integer"
-    assert all(stored[key] == crowd.sent[key] for key in crowd.acknowledged), "nothing acknowledged is lost or changed"
+    kept = [stored.get(key) == crowd.sent[key] for key in crowd.acknowledged]
+    assert all(kept), "nothing acknowledged is lost or changed"
     assert set(stored) <= set(crowd.sent)
     assert not set(stored) & set(crowd.refused), "who was refused for good is not counted"
+    assert crowd.refused, "somebody has to come too late, or nothing is shown about those who do"
