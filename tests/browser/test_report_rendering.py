@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Releases: a simulation, the same as a collection, a wide one, one with hardly any data; and the other kinds of pages."""
     folder = tmp_path_factory.mktemp("reports")
-    adult = dither.publish("adult", epsilon=4.0, method="noincremental", population=10_000, rows=20, seed=3)
+    adult = dither.publish("adult", epsilon=4.0, method="calm", population=10_000, rows=20, seed=3)
     table = pa.table({f"answer {i}": [f"choice {(j * (i + 2)) % 7}" for j in range(120)] for i in range(5)})
     releases = {
         "simulated": adult,

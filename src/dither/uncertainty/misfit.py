@@ -34,6 +34,7 @@ MOST_PAIRS = 400  # whose residuals are compared with every replicate's
 PRODUCTS, WHOLE = 40, 120
 # Errors along products of moves that go with a factor of one, all pairs together, in units of bootstrapped ones.
 SPREAD = 0.5
+UNSEEN = 0.02  # of the raw estimates' noise, at least, is what replicates should differ by
 # The logarithm of the factor to expect before any residual is seen, and its deviation from release to release; for pairs whose
 # replicates show most of what `pair_bias` allows for, and for those, left out or hardly learnt, whose replicates show little.
 EXPECTED, APART = {True: 0.0, False: 2.0}, 1.0
@@ -194,12 +195,16 @@ def local_misfit(
     if targets is not None:
         every = [pair for pair in every if targets.pair_noise[1][pair] > 0]
     chosen = every[:: max(1, -(-len(every) // MOST_PAIRS))]
-    errors = size = 0.0
+    errors = size = unseen = 0.0
     for pair in chosen:
         fitted, again = _tables(model, refits, pair)
         errors += float(((departures(again) - departures(fitted[None])) ** 2).sum()) / len(again)
         size += size_of(fitted)
-    spread = SPREAD * errors / max(size, 1e-300)
+        if targets is not None:
+            unseen += float(_noise(targets, pair, fitted).sum())
+    # A model that learnt hardly any dependence draws people without it, and its replicates learn none either and agree: what the
+    # noise could have hidden is then the measure of what may have been missed.
+    spread = SPREAD * max(errors, UNSEEN * unseen) / max(size, 1e-300)
     told = {pair: _compare(model, refits, spread, targets, redrawn, pair).told() for pair in chosen}
     priors = {}
     for shown, expected in EXPECTED.items():
