@@ -13,7 +13,7 @@ from dither.protocols import METHODS, restore, start
 from dither.protocols.holdout import HoldOut
 from dither.protocols.reduced import Reduced
 from dither.protocols.reduction import GROUPS, WIDE, grouped_attribute, reduce_schema, with_groups
-from dither.schema import Attribute, Schema
+from dither.schema import Attribute, Schema, schema_from_json
 from dither.schema.rules import Determines, Order
 from dither.simulate import simulate
 
@@ -203,3 +203,18 @@ def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
     assert region.low is not None
     assert region.low <= float((boat & (city < 10)).mean()) <= region.high
     assert release.marginal(["boat", "job"]).standard_errors is not None
+
+
+@pytest.mark.parametrize(("method", "told"), [("mixture", True), ("privincr", True), ("lopub", False)])
+def test_a_release_with_an_attribute_that_is_not_asked_is_finished(method: str, told: bool) -> None:
+    city = np.random.default_rng(0).integers(0, 3, 12_000)
+    table = pd.DataFrame({"city": city, "state": np.array([0, 1, 1])[city], "same": city, "other": city})
+    rule = {"determines": "state", "by": "city", **({"outcomes": [0, 1, 1]} if told else {})}
+    attributes = [
+        {"name": name, "kind": "ordinal", "values": [0, 1] if name == "state" else [0, 1, 2]} for name in table.columns
+    ]
+    made = schema_from_json({"attributes": attributes, "rules": [rule]})
+    release = dither.publish(table, epsilon=4, schema=made, method=method, seed=1)
+    assert release.notes["not_asked"] == ["state"]
+    shown = release.synthetic
+    assert (np.array([0, 1, 1])[shown["city"]] == shown["state"]).all()

@@ -273,7 +273,8 @@ def misfit_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
     """The pairs whose raw estimates the model does not fit, for a release's notes; nothing where all fit or none were asked.
 
     The test needs no replicates: squared residuals in units of the raw noise, which a model fitted to the data can only make
-    smaller. The level is shared by all pairs.
+    smaller. The level is shared by all pairs. What stands around the fit (rules, values inside groups) is not judged: nobody was
+    asked in pairs about it.
     """
     answers = answers_of(machine.counted)
     if not any(len(answer.question.attributes) > 1 for answer in answers):
@@ -285,6 +286,8 @@ def misfit_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
         fitted = model.marginal([names[i] for i in pair])
         noise, block = _noise(targets, pair, fitted), tuple(targets.columns.of(i) for i in pair)
         shape = pair_bias([model.schema.attributes[i] for i in pair], fitted, fitted[None], 1.0).variances
+        if not shape.any():  # the model knows one of them for certain: no bias of a dependence to look for
+            continue
         chance = _chance((fitted - targets.pairs[block]) ** 2 / noise, shape / noise)
         if chance < MISFIT_LEVEL / len(every):
             found.append((chance, " x ".join(names[i] for i in pair)))
