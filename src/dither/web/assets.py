@@ -1,6 +1,7 @@
-"""What pages load from their own origin: style sheet, scripts and the encoder, each under an address that holds its hash.
+"""What pages load from their own origin: style sheet, scripts and the encoder, under addresses that hold the hash of them all.
 
-Guarantee: an address with a hash always gives the same bytes, so a browser may keep them for ever; another hash gives nothing.
+Guarantee: an address with a hash always gives the same bytes, so a browser may keep them for ever; another hash gives nothing. One
+hash for all, so that modules find each other beside them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Asset:
     @property
     def address(self) -> str:
         """Where pages load it from."""
-        return f"/static/{self.sha256[:_IN_ADDRESS]}/{self.name}"
+        return f"/static/{_digest()}/{self.name}"
 
     @property
     def media_type(self) -> str:
@@ -48,6 +49,13 @@ def assets() -> dict[str, Asset]:
     own = {path.name: path.read_bytes() for path in sorted(_STATIC.iterdir()) if path.suffix in (".js", ".svg")}
     found = {"dither.css": sheet, **own, **_encoder()}
     return {name: Asset(name, data) for name, data in found.items()}
+
+
+@cache
+def _digest() -> str:
+    """Of the names and hashes of all files."""
+    whole = "".join(f"{found.sha256}  {name}\n" for name, found in sorted(assets().items()))
+    return hashlib.sha256(whole.encode()).hexdigest()[:_IN_ADDRESS]
 
 
 def asset(name: str) -> Asset:

@@ -13,6 +13,7 @@ from dither.errors import DitherError
 from dither.web.answers import SECURITY, failed, missing
 from dither.web.assets import asset, assets
 from dither.web.home import home_routes
+from dither.web.participate import participant_routes
 
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
 _ABSENT = ("no-campaign", "not-found")
@@ -22,6 +23,7 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     """Add every page, and answer a browser's requests that fail with a page instead of problem details."""
     app.include_router(_static_routes())
     app.include_router(home_routes(collector))
+    app.include_router(participant_routes(collector))
     _answer_browsers(app)
 
 
