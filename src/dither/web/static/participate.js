@@ -111,11 +111,10 @@ function showForm() {
 
 function explainChoice(count, total, others) {
   if (!others.length) return [element('p', {}, count === 1 ? 'There is one question.' : `All ${total} questions are for you.`)];
-  const which = count === 1 ? 'one question' : `${count} questions together`;
   const list = element('ul', {}, ...others.slice(0, 200).map((question) => element('li', {}, question)));
   return [
-    element('p', {}, `Of ${total} questions, yours ${count === 1 ? 'is' : 'are'} ${which}, drawn by chance from your ticket before you came. `
-      + 'One answer from each of many people is enough, and it keeps all of your privacy for the one that counts.'),
+    element('p', {}, `Of ${total} questions ${count === 1 ? 'one is' : `${count} are`} for you, drawn by chance from your ticket before you came. `
+      + 'A little from each of many people is enough, and all of your protection goes to what counts.'),
     element('details', {}, element('summary', {}, `The ${others.length} that you are not asked`),
       element('p', {}, 'Others answer these. Nothing about them leaves your device, so nobody asks you to type it.'), list),
   ];
@@ -159,6 +158,7 @@ async function practise(times) {
     if (at('strip').children.length > PRACTICE) at('strip').firstChild.remove();
   }
   at('strip').hidden = false;
+  at('key').hidden = false;
   at('practised').textContent = `${practised.hits} of ${practised.drawn} practice draws fit your answer (expected are about ${ofHundred(same)} of 100). `
     + `The last one would have said: ${meaning(q, last)}`;
 }
