@@ -281,6 +281,7 @@ class Campaigns:
         hashes = _in_order([token_hash(t) for t in tokens])
         for start in range(0, count, TOKEN_BLOCK):
             self._in_turn(partial(self._store.add_tokens, campaign, hashes[start : start + TOKEN_BLOCK]))
+        self._store.audit.add("issue-tokens", campaign, f"{count:,} tokens")  # before anybody sees one
         return [t.hex() for t in tokens]
 
     def _tidy(self, live: Live) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from dither.collector.campaigns import Campaigns, Live, NoCampaign, OpenRound
+from dither.collector.keys import Keys
 from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
+from dither.collector.sessions import Sessions
 from dither.collector.shared_tallies import SharedTallies
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
@@ -98,6 +100,8 @@ class Collector:
         )
         self.metrics = Metrics(lambda: self.writer.waiting, counters)
         self.campaigns = Campaigns(store, self._compare, self.writer.call)
+        self.keys = Keys(store.keys, store.shared)
+        self.sessions = Sessions(store.sessions, self.keys)
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
         self._check: Future[None] | None = None

@@ -14,6 +14,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from dither.collector.audit import AuditLog, note
+from dither.collector.keys import KeyTable
 from dither.collector.layout import (
     UNTIDIED,
     bring_up_to_date,
@@ -25,6 +27,7 @@ from dither.collector.layout import (
     rounds,
     tokens,
 )
+from dither.collector.sessions import SessionTable
 from dither.collector.store import (
     ANSWER_SECONDS,
     LAYOUT_SECONDS,
@@ -85,6 +88,9 @@ class SqlStore(ABC):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        transactions = self._write, self._read
+        self.keys, self.sessions = KeyTable(*transactions), SessionTable(*transactions)
+        self.audit = AuditLog(*transactions)
         self._state_of_round, self._round_alone = (
             sa.text(_A_ROUND.format(with_lock=lock, keep=keep)) for lock, keep in (self._keep_state, self._await_adding)
         )
@@ -175,6 +181,7 @@ class SqlStore(ABC):
         with self._write(WORK_SECONDS) as connection:
             connection.execute(sa.insert(campaigns).values(values))
             self._insert_round(connection, first)
+            note(connection, "create", campaign.id, f"{campaign.state.value}, round 0")
             self._announce(connection, campaign.id)
 
     def campaign(self, campaign: str) -> StoredCampaign | None:
@@ -224,6 +231,7 @@ class SqlStore(ABC):
                 remember_to_tidy(connection, move)
             if move.opened is not None:
                 self._insert_round(connection, move.opened)
+            note(connection, move.to_state.value, move.campaign, move.said)
             self._announce(connection, move.campaign)
             return True
 

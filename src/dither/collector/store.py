@@ -6,9 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dither.errors import DitherError
+
+if TYPE_CHECKING:
+    from dither.collector.audit import AuditLog
+    from dither.collector.keys import KeyTable
+    from dither.collector.sessions import SessionTable
 
 ANSWER_SECONDS = 5.0  # what a sender's reports and a look at readiness wait for the database at most
 WORK_SECONDS = 60.0  # what an operator's single step may take: a move, a count, a page of reports, a lot of tokens
@@ -127,6 +132,11 @@ class Move:
     release: bytes | None = None
     moves: int | None = None  # how often the campaign had been moved when this one was decided
 
+    @property
+    def said(self) -> str:
+        """The transition in words, for the audit log."""
+        return f"{self.from_state.value}, round {self.from_round}, to {self.to_state.value}, round {self.to_round}"
+
 
 class Position(NamedTuple):
     """Where a campaign stands, and how often it was moved to get there."""
@@ -151,6 +161,9 @@ class Store(Protocol):
     """
 
     shared: bool  # whether other collectors may use it at the same time
+    keys: KeyTable
+    sessions: SessionTable
+    audit: AuditLog
 
     def positions(self) -> dict[str, Position]:
         """Where every campaign stands."""
