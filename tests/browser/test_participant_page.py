@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +30,12 @@ SCHEMA: dict[str, Any] = {
         },
         {"name": "age", "kind": "numeric", "edges": [18, 30, 50, 100], "unit": 1, "question": "How old are you?"},
         {"name": "full", "kind": "boolean", "missing": True, "question": "Do you work full time?"},
-        {"name": "since", "kind": "date", "edges": ["2000-01-01", "2015-01-01", "2027-01-01"], "question": "Since when?"},
+        {
+            "name": "since",
+            "kind": "date",
+            "edges": ["2000-01-01", "2015-01-01", "2027-01-01"],
+            "question": "Since when?",
+        },
         {"name": "canton", "kind": "categorical", "values": [f"Canton {i}" for i in range(12)], "question": "Where?"},
     ]
 }
@@ -144,7 +150,7 @@ def test_a_ticket_counts_once_on_whatever_device(
     running: ServerThread, caller: Caller, browser: Browser, phone: Page
 ) -> None:
     campaign = caller.create(schema=SCHEMA, participation="tokens")
-    (token,) = __import__("json").loads(caller.admin("POST", f"/{campaign}/tokens", {"count": 1}).body)["tokens"]
+    (token,) = json.loads(caller.admin("POST", f"/{campaign}/tokens", {"count": 1}).body)["tokens"]
     requests: list[str] = []
     phone.on("request", lambda request: requests.append(request.url))
     phone.goto(f"{running.url}/c/{campaign}")

@@ -10,15 +10,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log10
 
 from markupsafe import Markup
 
+from dither.display.bars import WIDTH
+from dither.display.svg import drawing, label, number, path
 from dither.errors import DitherError
 from dither.planner import BASELINE, Forecast, assumed_dependence, forecast, predict, reference_population
 from dither.protocols import METHODS
-from dither.release.charts import HEAD, HEIGHT, FOOT, Axis, beside_labels, frame
-from dither.display.bars import WIDTH
-from dither.display.svg import drawing, label, number, path
+from dither.release.charts import FOOT, HEAD, HEIGHT, Axis, beside_labels, frame
 from dither.schema import Schema
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -41,7 +42,7 @@ class Outlook:
         pairs = self.expected.recommendation != BASELINE
         error = self.single
         if error > 0.25:
-            return "Not enough: not even single questions would come out. Ask more people, fewer questions or allow a larger epsilon."
+            return "Not enough, not even for single questions. Ask more people or fewer questions, or allow a larger epsilon."
         if not pairs:
             return "Enough for each question by itself, not for how answers go together."
         return "Enough for each question and for how answers go together."
@@ -78,7 +79,9 @@ class Planner:
             while len(self._latest) > 1000:
                 self._latest.pop(next(iter(self._latest)))
         if len(schema) > MOST_ATTRIBUTES or sum(schema.cardinalities) > MOST_CODES:
-            raise DitherError("this schema is too large to look ahead while you type; use 'dither plan' on the command line")
+            raise DitherError(
+                "this schema is too large to look ahead while you type; use 'dither plan' on the command line"
+            )
         with self._turn:
             with self._guard:
                 if self._latest.get(asker, mine) != mine:
@@ -106,8 +109,6 @@ def _outlook(schema: Schema, participants: int, epsilon: float) -> Outlook:
 
 def outlook_chart(outlook: Outlook) -> Markup:
     """One line for each epsilon, over the number of participants on a scale of tens; the chosen one stands out."""
-    from math import log10
-
     spots = sorted({n for _, points in outlook.curves for n, _ in points})
     top = max(error for _, points in outlook.curves for _, error in points)
     up = Axis(0.0, top, HEIGHT - FOOT, HEAD)
@@ -117,7 +118,8 @@ def outlook_chart(outlook: Outlook) -> Markup:
     lines, names = "", ""
     for epsilon, points in outlook.curves:
         steps = "".join(
-            f"{'M' if i == 0 else 'L'}{number(across(log10(n)))} {number(up(error))}" for i, (n, error) in enumerate(points)
+            f"{'M' if i == 0 else 'L'}{number(across(log10(n)))} {number(up(error))}"
+            for i, (n, error) in enumerate(points)
         )
         lines += path("reach" if epsilon == chosen else "rule", steps)
     names += _ends(outlook.curves, across.end, up)

@@ -1,7 +1,7 @@
 """A schema as a form: one card for each attribute, written back and forth without losing anything.
 
-What the form's fields cannot say (atoms, groups, cycles, odd bins) stays JSON, in a field of its own. Whatever is typed is checked by
-the schema's own reader; an error names the attribute.
+What the form's fields cannot say (atoms, groups, cycles, odd bins) stays JSON, in a field of its own. What is typed is checked
+by the schema's own reader; an error names the attribute.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class SchemaForm:
 
 def read_cards(text: Callable[[str], str]) -> SchemaForm:
     """The cards of a form, given its fields by name."""
-    cards = []
+    cards: list[AttributeCard] = []
     while len(cards) < MOST_CARDS and text(f"a{len(cards)}-kind"):
         at = f"a{len(cards)}-"
         kind = text(f"{at}kind")
@@ -158,9 +158,7 @@ def show_schema(schema: Schema) -> SchemaForm:
 
 def _card(attribute: Attribute) -> AttributeCard:
     data = attribute.to_json()
-    told = AttributeCard(
-        attribute.kind, attribute.name, attribute.question, attribute.help, missing=attribute.missing
-    )
+    told = AttributeCard(attribute.kind, attribute.name, attribute.question, attribute.help, missing=attribute.missing)
     if attribute.kind == "boolean":
         made = told
     elif attribute.kind in ("categorical", "ordinal"):
@@ -178,7 +176,9 @@ def _lines(data: Mapping[str, object]) -> str:
     values, labels = data["values"], data.get("labels")
     assert isinstance(values, list)
     said = labels if isinstance(labels, list) else [""] * len(values)
-    return "\n".join(f"{value}{_BETWEEN}{words}" if words else str(value) for value, words in zip(values, said, strict=False))
+    return "\n".join(
+        f"{value}{_BETWEEN}{words}" if words else str(value) for value, words in zip(values, said, strict=False)
+    )
 
 
 def _says(card: AttributeCard, attribute: Attribute) -> bool:

@@ -70,6 +70,7 @@ function lookAgain() {
 }
 
 async function begin() {
+  if (!at('state').dataset.kind) at('state').textContent = 'Looking up what is asked…';
   if (!globalThis.isSecureContext || !crypto.subtle) return say('insecure');
   try {
     localStorage.setItem('dither:probe', '1');
