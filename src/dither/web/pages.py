@@ -15,6 +15,7 @@ from dither.web.assets import asset, assets
 from dither.web.campaigns import campaign_routes
 from dither.web.console import Console, SignInNeeded
 from dither.web.home import home_routes
+from dither.web.new_campaign import new_campaign_routes
 from dither.web.operators import operator_pages
 from dither.web.participate import participant_routes
 from dither.web.signing import ask_to_sign_in, signing_routes
@@ -29,7 +30,7 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     app.include_router(home_routes(collector))
     app.include_router(participant_routes(collector))
     console = Console(collector)
-    for routes in (signing_routes, campaign_routes, operator_pages):
+    for routes in (signing_routes, new_campaign_routes, campaign_routes, operator_pages):
         app.include_router(routes(console))
     app.add_exception_handler(SignInNeeded, ask_to_sign_in)
     _answer_browsers(app)
