@@ -24,6 +24,7 @@ from dither.reports import limits
 from dither.reports.codec import Envelope, Report, encode
 from dither.reports.plan import Plan, Question, is_asked, pick, place, report_id, token_hash
 from tools.announcement_vectors import announcements, cells, codes, verdicts
+from tools.campaign_vectors import told_announcements
 
 FORMAT = "dither-vectors-1"
 Case = dict[str, Any]
@@ -35,7 +36,7 @@ def all_vectors() -> dict[str, dict[str, Any]]:
     cases = {
         "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
-        "participation.json": [*_assigned(), *announcements(), *codes(), *cells(), *verdicts()],
+        "participation.json": [*_assigned(), *announcements(), *told_announcements(), *codes(), *cells(), *verdicts()],
     }
     return {name: {"format": FORMAT, "cases": list(listed)} for name, listed in cases.items()}
 

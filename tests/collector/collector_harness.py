@@ -22,6 +22,7 @@ import pytest
 from tests.programs import require
 
 from dither.client.transport import Answer, Connection
+from dither.collector.app import Pages
 from dither.collector.collector import Collector
 from dither.collector.connections import ConnectionLimits
 from dither.collector.serving import CollectorServer, listen
@@ -124,10 +125,16 @@ class ServerProcess:
 class ServerThread:
     """A collector in a thread of this process, so that a test can look inside and use methods of its own."""
 
-    def __init__(self, store: Store, queue: int = 20_000, *, loop: str = "auto", **limits: Any) -> None:
+    def __init__(
+        self, store: Store, queue: int = 20_000, *, loop: str = "auto", pages: Pages | None = None, **limits: Any
+    ) -> None:
         self.collector = Collector(store, queue)
         self.server = CollectorServer(
-            self.collector, KEY, ConnectionLimits(**limits), log_level="critical", log_config=None, loop=loop
+            *(self.collector, KEY, ConnectionLimits(**limits)),
+            log_level="critical",
+            log_config=None,
+            loop=loop,
+            pages=pages,
         )
         sockets = listen("127.0.0.1", 0)
         self.thread = threading.Thread(target=self.server.run, args=(sockets,), daemon=True)

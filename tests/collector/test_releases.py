@@ -148,7 +148,7 @@ def test_answers_are_those_of_the_folder(site: Site, tmp_path: Path) -> None:
     answer = json.loads(site.get(f"{base}/query", **asked).body)
     assert answer == release.query(asked["where"], asked["given"]).to_json()
     answer = json.loads(site.get(f"{base}/query", where="member").body)
-    assert answer["low"] < answer["estimate"] < answer["high"]
+    assert answer["low"] < answer["high"]
     table = release.table(["member", "colour"], "score < 5").to_json()
     for by in ("member,colour", ["member", "colour"]):
         assert json.loads(site.get(f"{base}/query", by=by, where="score < 5").body) == table

@@ -33,6 +33,7 @@ from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
 REPORTS_TYPE = "application/vnd.dither.reports"
+Pages = Callable[[FastAPI, Collector], None]  # a function of a module, so that workers can be told of it
 # Newer versions of the framework trace requests, with addresses and user agents, when the environment asks for it.
 _NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
@@ -53,8 +54,9 @@ _REPEATED: dict[int | str, JsonObject] = {
 }
 
 
-def make_app(collector: Collector, admin_key: str) -> Edge:
-    """The application; the collector is stopped when the server stops. The key given is that of the operator."""
+def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -> Edge:
+    """The application; the collector is stopped when the server stops. The key given is that of the operator; `pages` adds what
+    people look at."""
     collector.keys.adopt(admin_key)
     access = Access(collector)
 
@@ -84,6 +86,8 @@ def make_app(collector: Collector, admin_key: str) -> Edge:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _no_such_address)
     app.add_exception_handler(Exception, _bug)
+    if pages is not None:
+        pages(app, collector)
     return Edge(app, collector.metrics)
 
 
