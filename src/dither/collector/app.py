@@ -25,6 +25,7 @@ from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
 from dither.collector.operators import operator_routes
 from dither.collector.problems import DOCUMENTED, Problem, failure, json_response, outcome_problem, problem
+from dither.collector.releases import publishing_routes, release_routes
 from dither.collector.store import Outcome
 from dither.errors import DitherError
 from dither.release.pages import render_page
@@ -79,7 +80,8 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
     app.router.routes.insert(0, _upload_route(collector))  # first: it is looked for most often
     app.include_router(_public_routes(collector))
     app.include_router(admin_routes(collector, access))
-    app.include_router(operator_routes(collector, access))
+    for routes in (operator_routes, publishing_routes, release_routes):
+        app.include_router(routes(collector, access))
     app.add_exception_handler(DitherError, _dither_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _no_such_address)

@@ -17,6 +17,8 @@ from dither.collector.keys import Keys
 from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
+from dither.collector.publications import Publications
+from dither.collector.questions import Questions
 from dither.collector.sessions import Sessions
 from dither.collector.shared_tallies import SharedTallies
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
@@ -102,6 +104,8 @@ class Collector:
         self.campaigns = Campaigns(store, self._compare, self.writer.call)
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
+        self.questions = Questions()
+        self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
         self._check: Future[None] | None = None
@@ -217,6 +221,7 @@ class Collector:
         """Write what is queued and close the store; False if that took too long, and then it may never happen."""
 
         self._ending.set()
+        self.questions.stop()
 
         def end() -> bool:
             written = self.writer.stop(seconds)

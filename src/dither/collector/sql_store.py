@@ -27,6 +27,7 @@ from dither.collector.layout import (
     rounds,
     tokens,
 )
+from dither.collector.publications import PublicationTable
 from dither.collector.sessions import SessionTable
 from dither.collector.store import (
     ANSWER_SECONDS,
@@ -90,7 +91,7 @@ class SqlStore(ABC):
         self._engine = engine
         transactions = self._write, self._read
         self.keys, self.sessions = KeyTable(*transactions), SessionTable(*transactions)
-        self.audit = AuditLog(*transactions)
+        self.audit, self.publications = AuditLog(*transactions), PublicationTable(*transactions)
         self._state_of_round, self._round_alone = (
             sa.text(_A_ROUND.format(with_lock=lock, keep=keep)) for lock, keep in (self._keep_state, self._await_adding)
         )

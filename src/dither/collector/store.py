@@ -13,6 +13,7 @@ from dither.errors import DitherError
 if TYPE_CHECKING:
     from dither.collector.audit import AuditLog
     from dither.collector.keys import KeyTable
+    from dither.collector.publications import PublicationTable
     from dither.collector.sessions import SessionTable
 
 ANSWER_SECONDS = 5.0  # what a sender's reports and a look at readiness wait for the database at most
@@ -164,6 +165,7 @@ class Store(Protocol):
     keys: KeyTable
     sessions: SessionTable
     audit: AuditLog
+    publications: PublicationTable
 
     def positions(self) -> dict[str, Position]:
         """Where every campaign stands."""
