@@ -15,4 +15,4 @@ MOST_NUMBER = 1 << 53  # any number of a plan lies below
 MOST_MECHANISMS = 1 << 14  # different ones in a plan: the epsilon of each is worked out on the device
 BLOOM_DIGESTS = 1 << 18  # SHA-256 of a device for all Bloom filters of a plan
 BLOOM_BYTES = 1 << 25  # of all those filters together
-BLOOM_PAIRS = 1 << 21  # pairs of filters that it compares for their distance
+MOST_PAIRS = 1 << 21  # pairs that it compares: of filters for their distance, of cells and the sets of a strategy
