@@ -8,6 +8,7 @@ export class Refused extends Error {}
 const refuse = (why) => { throw new Refused(why); };
 const need = (condition, why) => condition || refuse(why);
 const whole = (n) => Number.isSafeInteger(n);
+const natural = (n) => whole(n) && n >= 0;
 const utf8 = (text) => new TextEncoder().encode(text);
 export const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 export const fromHex = (text) => {
@@ -37,15 +38,16 @@ const bitsOf = (report) => report.reduce((n, byte) => { for (; byte; byte &= byt
 const FIELDS = {
   grr: ['cells', 'other'], sue: ['cells', 'true_set', 'other_set'], oue: ['cells', 'true_set', 'other_set'],
   olh: ['cells', 'buckets', 'other'], subset: ['cells', 'size', 'missing'], bloom: ['cells', 'bits', 'hashes', 'flipped', 'seed'],
-  hadamard: ['cells', 'columns', 'flip'],
+  hadamard: ['cells', 'columns', 'flip'], 'square-wave': ['cells', 'width', 'base'], strategy: ['cells', 'sets', 'high', 'low', 'rest'],
 };
+const LISTS = ['sets', 'high', 'low', 'rest']; // of a strategy
 
 /** A mechanism from its integers: {cells, reportBytes, drawBytes, epsilon(), randomise(value, random), check(report)}. */
 export function mechanism(m) {
   need(Object.hasOwn(FIELDS, m?.name ?? ''), 'not a mechanism this version knows');
   const names = FIELDS[m.name];
   need(Object.keys(m).length === names.length + 2, 'a mechanism needs its own numbers and no others');
-  need([...names, 'threshold_bits'].every((f) => whole(m[f]) && m[f] >= 0), 'a mechanism needs whole numbers');
+  need([...names, 'threshold_bits'].every((f) => LISTS.includes(f) || natural(m[f])), 'a mechanism needs whole numbers');
   need(m.threshold_bits % 8 === 0 && m.threshold_bits >= 8 && m.threshold_bits <= 48, 'draws of this width are not supported');
   need(m.cells >= 2 && m.cells <= 2 ** 31, 'a mechanism needs at least 2 cells, and not too many');
   const made = MAKERS[m.name](m, BigInt(2 ** m.threshold_bits), m.threshold_bits / 8);
@@ -71,6 +73,15 @@ const respond = (draw, keep, other, truth) => {
   if (draw < keep) return truth;
   const answer = Number((draw - keep) / other);
   return answer + (answer >= truth ? 1 : 0);
+};
+// Reports that are the number of one of some outputs.
+const numbered = (outputs) => {
+  const width = Math.ceil((32 - Math.clz32(outputs - 1)) / 8);
+  return {
+    reportBytes: width,
+    write: (output) => number(output, width),
+    check: (report) => need(little(report, 0, width) < BigInt(outputs), 'an output outside the range'),
+  };
 };
 const noStrayBits = (report, bits) =>
   need(bits % 8 === 0 || report[report.length - 1] >> bits % 8 === 0, 'a bit beyond the last one is set');
@@ -220,6 +231,61 @@ const MAKERS = {
       check: (report) => need(little(report, 0, width) < BigInt(2 ** (bits + 1)), 'a coefficient outside the range'),
     };
   },
+  // A window of outputs that slides with the cell; what division leaves over goes to the middle output.
+  'square-wave'(m, all, step) {
+    need(m.cells <= 4096 && m.width >= 1 && m.width <= 8192, 'a wave of this width is impossible');
+    const width = BigInt(m.width), base = BigInt(m.base), peak = (all - BigInt(m.cells - 1) * base) / width;
+    need(base >= 1n && base < peak, 'thresholds that give no guarantee');
+    const outputs = m.cells + m.width - 1, { reportBytes, write, check } = numbered(outputs);
+    return {
+      reportBytes,
+      drawBytes: step,
+      epsilon: async () => lnUp(peak, base),
+      randomise(value, draws) {
+        const draw = little(draws, 0, step);
+        if (draw < width * peak) return write(value + Number(draw / peak));
+        const place = Number((draw - width * peak) / base);
+        return write(place >= m.cells - 1 ? (outputs - 1) >> 1 : place + (place >= value ? m.width : 0));
+      },
+      check,
+    };
+  },
+  // Output i has high[i] draws in the cells of its set, low[i] in the others; the last one what is left, rest[cell].
+  strategy({ cells, sets, high, low, rest }, all, step) {
+    need([sets, high, low, rest].every(Array.isArray) && sets.length >= 1 && cells * sets.length <= MOST.pairs && cells <= 4096, 'sets too many or none');
+    need(high.length === sets.length && low.length === sets.length && rest.length === cells, 'a strategy that lacks draws');
+    need([high, low, rest].every((list) => list.every((n) => whole(n) && n >= 1)), 'an output that some value can never give');
+    const top = Math.ceil(cells / 4), has = (text, cell) => (parseInt(text[text.length - 1 - (cell >> 2)] ?? '0', 16) >> (cell & 3)) & 1;
+    const sums = rest.slice();
+    let most = lnUp(rest.reduce((a, b) => Math.max(a, b)), rest.reduce((a, b) => Math.min(a, b)));
+    sets.forEach((text, i) => {
+      need(typeof text === 'string' && text.length <= top && /^(0|[1-9a-f][0-9a-f]*)$/.test(text), 'a set that is not written in the one way');
+      let held = 0;
+      for (let cell = 0; cell < 4 * top; cell++) {
+        const inside = has(text, cell);
+        need(!inside || cell < cells, 'a set beyond the cells');
+        held += inside;
+        if (cell < cells) sums[cell] += inside ? high[i] : low[i];
+      }
+      if (held > 0 && held < cells) most = Math.max(most, lnUp(Math.max(high[i], low[i]), Math.min(high[i], low[i])));
+    });
+    need(sums.every((sum) => sum === Number(all)), 'draws that do not add up');
+    const { reportBytes, write, check } = numbered(sets.length + 1);
+    return {
+      reportBytes,
+      drawBytes: step,
+      epsilon: async () => most,
+      randomise(value, draws) {
+        let left = Number(little(draws, 0, step)), output = 0;
+        for (; output < sets.length; output++) {
+          left -= has(sets[output], value) ? high[output] : low[output];
+          if (left < 0) break;
+        }
+        return write(output);
+      },
+      check,
+    };
+  },
 };
 
 /** The bytes of an upload. */
@@ -362,25 +428,29 @@ export async function readAnnouncement(text) {
 }
 
 // A plan holds nothing but questions of two or three parts, and numbers.
+const FORMS = ['attributes,mechanism', 'attributes,grouped,mechanism', 'attributes,mechanism,rounded'];
 const plain = ({ questions, shares }) => Array.isArray(questions) && Array.isArray(shares) && shares.every(finite)
-  && questions.every((q) => object(q) && ['attributes,mechanism', 'attributes,grouped,mechanism'].includes(keysOf(q)) && object(q.mechanism) && Array.isArray(q.attributes)
-    && Object.values(q.mechanism).every((x) => typeof x !== 'object') && q.attributes.every((n) => typeof n === 'string'));
+  && questions.every((q) => object(q) && FORMS.includes(keysOf(q))
+    && [undefined, true].includes(q.rounded) && object(q.mechanism) && Array.isArray(q.attributes) && q.attributes.every((n) => typeof n === 'string')
+    && Object.entries(q.mechanism).every(([key, x]) => typeof x !== 'object' || (LISTS.includes(key) && Array.isArray(x) && x.every((y) => typeof y !== 'object'))));
 const LINES = ['numeric', 'date', 'datetime', 'duration'];
 const CARRIES = {
   numeric: ['edges'], duration: ['edges'], date: ['edges'], datetime: ['edges'], boolean: [], categorical: ['values'], ordinal: ['values'],
 };
 const MAY_CARRY = {
-  numeric: ['atoms', 'groups', 'unit'], duration: ['atoms', 'groups', 'unit'], date: ['cycles', 'groups'],
+  numeric: ['atoms', 'clip', 'groups', 'unit'], duration: ['atoms', 'clip', 'groups', 'unit'], date: ['cycles', 'groups'],
   datetime: ['cycles', 'groups'], boolean: [], categorical: ['groups'], ordinal: ['groups'],
 };
 const CYCLES = { weekday: 7, hour: 24 };
 const turns = (a) => (a.cycles ?? []).reduce((n, cycle) => n * CYCLES[cycle], 1);
 const answers = (a) => (LINES.includes(a.kind) ? lineOf(a).cells * turns(a) : a.kind === 'boolean' ? 2 : a.values.length);
 const cardinality = (a) => answers(a) + (a.missing ? 1 : 0);
+const NUMBERS = ['numeric', 'duration'];
 const width = (a, grouped) => (grouped ? new Set(a.groups).size + (a.missing ? 1 : 0) : cardinality(a));
 
 /** The cell of a question for codes by name; of grouped attributes the group counts, not the value. */
 export function cellOf(q, known, codes) {
+  if (q.rounded) return codes.get(q.attributes[0]);
   return q.attributes.reduce((cell, n) => {
     const a = known.get(n), grouped = (q.grouped ?? []).includes(n), code = codes.get(n), names = grouped ? [...new Set(a.groups)] : [];
     return cell * width(a, grouped) + (!grouped ? code : code === answers(a) ? names.length : names.indexOf(a.groups[code]));
@@ -465,7 +535,7 @@ function checkSchema(schema) {
     need(object(a) && typeof a.name === 'string' && a.name !== '' && !known.has(a.name), 'an attribute without a name of its own');
     need(typeof a.kind === 'string' && Object.hasOwn(CARRIES, a.kind), 'an attribute of an unknown kind');
     const carries = ['kind', 'name', ...CARRIES[a.kind], ...['missing', ...TEXTS, ...MAY_CARRY[a.kind]].filter((key) => Object.hasOwn(a, key))];
-    need(keysOf(a) === carries.sort().join() && [undefined, true].includes(a.missing), 'an attribute in another form');
+    need(keysOf(a) === carries.sort().join() && [a.missing, a.clip].every((x) => [undefined, true].includes(x)), 'an attribute in another form');
     if (LINES.includes(a.kind)) {
       checkLine(a);
     } else if (a.kind !== 'boolean') {
@@ -495,16 +565,19 @@ async function checkPlan(a, known) {
   need((split ? ['counts', 'patterns'] : ['counts']).includes(tally), 'a tally that the plan cannot have');
   need(finite(population) && population > 0 && population <= 1 && a.start < 1, 'a round that asks nobody');
   checkWork(questions);
-  const asked = new Set();
+  const asked = new Set(), built = new Map();
   let length = 0, draws = 0;
-  for (const { attributes, grouped, mechanism: m } of questions) {
+  for (const { attributes, grouped, rounded, mechanism: m } of questions) {
     need(Array.isArray(attributes) && attributes.length >= 1 && new Set(attributes).size === attributes.length, 'a question about nothing or twice');
     need(attributes.every((n) => typeof n === 'string' && known.has(n)), 'a question that the schema lacks');
-    const made = mechanism(m), groups = grouped ?? [];
+    const key = JSON.stringify(m), made = built.get(key) ?? mechanism(m), groups = grouped ?? [];
+    built.set(key, made);
+    const round = rounded && attributes.length === 1 ? known.get(attributes[0]) : undefined;
+    need(!rounded || (round && NUMBERS.includes(round.kind) && !round.missing && finite(round.edges.at(-1) - round.edges[0])), 'a question that rounds no number');
     need(grouped === undefined || (Array.isArray(grouped) && grouped.length >= 1
       && grouped.every((n) => attributes.includes(n) && known.get(n).groups)), 'a question that groups what has no groups');
     const cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * width(known.get(n), groups.includes(n))), 1);
-    need(made.cells === cells, 'a question of other cells');
+    need(made.cells === cells || rounded, 'a question of other cells');
     need(made.reportBytes <= MOST.reportBytes && made.drawBytes <= MOST.drawBytes, 'a question too large for a device');
     length += made.reportBytes;
     draws += made.drawBytes;
@@ -524,11 +597,16 @@ function checkWork(questions) {
   for (const q of questions) {
     const m = q?.mechanism;
     need(object(m) && typeof m.name === 'string', 'a question without a mechanism');
-    for (const [key, n] of Object.entries(m)) need(key === 'name' || (whole(n) && n >= 0), 'a mechanism needs whole numbers');
+    const listed = m.name === 'strategy' ? LISTS : [];
+    for (const [key, n] of Object.entries(m)) need(key === 'name' || (listed.includes(key) ? Array.isArray(n) : natural(n)), 'a mechanism needs whole numbers');
     need(DRAW_BITS.includes(m.threshold_bits), 'draws of this width are not supported');
     const key = JSON.stringify(m);
     if (different.has(key)) continue;
     need(different.add(key).size <= MOST.mechanisms, 'too many different mechanisms');
+    if (m.name === 'strategy') {
+      need(Array.isArray(m.sets) && natural(m.cells), 'a strategy without sets');
+      need((pairs += Math.min(m.cells, 4096) * m.sets.length) <= MOST.pairs, 'strategies that are too much work');
+    }
     if (m.name !== 'bloom') continue;
     need(m.hashes >= 1 && m.hashes <= MOST.hashes && m.hashes < m.bits, 'a Bloom filter of too many hashes');
     let expected = 0;
@@ -547,7 +625,9 @@ export function codeOf(a, value) {
     const code = (a.kind === 'boolean' ? [false, true] : a.values).indexOf(value);
     return code < 0 ? null : code;
   }
-  const number = lineNumber(a, value), line = lineOf(a);
+  const line = lineOf(a);
+  let number = lineNumber(a, value);
+  if (a.clip && number !== null) number = Math.min(Math.max(number, line.boundaries[0]), line.boundaries.at(-1));
   const at = number === null ? -1 : above(line.boundaries, number) - 1;
   if (at < 0) return null;
   const cell = line.boundaries[at] === number ? line.points[at] : line.gaps[at];
@@ -555,6 +635,17 @@ export function codeOf(a, value) {
   const days = a.kind === 'date' ? number : Math.floor(number / DAY);
   return (a.cycles ?? []).reduce((code, cycle) => code * CYCLES[cycle]
     + (cycle === 'weekday' ? (((days + 3) % 7) + 7) % 7 : Math.floor((number - days * DAY) / 3600)), cell);
+}
+
+/** The level to which a draw of 32 bits rounds a number, of some evenly spaced over the range; null where it is none of the domain. */
+export function levelOf(a, value, levels, draw) {
+  const low = a.edges[0], high = a.edges.at(-1);
+  let number = lineNumber(a, value);
+  if (number === null) return null;
+  if (a.clip) number = number < low ? low : number > high ? high : number;
+  if (!(low <= number && number <= high)) return null;
+  const place = ((number - low) / (high - low)) * (levels - 1), level = Math.min(Math.floor(place), levels - 2);
+  return level + (draw < (place - level) * 2 ** 32 ? 1 : 0);
 }
 
 // A number below count, each exactly as likely: draws beyond the last one are drawn again.
@@ -568,13 +659,15 @@ export function drawBelow(count, random) {
 
 // Codes by name for the attributes asked about, whatever the record holds, so that silence is never an answer: a value that the
 // domain lacks is answered as missing where the schema has that, else by a code drawn uniformly. Draws do not depend on the record.
-function encodeAnswers(known, names, record, random) {
+function encodeAnswers(known, names, record, random, levels) {
   const codes = new Map(), outside = [];
   for (const name of names) {
-    const a = known.get(name), instead = a.missing ? answers(a) : drawBelow(cardinality(a), random);
+    const a = known.get(name), grid = levels.get(name);
+    const instead = grid ? drawBelow(grid, random) : a.missing ? answers(a) : drawBelow(cardinality(a), random);
+    const draw = grid && Number(little(random(4), 0, 4));
     let value;
     try { value = Object.hasOwn(record, name) ? record[name] : undefined; } catch { value = undefined; }
-    const code = codeOf(a, value);
+    const code = grid ? levelOf(a, value, grid, draw) : codeOf(a, value);
     if (code === null) outside.push(name);
     codes.set(name, code ?? instead);
   }
@@ -775,7 +868,8 @@ async function answerOnce(
   need(cost === 0 || !device.capTotal || total <= device.capTotal, 'all campaigns together would exceed capTotal');
   const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
   const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
-  const { codes, outside } = encodeAnswers(byName, names, record, random);
+  const levels = new Map(asked.filter((q) => q.rounded).map((q) => [q.attributes[0], q.mechanism.cells]));
+  const { codes, outside } = encodeAnswers(byName, names, record, random, levels);
   for (const [i, q] of asked.entries()) {
     const cell = cellOf(q, byName, codes);
     const payload = known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cell, random);

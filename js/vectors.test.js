@@ -48,6 +48,7 @@ const checks = {
   },
   'refuse-announcement': (c) => refuses(() => dither.readAnnouncement(c.text)),
   code: (c) => assert.equal(dither.codeOf(c.attribute, c.value), c.code),
+  level: (c) => assert.equal(dither.levelOf(c.attribute, c.value, c.levels, c.draw), c.level),
   cell(c) {
     const known = new Map(c.attributes.map((a) => [a.name, a]));
     assert.equal(dither.cellOf(c.question, known, new Map(Object.entries(c.codes))), c.cell);

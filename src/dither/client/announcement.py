@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dither.checks import check_text, check_whole
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS
-from dither.mechanisms.registry import device_work
+from dither.mechanisms.registry import device_work, lists_of
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.reports.closing import closing_seconds, closing_text
 from dither.schema import Schema, schema_from_json
@@ -159,8 +159,11 @@ def _check_plan(announcement: Announcement, plan: Plan) -> None:
         raise ReportError(f"a round cannot start at place {announcement.start}", value=announcement.start)
     length = draws = 0
     sizes = dict(zip(announcement.schema.names, announcement.schema.cardinalities, strict=True))
+    numbers = {a.name for a in announcement.schema if a.kind in ("numeric", "duration") and not a.missing}
     groups = {a.name: len(a.group_names) + int(a.missing) for a in announcement.schema if a.groups}
     for question in plan.questions:
+        if question.rounded and not numbers.issuperset(question.attributes):
+            raise ReportError("a question rounds what is no number, or may be missing", value=question.attributes)
         _check_question(sizes, groups, question)
         length += question.mechanism.report_bytes
         draws += question.mechanism.draw_bytes
@@ -185,7 +188,7 @@ def _check_question(sizes: dict[str, int], groups: dict[str, int], question: Que
     if not names or not 0 < cells < limits.MOST_NUMBER or len(set(names)) != len(names):
         raise ReportError(f"a question about {shown} does not fit the schema", value=names)
     mechanism = question.mechanism
-    if mechanism.cells != cells:
+    if mechanism.cells != cells and not question.rounded:
         raise ReportError(f"a question about {shown} has {cells} cells, not {mechanism.cells}", value=names)
     if mechanism.report_bytes > limits.REPORT_BYTES or mechanism.draw_bytes > limits.DRAW_BYTES:
         raise ReportError(f"a question of {mechanism.cells:,} cells is too large for a device", value=mechanism.cells)
@@ -213,20 +216,25 @@ def check_work(plan: JsonObject) -> None:
             raise ReportError(f"a plan of more than {limits.MOST_MECHANISMS:,} different mechanisms is too much work")
         work = device_work(mechanism)
         digests, pairs, size = digests + work.digests, pairs + work.pairs, size + work.table_bytes
-        if digests > limits.BLOOM_DIGESTS or pairs > limits.BLOOM_PAIRS or size > limits.BLOOM_BYTES:
-            raise ReportError("the plan's Bloom filters are too much work for a device; use fewer cells or hashes")
+        if digests > limits.BLOOM_DIGESTS or pairs > limits.MOST_PAIRS or size > limits.BLOOM_BYTES:
+            raise ReportError("the plan's mechanisms are too much work for a device; use fewer cells, hashes or sets")
 
 
 def _check_numbers(mechanism: JsonObject) -> None:
+    lists = lists_of(mechanism)
     for key, value in mechanism.items():
-        if isinstance(value, list):
-            raise ReportError(
-                "devices answer no mechanism that is a list of sets yet; choose another method", where=key[:40]
-            )
-        if key != "name" and (
-            isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limits.MOST_NUMBER
-        ):
+        if (key in lists) != isinstance(value, list):
+            raise ReportError("a mechanism with a list in place of a number, or the reverse", where=key[:40])
+        if key == "sets":
+            fits = all(isinstance(text, str) for text in value)
+        else:
+            fits = key == "name" or all(map(_whole, value if key in lists else (value,)))
+        if not fits:
             raise ReportError("a mechanism's numbers are whole, not negative and below 2^53", where=key[:40])
     bits = mechanism["threshold_bits"]
     if bits not in DRAW_WIDTHS:
         raise ReportError(f"draws of {bits} bits are not supported", value=bits)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limits.MOST_NUMBER

@@ -16,12 +16,14 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from dither.client.announcement import Announcement, read_announcement
+from dither.client.participant import draw_below, rounded_code
 from dither.client.transport import Answer, Connection, Unreachable
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
 from dither.reports.codec import outcomes
-from dither.reports.plan import is_asked, pick
+from dither.reports.plan import LEVEL_BITS, Question, is_asked, pick
+from dither.schema import Schema
 
 _FRAME = limits.TOKEN_BYTES + 4
 _ROOM = limits.BODY_BYTES - 64
@@ -72,7 +74,7 @@ class SimulatedFleet:
 
 def submit_round(
     announcement: Announcement,
-    people: Iterable[Sequence[int]],
+    people: Iterable[Sequence[float]],
     simulated: SimulatedFleet,
     post: Callable[[bytes], Answer],
     batch: int = 500,
@@ -101,7 +103,7 @@ def look(connection: Connection, url: str, campaign: str) -> Announcement:
 
 
 def _reports(
-    announcement: Announcement, plan: Plan, people: Iterable[Sequence[int]], simulated: SimulatedFleet
+    announcement: Announcement, plan: Plan, people: Iterable[Sequence[float]], simulated: SimulatedFleet
 ) -> Iterator[Report]:
     campaign = announcement.campaign
     for person, codes in enumerate(people):
@@ -111,8 +113,18 @@ def _reports(
         picked = pick(token, campaign, plan)
         source = simulated.source(person, campaign, plan.round)
         questions = plan.questions if picked == -1 else (plan.questions[picked],)
-        answers = [q.mechanism.randomise(q.cell(announcement.schema, codes), source) for q in questions]
+        answers = [q.mechanism.randomise(_cell(q, announcement.schema, codes, source), source) for q in questions]
         yield Report(token, picked, b"".join(answers))
+
+
+def _cell(question: Question, schema: Schema, codes: Sequence[float], source: ByteSource) -> int:
+    """The cell of a person's codes; of a number to be rounded the person has the number itself."""
+    if not question.rounded:
+        return question.cell(schema, codes)
+    name = question.attributes[0]
+    draw = int.from_bytes(source(LEVEL_BITS // 8), "little")
+    level = rounded_code(schema[name], codes[schema.index(name)], question.mechanism.cells, draw)
+    return draw_below(question.mechanism.cells, source) if level is None else level
 
 
 def _batches(reports: Iterable[Report], size: int) -> Iterator[list[Report]]:

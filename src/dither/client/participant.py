@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
+from types import MappingProxyType
 from typing import Literal
 
 from dither.client.announcement import Announcement, read_announcement
@@ -17,7 +18,7 @@ from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
 from dither.reports.codec import verdict
-from dither.reports.plan import is_asked, pick
+from dither.reports.plan import LEVEL_BITS, is_asked, level_of, pick
 from dither.schema import Attribute, Schema
 
 Result = Literal["acknowledged", "waiting", "refused", "not-asked", "not-open"]
@@ -161,7 +162,8 @@ class Participant:
             parts = []
             fresh = [q for q, known in zip(questions, earlier, strict=True) if known is None]
             names = list(dict.fromkeys(name for q in fresh for name in q.attributes))
-            coded = encode_answers(announcement.schema, names, record, self._source)
+            levels = {q.attributes[0]: q.mechanism.cells for q in fresh if q.rounded}
+            coded = encode_answers(announcement.schema, names, record, self._source, levels)
             for question, known in zip(questions, earlier, strict=True):
                 if known is None:
                     known = question.mechanism.randomise(question.cell(announcement.schema, coded.codes), self._source)  # noqa: PLW2901
@@ -214,7 +216,11 @@ class AnswerCodes:
 
 
 def encode_answers(
-    schema: Schema, names: Sequence[str], record: Mapping[str, object], source: ByteSource
+    schema: Schema,
+    names: Sequence[str],
+    record: Mapping[str, object],
+    source: ByteSource,
+    levels: Mapping[str, int] = MappingProxyType({}),
 ) -> AnswerCodes:
     """A code for each of these attributes; nothing else in the record is looked at, and no record raises an error.
 
@@ -223,13 +229,19 @@ def encode_answers(
     drawn uniformly; either goes through the mechanism like any other (decision 0016).
     What is drawn from `source` does not depend on the record: a code is drawn for every attribute without a missing answer,
     whether or not it is needed.
+    Of numbers that are to be rounded, `levels` says to how many levels; their code is the level.
     """
     codes = [0] * len(schema)
     outside = []
     for name in names:
-        attribute = schema[name]
-        instead = attribute.answers if attribute.missing else draw_below(attribute.cardinality, source)
-        code = code_of(attribute, _value(record, name))
+        attribute, value = schema[name], _value(record, name)
+        if name in levels:
+            instead = draw_below(levels[name], source)
+            draw = int.from_bytes(source(LEVEL_BITS // 8), "little")
+            code = rounded_code(attribute, value, levels[name], draw)
+        else:
+            instead = attribute.answers if attribute.missing else draw_below(attribute.cardinality, source)
+            code = code_of(attribute, value)
         if code is None:
             outside.append(name)
         codes[schema.index(name)] = instead if code is None else code
@@ -246,6 +258,15 @@ def code_of(attribute: Attribute, value: object) -> int | None:
             return attribute.answers if attribute.missing else None
         return _place(attribute, value) if attribute.on_line else _label(attribute, value)
     except Exception:  # whatever an object does when it is compared, the device answers all the same
+        return None
+
+
+def rounded_code(attribute: Attribute, value: object, levels: int, draw: int) -> int | None:
+    """The level to which a draw rounds a value, None where it is no number of the domain."""
+    try:
+        number = _number(attribute, value)
+        return None if number is None else level_of(attribute, number, levels, draw)
+    except Exception:  # as above
         return None
 
 
@@ -266,13 +287,17 @@ def _value(record: Mapping[str, object], name: str) -> object:
 
 
 def _place(attribute: Attribute, value: object) -> int | None:
+    number = _number(attribute, value)
+    return None if number is None else attribute.line_code(number)
+
+
+def _number(attribute: Attribute, value: object) -> float | None:
+    """Where a value lies on its attribute's line, None where it is none."""
     if attribute.kind != "numeric":
-        number = attribute.number(value)
-        return None if number is None else attribute.line_code(number)
+        return attribute.number(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
         return None
-    # plain, so that it compares as numbers do
-    return attribute.line_code(value if type(value) is int else float(value))
+    return value if type(value) is int else float(value)  # plain, so that it compares as numbers do
 
 
 def _label(attribute: Attribute, value: object) -> int | None:
