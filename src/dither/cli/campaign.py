@@ -68,6 +68,9 @@ def create(
         str | None, typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC")
     ] = None,
     closes_at_reports: Annotated[int | None, typer.Option(min=1, help="close when it has so many reports")] = None,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="show it on the collector's first page while it is open")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     settings: Settings = None,
     holdout: Annotated[
@@ -98,6 +101,7 @@ def create(
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,
+        "listed": listed,
     }
     given = {"method": method, "seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
     body |= {key: value for key, value in given.items() if value is not None}

@@ -94,7 +94,7 @@ class CampaignSpec:
     draw their own noise, which no seed of a server reaches.
 
     People read the `title`, the `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that
-    instant), or when it has `closes_at_reports` reports."""
+    instant), or when it has `closes_at_reports` reports. `listed` puts it on the collector's first page while it is open."""
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
     schema: Annotated[
@@ -112,13 +112,15 @@ class CampaignSpec:
     contact: Annotated[Line, Field(max_length=limits.MOST_CONTACT)] = ""
     closes: Closing = None
     closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MOST_NUMBER)] | None = None
+    listed: Annotated[bool, Field(strict=True)] = False
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
     def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
-        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
-        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name != "schema"}
+        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder,
+        and where the campaign was listed, which is no part of it."""
+        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in ("schema", "listed")}
         days = {"created": created, "finalised": finalised}
         return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import segno
 from fastapi import APIRouter, Depends, Request
@@ -26,11 +27,14 @@ from dither.web.progress import Progress, Rates, progress_of, title_of
 from dither.web.wording import answers as spoken_answers
 from dither.web.wording import question_of
 
+LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that go on behind the page
+
 
 @dataclass
 class Fit:
-    """A release that is being made, or that could not be."""
+    """A release that is being made or published, or that could not be."""
 
+    step: str
     begun: float
     fault: str = ""
     done: bool = False
@@ -48,13 +52,13 @@ class Fits:
         self._guard = threading.Lock()
         self._under_way: dict[str, Fit] = {}
 
-    def begin(self, campaign: str, work: Callable[[], object]) -> None:
+    def begin(self, campaign: str, step: str, work: Callable[[], object]) -> None:
         """Start it in a thread of its own, unless it is under way."""
         with self._guard:
             known = self._under_way.get(campaign)
             if known is not None and not known.done:
                 return
-            fit = self._under_way[campaign] = Fit(time.monotonic())
+            fit = self._under_way[campaign] = Fit(step, time.monotonic())
 
         def run() -> None:
             try:
@@ -93,24 +97,28 @@ class CampaignPages:
         order = ["open", "closing", "draft", "collected", "finalised"]
         return sorted(shown, key=lambda p: (order.index(p.state.value), p.title.lower()))
 
-    def one(self, campaign: str) -> tuple[Live, Progress]:
+    def one(self, campaign: str) -> dict[str, Any]:
         """One of them as it stands now."""
         live = self.collector.campaigns.current(campaign)
-        return live, progress_of(self.collector, live, self.rates)
+        return {
+            "live": live,
+            "progress": progress_of(self.collector, live, self.rates),
+            "published": self.collector.publications.is_public(campaign),
+            "fit": self.fits.find(campaign),
+        }
 
     async def show(self, request: Request, session: Session, campaign: str, fault: str = "") -> Response:
         """The page of a campaign."""
-        live, progress = await run_in_threadpool(self.one, campaign)
+        found = await run_in_threadpool(self.one, campaign)
+        live: Live = found["live"]
         link = participant_link(request, campaign)
         response = self.console.page(
             "campaign.html",
             session,
             "",
             title=title_of(live),
-            progress=progress,
-            live=live,
+            **found,
             spec=live.spec,
-            fit=self.fits.find(campaign),
             link=link,
             code=qr_code(link),
             questions=[(question_of(a), a.help, spoken_answers(a)[:40], a.cardinality) for a in live.spec.schema],
@@ -123,9 +131,9 @@ class CampaignPages:
     async def act(self, request: Request, form: Form, campaign: str, action: str) -> Response:
         """One step of a campaign's life, asked for twice where something is lost."""
         work = self._work(form, campaign, action)
-        if action == "finalise":
-            self.fits.begin(campaign, work)
-            return go(f"/console/c/{campaign}?said=finalising")
+        if action in LONG:
+            self.fits.begin(campaign, action, work)
+            return go(f"/console/c/{campaign}?said={LONG[action]}")
         try:
             await run_in_threadpool(work)
         except Problem:
@@ -144,6 +152,8 @@ class CampaignPages:
             "hold": ("close-round", lambda: campaigns.close_round(campaign, number or 0, hold=True)),
             "close-round": ("close-round", lambda: campaigns.close_round(campaign, number or 0)),
             "finalise": ("finalise", lambda: campaigns.finalise(campaign, rows)),
+            "publish": ("publish-release", lambda: self.collector.publications.publish(campaign)),
+            "unpublish": ("unpublish-release", lambda: self.collector.publications.unpublish(campaign)),
         }
         if action not in steps:
             raise Problem("not-found", "there is no such step")
@@ -178,21 +188,16 @@ def campaign_routes(console: Console) -> APIRouter:
 
     @routes.get("/console/c/{campaign}/live")
     async def campaign_live(campaign: str, session: Session = signed_in) -> Response:
-        live, progress = await run_in_threadpool(pages.one, campaign)
-        fit = pages.fits.find(campaign)
-        return console.page(
-            "campaign_live.html", session, "", title=title_of(live), live=live, progress=progress, fit=fit
-        )
+        found = await run_in_threadpool(pages.one, campaign)
+        return console.page("campaign_live.html", session, "", title="Progress", **found)
 
     @routes.get("/console/c/{campaign}/ask/{action}")
     async def ask(campaign: str, action: str, session: Session = signed_in) -> Response:
         danger = DANGERS.get(action)
         if danger is None or not session.principal.may_change:
             raise Problem("not-found", "there is no such step")
-        live, progress = await run_in_threadpool(pages.one, campaign)
-        return console.page(
-            "confirm.html", session, "", title=danger.title, danger=danger, action=action, live=live, progress=progress
-        )
+        found = await run_in_threadpool(pages.one, campaign)
+        return console.page("confirm.html", session, "", title=danger.title, danger=danger, action=action, **found)
 
     @routes.post("/console/c/{campaign}/do/{action}")
     async def act(request: Request, campaign: str, action: str, form: Form = sent) -> Response:

@@ -64,7 +64,7 @@ SAID = {
     "hold": "The round takes no more answers and waits for a tally.",
     "close-round": "The round is closed.",
     "finalising": "The release is being made.",
-    "publish": "The release is published.",
+    "publishing": "The release is being published.",
     "unpublish": "The release is hidden.",
     "created": "The campaign is made.",
 }

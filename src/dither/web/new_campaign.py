@@ -29,6 +29,9 @@ from dither.web.schema_form import KINDS, PERIOD_NAMES, SchemaForm, read_cards, 
 
 _WORDS = ("title", "purpose", "contact", "closes")
 _PREFIX = "remove-"
+HOLDOUT = (
+    0.05  # share of participants kept from the fit for an error estimate without the truth, as on the command line
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Draft:
     participants: str = "10000"
     method: str = ""
     participation: str = "open"
+    listed: str = ""
     schema: SchemaForm = field(default_factory=SchemaForm)
 
     def description(self, draft: bool) -> JsonObject:
@@ -54,6 +58,8 @@ class Draft:
             "participants": self.whole("participants"),
             "method": self.method or DEFAULT,
             "participation": self.participation,
+            "holdout": HOLDOUT,
+            "listed": self.listed == "yes",
             "draft": draft,
         }
         out |= {name: text for name in _WORDS if (text := getattr(self, name))}
@@ -78,7 +84,7 @@ class Draft:
 
 def read_draft(form: Form) -> Draft:
     """The form's fields."""
-    names = (*_WORDS, "closes_at_reports", "epsilon", "participants", "method", "participation")
+    names = (*_WORDS, "closes_at_reports", "epsilon", "participants", "method", "participation", "listed")
     given = {name: form.text(name) for name in names if form.text(name)}
     return Draft(**given, schema=read_cards(form.text))
 
