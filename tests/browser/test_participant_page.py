@@ -29,7 +29,12 @@ SCHEMA: dict[str, Any] = {
         },
         {"name": "age", "kind": "numeric", "edges": [18, 30, 50, 100], "unit": 1, "question": "How old are you?"},
         {"name": "full", "kind": "boolean", "missing": True, "question": "Do you work full time?"},
-        {"name": "since", "kind": "date", "edges": ["2000-01-01", "2015-01-01", "2027-01-01"], "question": "Since when?"},
+        {
+            "name": "since",
+            "kind": "date",
+            "edges": ["2000-01-01", "2015-01-01", "2027-01-01"],
+            "question": "Since when?",
+        },
         {"name": "canton", "kind": "categorical", "values": [f"Canton {i}" for i in range(12)], "question": "Where?"},
     ]
 }
