@@ -100,7 +100,7 @@ def test_answers_once_and_finds_the_receipt_again(running: ServerThread, caller:
     answer(phone)
     phone.get_by_role("button", name="Draw 20 times").click()
     expect(phone.locator("#practised")).to_contain_text("of 20 practice draws fit your answer")
-    assert phone.locator("#strip li").count() == 20
+    assert phone.locator("#strip span").count() == 20
     assert stored(running, campaign) == []
     phone.get_by_role("button", name="Randomise and send").click()
     expect(phone.locator("#state")).to_contain_text("Sent and stored")

@@ -154,7 +154,7 @@ async function practise(times) {
     const hit = fits(q.mechanism, last, cell);
     practised.drawn++;
     practised.hits += hit ? 1 : 0;
-    const dot = element('li', { className: hit ? '' : 'other', title: hit ? 'fits your answer' : 'does not fit it' });
+    const dot = element('span', { className: hit ? '' : 'other', title: hit ? 'fits your answer' : 'does not fit it' });
     at('strip').append(dot);
     if (at('strip').children.length > PRACTICE) at('strip').firstChild.remove();
   }
