@@ -78,6 +78,12 @@ def create(
     ] = 0.05,
     tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
     tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one per line")] = None,
+    assignment: Annotated[
+        str | None,
+        typer.Option(
+            help="'arrival': whoever comes is asked in the open round; 'token': each token belongs to one  [default: arrival]"
+        ),
+    ] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
@@ -104,6 +110,7 @@ def create(
         "listed": listed,
     }
     given = {"method": method, "seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
+    given |= {"assignment": assignment}
     body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     if tokens_file is not None:
