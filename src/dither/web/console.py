@@ -106,8 +106,6 @@ class Console:
         return page(template, title=title, bar=bar, session=session, **values)
 
 
-
-
 def go(address: str) -> Response:
     """After a form: load this page, so that reloading it sends nothing again."""
     return RedirectResponse(address, 303, SECURITY)

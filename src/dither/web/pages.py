@@ -14,6 +14,7 @@ from dither.web.answers import SECURITY, failed, missing
 from dither.web.assets import asset, assets
 from dither.web.home import home_routes
 from dither.web.participate import participant_routes
+from dither.web.releases import release_pages
 
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
 _ABSENT = ("no-campaign", "not-found")
@@ -24,6 +25,7 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     app.include_router(_static_routes())
     app.include_router(home_routes(collector))
     app.include_router(participant_routes(collector))
+    app.include_router(release_pages(collector))
     _answer_browsers(app)
 
 

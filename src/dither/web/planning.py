@@ -78,7 +78,9 @@ class Planner:
             while len(self._latest) > 1000:
                 self._latest.pop(next(iter(self._latest)))
         if len(schema) > MOST_ATTRIBUTES or sum(schema.cardinalities) > MOST_CODES:
-            raise DitherError("this schema is too large to look ahead while you type; use 'dither plan' on the command line")
+            raise DitherError(
+                "this schema is too large to look ahead while you type; use 'dither plan' on the command line"
+            )
         with self._turn:
             with self._guard:
                 if self._latest.get(asker, mine) != mine:
@@ -117,7 +119,8 @@ def outlook_chart(outlook: Outlook) -> Markup:
     lines, names = "", ""
     for epsilon, points in outlook.curves:
         steps = "".join(
-            f"{'M' if i == 0 else 'L'}{number(across(log10(n)))} {number(up(error))}" for i, (n, error) in enumerate(points)
+            f"{'M' if i == 0 else 'L'}{number(across(log10(n)))} {number(up(error))}"
+            for i, (n, error) in enumerate(points)
         )
         lines += path("reach" if epsilon == chosen else "rule", steps)
     names += _ends(outlook.curves, across.end, up)

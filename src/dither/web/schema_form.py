@@ -158,9 +158,7 @@ def show_schema(schema: Schema) -> SchemaForm:
 
 def _card(attribute: Attribute) -> AttributeCard:
     data = attribute.to_json()
-    told = AttributeCard(
-        attribute.kind, attribute.name, attribute.question, attribute.help, missing=attribute.missing
-    )
+    told = AttributeCard(attribute.kind, attribute.name, attribute.question, attribute.help, missing=attribute.missing)
     if attribute.kind == "boolean":
         made = told
     elif attribute.kind in ("categorical", "ordinal"):
@@ -178,7 +176,9 @@ def _lines(data: Mapping[str, object]) -> str:
     values, labels = data["values"], data.get("labels")
     assert isinstance(values, list)
     said = labels if isinstance(labels, list) else [""] * len(values)
-    return "\n".join(f"{value}{_BETWEEN}{words}" if words else str(value) for value, words in zip(values, said, strict=False))
+    return "\n".join(
+        f"{value}{_BETWEEN}{words}" if words else str(value) for value, words in zip(values, said, strict=False)
+    )
 
 
 def _says(card: AttributeCard, attribute: Attribute) -> bool:

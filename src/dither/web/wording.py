@@ -35,7 +35,10 @@ def answers(attribute: Attribute) -> list[str]:
     plain = _stretches(attribute) if attribute.kind in ("numeric", "duration") else _listed(attribute)
     if attribute.missing:
         plain.append(_NO_ANSWER)
-    return [*(own or word for own, word in zip(attribute.captions, plain, strict=False)), *plain[len(attribute.captions) :]]
+    return [
+        *(own or word for own, word in zip(attribute.captions, plain, strict=False)),
+        *plain[len(attribute.captions) :],
+    ]
 
 
 def _listed(attribute: Attribute) -> list[str]:
