@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pyarrow.parquet as pq
 import pytest
-from collector_harness import KEY, Caller, ServerThread, describe, envelope_of, plan_of, token_of
+from collector_harness import KEY, Caller, ServerThread, answers_of, describe, plan_of
 
 from dither import cli
 from dither.collector import questions
@@ -25,10 +25,16 @@ from dither.collector.keys import hash_of
 from dither.collector.questions import MOST_WAITING, Questions, QuestionTooLong, TooManyQuestions
 from dither.collector.sqlite import SqliteStore
 from dither.release import load_release
+from dither.schema import schema_from_json
 
 pytestmark = pytest.mark.slow
 NOWHERE = "0" * 32
 EVIL = "=cmd|' /C calc'!A0"
+SCHEMA = {
+    "colour": {"kind": "categorical", "values": ["red", EVIL, "<script>"]},
+    "member": {"kind": "boolean", "missing": True},
+    "score": {"kind": "numeric", "edges": [0.0, 1.0, 5.0, 9.0]},
+}
 
 
 class Reply(NamedTuple):
@@ -64,19 +70,14 @@ class Site:
         return self.ask("GET", path + (f"?{urlencode(query, doseq=True)}" if query else ""), key)
 
     def created(self, name: str) -> str:
-        schema = {
-            "colour": {"kind": "categorical", "values": ["red", EVIL, "<script>"]},
-            "member": {"kind": "boolean", "missing": True},
-            "score": {"kind": "numeric", "edges": [0.0, 1.0, 5.0, 9.0]},
-        }
-        answer = self.ask("POST", "/v1/admin/campaigns", KEY, describe(name=name, schema=schema))
+        answer = self.ask("POST", "/v1/admin/campaigns", KEY, describe(name=name, schema=SCHEMA))
         assert answer.status == 201, answer
         return str(json.loads(answer.body)["campaign"])
 
     def finalised(self, name: str) -> str:
         campaign = self.created(name)
         plan = plan_of(json.loads(self.get(f"/v1/campaigns/{campaign}").body))
-        body = envelope_of(campaign, plan, [token_of(i) for i in range(300)])
+        body = answers_of(campaign, plan, schema_from_json(SCHEMA), 300)
         headers = {"content-type": "application/vnd.dither.reports"}
         assert self.send("POST", f"/v1/campaigns/{campaign}/reports", body, headers).status == 201
         assert self.ask("POST", f"/v1/admin/campaigns/{campaign}/close-round", KEY, {"round": 0}).status == 200
@@ -280,5 +281,5 @@ def test_uploads_go_on_while_a_question_is_answered(site: Site, asked: tuple[Que
     caller = Caller(site.server.url)
     plan = plan_of(caller.announcement(site.open))
     with asked[0]._turn:
-        body = envelope_of(site.open, plan, [token_of(900)])
+        body = answers_of(site.open, plan, schema_from_json(SCHEMA), 1)
         assert caller.upload(site.open, body).status in (200, 201)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
@@ -91,6 +91,7 @@ class ReportBody:
     heading: str
     subtitle: str
     facts: Sequence[tuple[str, object]]
+    citation: str
 
 
 def render_report(release: Release) -> str:
@@ -156,6 +157,7 @@ def report_body(release: Release) -> ReportBody:
             ("Synthetic rows", f"{release.rows:,}"),
             ("Rounds", release.rounds),
         ),
+        citation=citation(release),
     )
 
 
@@ -178,7 +180,11 @@ def shown_note(value: object) -> str:
 
 def _figure(release: Release, name: str) -> AttributeFigure:
     truth = None if release.truth is None else release.truth.marginal([name])
-    return attribute_figure(release.schema[name], release.marginal([name]), truth)
+    marginal = release.marginal([name])
+    figure = attribute_figure(release.schema[name], marginal, truth)
+    if not marginal.reason or release.no_privacy:
+        return figure
+    return replace(figure, remark=f"{figure.remark} No interval: {marginal.reason}.".lstrip())
 
 
 def _kind(release: Release) -> str:

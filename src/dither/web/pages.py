@@ -18,6 +18,7 @@ from dither.web.home import home_routes
 from dither.web.new_campaign import new_campaign_routes
 from dither.web.operators import operator_pages
 from dither.web.participate import participant_routes
+from dither.web.releases import release_pages
 from dither.web.signing import ask_to_sign_in, signing_routes
 
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
@@ -29,6 +30,7 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     app.include_router(_static_routes())
     app.include_router(home_routes(collector))
     app.include_router(participant_routes(collector))
+    app.include_router(release_pages(collector))
     console = Console(collector)
     for routes in (signing_routes, new_campaign_routes, campaign_routes, operator_pages):
         app.include_router(routes(console))
