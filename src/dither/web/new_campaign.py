@@ -47,6 +47,7 @@ class Draft:
     participants: str = "10000"
     method: str = ""
     participation: str = "open"
+    assignment: str = "arrival"
     listed: str = ""
     schema: SchemaForm = field(default_factory=SchemaForm)
 
@@ -58,6 +59,7 @@ class Draft:
             "participants": self.whole("participants"),
             "method": self.method or DEFAULT,
             "participation": self.participation,
+            "assignment": self.assignment,
             "holdout": HOLDOUT,
             "listed": self.listed == "yes",
             "draft": draft,
@@ -84,7 +86,7 @@ class Draft:
 
 def read_draft(form: Form) -> Draft:
     """The form's fields."""
-    names = (*_WORDS, "closes_at_reports", "epsilon", "participants", "method", "participation", "listed")
+    names = (*_WORDS, "closes_at_reports", "epsilon", "participants", "method", "participation", "assignment", "listed")
     given = {name: form.text(name) for name in names if form.text(name)}
     return Draft(**given, schema=read_cards(form.text))
 
