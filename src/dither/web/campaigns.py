@@ -23,7 +23,7 @@ from dither.errors import DitherError
 from dither.web.answers import SECURITY
 from dither.web.console import Console, Form, go
 from dither.web.dangers import DANGERS, SAID
-from dither.web.progress import Progress, Rates, progress_of, title_of
+from dither.web.progress import Rates, progress_of, title_of
 from dither.web.wording import answers as spoken_answers
 from dither.web.wording import question_of
 
@@ -88,14 +88,15 @@ class CampaignPages:
         self.collector = console.collector
         self.rates, self.fits = Rates(), Fits()
 
-    def listed(self) -> list[Progress]:
-        """All campaigns, those that take reports first."""
+    def listed(self) -> dict[str, Any]:
+        """All campaigns, those that take reports first, and which of them are published."""
         if self.collector.store.shared:
             self.collector.campaigns.look()
         found = [self.collector.campaigns.get(campaign) for campaign in self.collector.campaigns.ids()]
         shown = [progress_of(self.collector, live, self.rates) for live in found]
         order = ["open", "closing", "draft", "collected", "finalised"]
-        return sorted(shown, key=lambda p: (order.index(p.state.value), p.title.lower()))
+        shown.sort(key=lambda p: (order.index(p.state.value), p.title.lower()))
+        return {"campaigns": shown, "published": set(self.collector.publications.public())}
 
     def one(self, campaign: str) -> dict[str, Any]:
         """One of them as it stands now."""
@@ -175,12 +176,12 @@ def campaign_routes(console: Console) -> APIRouter:
     @routes.get("/console")
     async def listed(session: Session = signed_in) -> Response:
         shown = await run_in_threadpool(pages.listed)
-        return console.page("campaigns.html", session, "/console", title="Campaigns", campaigns=shown)
+        return console.page("campaigns.html", session, "/console", title="Campaigns", **shown)
 
     @routes.get("/console/live")
     async def listed_live(session: Session = signed_in) -> Response:
         shown = await run_in_threadpool(pages.listed)
-        return console.page("campaigns_live.html", session, "", title="Campaigns", campaigns=shown)
+        return console.page("campaigns_live.html", session, "", title="Campaigns", **shown)
 
     @routes.get("/console/c/{campaign}")
     async def campaign_page(request: Request, campaign: str, session: Session = signed_in) -> Response:
