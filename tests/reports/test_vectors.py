@@ -41,6 +41,8 @@ def keep(case: dict[str, Any]) -> None:
             mechanism.check_report(bytes.fromhex(case["report"]))
         elif kind == "refuse-value":
             mechanism.randomise(case["value"], bytes)
+        elif kind == "odds":
+            assert (float(mechanism.p), float(mechanism.q)) == (case["own"], case["other"])  # type: ignore[attr-defined]
         elif kind == "randomise":
             draws = bytes.fromhex(case["random"])
             report = mechanism.randomise(case["value"], lambda count: draws[:count])
@@ -68,6 +70,7 @@ def keep(case: dict[str, Any]) -> None:
         assert is_asked(token, campaign, case["start"], plan.population) is case["asked"]
         assert pick(token, campaign, plan) == case["question"]
         assert report_id(token, campaign, plan.round).hex() == case["report_id"]
+        assert report_id(token, campaign, None).hex() == case["only_report_id"]
         assert plan.epsilon == case["epsilon"]
     elif kind == "code":
         assert code_of(attribute_from_json("a", case["attribute"]), case["value"]) == case["code"]
