@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from dither.collector.campaigns import Campaigns, Live, NoCampaign, OpenRound
 from dither.collector.keys import Keys
+from dither.collector.live import LiveProgress
 from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
@@ -104,6 +105,7 @@ class Collector:
         self.campaigns = Campaigns(store, self._compare, self.writer.call)
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
+        self.live = LiveProgress(self.campaigns, store)
         self.questions = Questions()
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed
