@@ -116,7 +116,7 @@ def test_filter_share_the_address_and_open_the_file(site: Site, reader: Page, br
     expect(rows).to_have_count(3)
     assert re.search(r"\d+\.\d\d %", rows.first.inner_text())
     address = reader.url
-    assert address.endswith("/ask?by=score&w1=1"), "the address holds what was asked and nothing else"
+    assert address.endswith("/ask?by=score&w1=1#answer"), "the address holds what was asked and nothing else"
     expect(reader.get_by_role("checkbox", name="Yes").first).to_be_checked()
     with browser.new_context(java_script_enabled=False) as other:
         elsewhere = other.new_page()

@@ -13,6 +13,7 @@ import io
 import os
 import resource
 import signal
+import sys
 import tempfile
 import zipfile
 from collections import OrderedDict
@@ -127,6 +128,7 @@ def attend(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES)
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     releases = Releases(held)
+    pipe.send(None)  # it is up
     while True:
         try:
             digest, job, data = pipe.recv()
@@ -163,3 +165,8 @@ def digest_of(data: bytes) -> str:
 def names_in(by: str, known: Sequence[str]) -> tuple[str, ...]:
     """Attributes with commas between them; an attribute whose name has commas may stand alone."""
     return (by,) if by in known else tuple(name.strip() for name in by.split(","))
+
+
+def main() -> None:
+    """The process: `Questions` gives it a pipe's number and its limit of memory."""
+    attend(Connection(int(sys.argv[1])), int(sys.argv[2]))

@@ -24,9 +24,10 @@ from dither.collector.announced import PublicCampaign
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
 from dither.collector.operators import operator_routes
-from dither.collector.problems import DOCUMENTED, Problem, failure, json_response, outcome_problem, problem
+from dither.collector.problems import DOCUMENTED, Problem, cause_of, failure, json_response, outcome_problem, problem
 from dither.collector.releases import publishing_routes, release_routes
 from dither.collector.store import Outcome
+from dither.collector.watching import watching_routes
 from dither.errors import DitherError
 from dither.release.pages import render_page
 from dither.types import JsonObject
@@ -36,6 +37,8 @@ REPORTS_TYPE = "application/vnd.dither.reports"
 Pages = Callable[[FastAPI, Collector], None]  # a function of a module, so that workers can be told of it
 # Newer versions of the framework trace requests, with addresses and user agents, when the environment asks for it.
 _NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+# Of a campaign that there is; what strangers send to any other leaves nothing behind.
+_REFUSALS = ("bad-envelope", "wrong-campaign", "round-closed", "round-not-open", "round-closing", "overloaded")
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
 _UPLOAD_DOCS: JsonObject = {
     "requestBody": {"required": True, "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
@@ -80,7 +83,7 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
     app.router.routes.insert(0, _upload_route(collector))  # first: it is looked for most often
     app.include_router(_public_routes(collector))
     app.include_router(admin_routes(collector, access))
-    for routes in (operator_routes, publishing_routes, release_routes):
+    for routes in (operator_routes, publishing_routes, release_routes, watching_routes):
         app.include_router(routes(collector, access))
     app.add_exception_handler(DitherError, _dither_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -109,8 +112,18 @@ def _upload_route(collector: Collector) -> APIRoute:
         """Store an envelope of reports: 201 stored, 200 all stored before with the same bytes, otherwise a problem."""
         if request.headers.get("content-type", "").partition(";")[0].strip() != REPORTS_TYPE:
             raise Problem("wrong-media-type", f"send {REPORTS_TYPE}")
-        outcomes = await collector.upload(campaign, await read_body(request))
+        body = await read_body(request)
+        try:
+            outcomes = await collector.upload(campaign, body)
+        except DitherError as error:
+            cause = cause_of(error)
+            if cause in _REFUSALS:
+                collector.live.refused(campaign, cause)
+            raise
         if not all(o.accepted for o in outcomes):
+            for outcome in outcomes:
+                if not outcome.accepted:
+                    collector.live.refused(campaign, outcome.value)
             return outcome_problem(outcomes)
         status = 201 if Outcome.STORED in outcomes else 200
         return json_response({"results": [o.value for o in outcomes]}, status)

@@ -16,6 +16,7 @@ from dither.collector.announced import OpenRound
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.closer import Closer
 from dither.collector.keys import Keys
+from dither.collector.live import LiveProgress
 from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
@@ -117,6 +118,7 @@ class Collector:
         self.closer = Closer(self.campaigns, store, clock)
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
+        self.live = LiveProgress(self.campaigns, store)
         self.questions = Questions()
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 
-from dither.collector.answering import MEMORY_BYTES, Absent, Job, Question, Replicates, Report, attend
+from dither.collector.answering import MEMORY_BYTES, Absent, Job, Question, Replicates, Report
 from dither.errors import DitherError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
@@ -42,15 +42,18 @@ class _Attendant:
     """A process that answers, and the pipe to it."""
 
     def __init__(self, memory: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process: SpawnProcess = context.Process(
-            target=_attend, args=(theirs, memory), name="dither-answers", daemon=True
-        )
-        self._process.start()
+        self._pipe, theirs = multiprocessing.Pipe()
+        # A program of its own rather than multiprocessing's: whatever runs the collector is not imported once more.
+        code = "from dither.collector.answering import main; main()"
+        command = [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(memory)]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
-        self._deadline(START_SECONDS, "the process that answers questions did not start")
-        self._pipe.recv()
+        try:
+            self._deadline(START_SECONDS, "the process that answers questions did not start")
+            self._pipe.recv()
+        except BaseException:
+            self.end()
+            raise
 
     def ask(self, digest: str, job: Job, data: bytes | None, seconds: float) -> object:
         """The result of a job; the process is of no more use if this raises `QuestionTooLong` or `OSError`."""
@@ -66,13 +69,8 @@ class _Attendant:
 
     def end(self) -> None:
         self._process.kill()
-        self._process.join(1.0)
+        self._process.wait()
         self._pipe.close()
-
-
-def _attend(pipe: Connection, memory: int) -> None:
-    pipe.send(None)  # it is up
-    attend(pipe, memory)
 
 
 class Questions:

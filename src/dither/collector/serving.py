@@ -130,6 +130,7 @@ class CollectorServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._gate.stopping = True
+        self.collector.live.end()
         # Uploads that still wait for the store by then hear 503, which is better than a connection that breaks; whoever
         # does not read its answer holds nobody up.
         loop = asyncio.get_running_loop()

@@ -326,6 +326,12 @@ class SqlStore(ABC):
         with self._read(WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
 
+    def answers(self, campaign: str, number: int) -> dict[int, int]:
+        key = self.round_key(campaign, number)
+        query = sa.text(f"SELECT question, count(*) FROM {self._table(key)} WHERE round_key = :key GROUP BY question")
+        with self._read(WORK_SECONDS) as connection:
+            return {int(question): int(count) for question, count in connection.execute(query, {"key": key})}
+
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         reports, digest = 0, 0
         for page in self.reports(campaign, number):

@@ -207,6 +207,9 @@ class Store(Protocol):
         """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
 
     def count(self, campaign: str, number: int) -> int: ...
+    def answers(self, campaign: str, number: int) -> dict[int, int]:
+        """How many reports of a round answer each question; -1 stands for reports that answer all of them."""
+
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         """How many reports a round has, and their digest as `dither.tally.counting` defines it."""
 

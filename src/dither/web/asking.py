@@ -88,6 +88,7 @@ def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]])
     # Bins are asked for by their ends; a missing answer has no place among them and keeps its box.
     codes = range(attribute.answers, len(words)) if ranged else range(min(len(words), MOST_LISTED))
     boxes = [Box(code, words[code], str(code) in ticked) for code in codes]
+    ends = (attribute.edges[0], attribute.edges[-1]) if ranged else ()
     return Field(
         name,
         attribute.name,
@@ -97,7 +98,7 @@ def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]])
         ranged=ranged,
         from_=next(iter(values.get(f"{name}from", ())), "") if ranged else "",
         below=next(iter(values.get(f"{name}below", ())), "") if ranged else "",
-        hint=f"{attribute.shown(attribute.edges[0])} to {attribute.shown(attribute.edges[-1])}" if ranged else "",
+        hint=" to ".join(attribute.shown(end).removesuffix(".0") for end in ends),
     )
 
 
