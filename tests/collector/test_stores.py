@@ -139,6 +139,7 @@ def test_the_tables_hold_nothing_about_time_place_or_order(open_store: Opening) 
     assert columns == {
         *("name", "value", "id", "spec", "state", "round", "machine", "release", "key", "campaign", "number", "start"),
         *("plan", "tally", "hash", "round_key", "report_id", "question", "payload", "moves", "epoch", "worker"),
+        *("closes", "held"),  # when the round closes by itself, and whether it waits for a tally
     }
     assert [entry.what for entry in store.audit.entries()] == ["closing", "create"], "no report is in the log"
     with engine.connect() as connection:

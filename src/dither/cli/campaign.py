@@ -68,6 +68,9 @@ def create(
         str | None, typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC")
     ] = None,
     closes_at_reports: Annotated[int | None, typer.Option(min=1, help="close when it has so many reports")] = None,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="show it on the collector's first page while it is open")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     settings: Settings = None,
     holdout: Annotated[
@@ -75,6 +78,12 @@ def create(
     ] = 0.05,
     tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
     tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one per line")] = None,
+    assignment: Annotated[
+        str | None,
+        typer.Option(
+            help="'arrival': whoever comes is asked in the open round; 'token': each token belongs to one  [default: arrival]"
+        ),
+    ] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
@@ -98,8 +107,10 @@ def create(
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,
+        "listed": listed,
     }
     given = {"method": method, "seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
+    given |= {"assignment": assignment}
     body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     if tokens_file is not None:

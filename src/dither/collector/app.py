@@ -20,7 +20,7 @@ from starlette.routing import request_response
 import dither
 from dither.collector.access import Access
 from dither.collector.admin import admin_routes
-from dither.collector.campaigns import PublicCampaign
+from dither.collector.announced import PublicCampaign
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
 from dither.collector.operators import operator_routes

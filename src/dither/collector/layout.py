@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from dither.collector.store import Move
 from dither.errors import InputError
 
-VERSION = 3
+VERSION = 4
 UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
 
 tables = sa.MetaData()
@@ -49,6 +49,8 @@ rounds = sa.Table(
     _filled("plan", sa.Text),
     sa.Column("tally", sa.LargeBinary),
     _filled("epoch", sa.Integer, server_default="0"),  # how often the running tally was asked for
+    sa.Column("closes", sa.Double),  # when it closes by itself
+    _filled("held", sa.Integer, server_default="0"),  # 1 while it waits for a tally that was counted elsewhere
     sa.UniqueConstraint("campaign", "number"),
 )
 tokens = sa.Table(
@@ -171,7 +173,13 @@ def _from_2_to_3(connection: Connection) -> None:
         table.create(connection)
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2, 2: _from_2_to_3}
+def _from_3_to_4(connection: Connection) -> None:
+    """Rounds close by themselves at a time, unless somebody holds them."""
+    connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN closes DOUBLE PRECISION")
+    connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN held INTEGER DEFAULT 0 NOT NULL")
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
 
 
 def forget_untidied(connection: Connection, keys: Sequence[int]) -> None:

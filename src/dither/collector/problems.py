@@ -34,6 +34,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "not-found": (404, "There is nothing here"),
     "method-not-allowed": (405, "This address does not take that method"),
     "timeout": (408, "The body did not arrive in time"),
+    "answered": (409, "This participant has answered in an earlier round"),
     "conflict": (409, "Another report of this participant is stored already"),
     "round-closed": (409, "The round is closed"),
     "round-not-open": (409, "The round is not open yet"),

@@ -24,6 +24,7 @@ from dither.schema import Schema, schema_from_json
 
 T = TypeVar("T")
 Participation = Literal["open", "tokens"]
+Assignment = Literal["arrival", "token"]
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _SLACK = 1e-6  # populations are floats
 
@@ -93,8 +94,11 @@ class CampaignSpec:
     """A campaign before anybody is asked. The seed, if one was given, is that of the fit and of the synthetic rows; participants
     draw their own noise, which no seed of a server reaches.
 
-    People read the `title`, the `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that
-    instant), or when it has `closes_at_reports` reports."""
+    Whoever arrives is asked in the round that is open (`assignment` "arrival"), or each token belongs to one round ("token":
+    how campaigns of earlier versions went, hence what a stored one without this field has). People read the `title`, the
+    `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that instant), or when it has
+    `closes_at_reports` reports. `listed` puts it on the collector's first page while it is open.
+    """
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
     schema: Annotated[
@@ -110,15 +114,18 @@ class CampaignSpec:
     title: Annotated[Line, Field(max_length=limits.MOST_TITLE)] = ""
     purpose: Told = ""
     contact: Annotated[Line, Field(max_length=limits.MOST_CONTACT)] = ""
+    assignment: Assignment = "token"
     closes: Closing = None
     closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MOST_NUMBER)] | None = None
+    listed: Annotated[bool, Field(strict=True)] = False
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
     def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
-        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
-        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name != "schema"}
+        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder,
+        and where the campaign was listed, which is no part of it."""
+        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in ("schema", "listed")}
         days = {"created": created, "finalised": finalised}
         return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
 
@@ -128,6 +135,7 @@ class NewCampaign(CampaignSpec):
     """What an operator sends to create one; a draft's first round is not open yet."""
 
     name: Annotated[Line, Field(max_length=200)] = ""
+    assignment: Assignment = "arrival"
 
     draft: Annotated[bool, Field(strict=True)] = False
 

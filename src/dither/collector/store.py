@@ -58,6 +58,7 @@ class Outcome(StrEnum):
     STORED = "stored"
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
+    ANSWERED = "answered"  # in an earlier round: one report of each participant in all
     ROUND_CLOSED = "round-closed"
     ROUND_CLOSING = "round-closing"  # it may open again, so nothing is decided about the report
     UNKNOWN_TOKEN = "unknown-token"
@@ -81,12 +82,16 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one per row."""
+    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one per row.
+
+    With `once` a report's id is the same in every round, and none is stored that an earlier round has.
+    """
 
     campaign: str
     round: int
     rows: Sequence[Row]
     token_hashes: Sequence[bytes] | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,11 @@ class StoredCampaign:
 
 @dataclass(frozen=True)
 class StoredRound:
-    """A round: its plan, the share of places before it, and, once closed, its tally."""
+    """A round: its plan, the share of places before it, and, once closed, its tally.
+
+    `closes` is when it closes by itself (seconds since 1970, whole minutes or the campaign's end); `held`, while it is closing,
+    that it waits for a tally counted elsewhere.
+    """
 
     campaign: str
     number: int
@@ -111,6 +120,8 @@ class StoredRound:
     start: float
     plan: dict[str, object]
     tally: bytes | None = None
+    closes: float | None = None
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,8 @@ class Move:
     opened: StoredRound | None = None
     release: bytes | None = None
     moves: int | None = None  # how often the campaign had been moved when this one was decided
+    held: bool = False  # round `from_round` waits for a tally counted elsewhere
+    closes: float | None = None  # when round `from_round` closes by itself, if that is known from now on
 
     @property
     def said(self) -> str:

@@ -29,6 +29,7 @@ _KNOWN = (
     "atoms",
     "bins",
     "by",
+    "clip",
     "cycles",
     "edges",
     "groups",
@@ -45,8 +46,8 @@ _KNOWN = (
     "values",
 )
 _USED = {  # by kind, beside name, kind and missing
-    "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups"},
-    "duration": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups"},
+    "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
+    "duration": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
     "date": {"edges", "min", "max", "by", "cycles", "groups"},
     "datetime": {"edges", "min", "max", "by", "cycles", "groups"},
     "categorical": {"values", "groups"},
@@ -66,6 +67,7 @@ def numeric(
     atoms: Sequence[float] = (),
     unit: float | None = None,
     kind: Literal["numeric", "duration"] = "numeric",
+    clip: bool = False,
 ) -> Attribute:
     """A numeric attribute (or a duration, in seconds) cut into bins between public bounds.
 
@@ -73,7 +75,7 @@ def numeric(
     since a narrower bin would hold no value at all. `skewed` bins grow by a constant factor away from the bound nearest to zero,
     which has an atom if it is zero: for amounts with a long tail. `heaped` bins are even and every round number (a power of ten
     times 1, 2 or 5 apart, about `bins` of them) is an atom: for answers that people round. The outermost edges are always the
-    bounds themselves.
+    bounds themselves. With `clip`, a number beyond a bound counts as that bound.
     """
     for bound in (low, high):
         if not is_finite(bound):
@@ -101,6 +103,7 @@ def numeric(
         missing=missing,
         atoms=tuple(sorted(exact)),
         unit=None if unit is None else float(unit),
+        clip=clip,
     )
 
 
@@ -199,14 +202,14 @@ def _numbers(name: str, kind: Literal["numeric", "duration"], entry: Mapping[str
     atoms = _list(name, "atoms", entry.get("atoms", ()))
     if not all(is_finite(atom) and not isinstance(atom, bool) for atom in atoms):
         raise SchemaError(f"attribute {name!r}: atoms must be finite numbers", where=name, value=atoms)
-    unit = entry.get("unit")
+    unit, clip = entry.get("unit"), entry.get("clip", False)
     if unit is not None and (isinstance(unit, bool) or not is_finite(unit)):
         raise SchemaError(f"attribute {name!r}: unit must be a number above 0", where=name, value=unit)
     if "edges" in entry:
         edges = _list(name, "edges", entry["edges"])
         exact = tuple(sorted(float(atom) for atom in atoms))
         groups = _groups(name, (), entry.get("groups"))
-        return Attribute(name, kind, edges=edges, missing=missing, atoms=exact, unit=unit, groups=groups)
+        return Attribute(name, kind, edges=edges, missing=missing, atoms=exact, unit=unit, groups=groups, clip=clip)
     if "min" not in entry or "max" not in entry:
         raise SchemaError(f"{kind} attribute {name!r} needs edges, or min and max", where=name)
     return numeric(
@@ -219,6 +222,7 @@ def _numbers(name: str, kind: Literal["numeric", "duration"], entry: Mapping[str
         atoms=atoms,
         unit=unit,
         kind=kind,
+        clip=clip,
     )
 
 
