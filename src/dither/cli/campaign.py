@@ -68,6 +68,9 @@ def create(
         str | None, typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC")
     ] = None,
     closes_at_reports: Annotated[int | None, typer.Option(min=1, help="close when it has so many reports")] = None,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="show it on the collector's first page while it is open")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     settings: Settings = None,
     holdout: Annotated[
@@ -104,6 +107,7 @@ def create(
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,
+        "listed": listed,
     }
     given = {"method": method, "seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
     given |= {"assignment": assignment}
@@ -205,6 +209,27 @@ def finalise(
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  readers {release.readers}")
+
+
+@app.command("publish-release", no_args_is_help=True)
+def publish_release(
+    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+) -> None:
+    """Let everybody read the release: figures, questions and downloads at /releases/CAMPAIGN and /v1/releases/CAMPAIGN.
+
+    The collector makes its replicates first, so that every figure has an interval; that may take minutes. Safe to repeat.
+    """
+    found = Operator(url, key_file).call("POST", f"/{campaign}/publish-release", {})
+    print(json.dumps(found) if as_json else f"{url.rstrip('/')}/releases/{campaign}")
+
+
+@app.command("unpublish-release", no_args_is_help=True)
+def unpublish_release(
+    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+) -> None:
+    """Hide the release from everybody without a key. What was downloaded is out."""
+    found = Operator(url, key_file).call("POST", f"/{campaign}/unpublish-release", {})
+    print(json.dumps(found) if as_json else f"{campaign} is not public")
 
 
 @app.command(no_args_is_help=True)
