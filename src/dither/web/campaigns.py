@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from dither.web.progress import Rates, progress_of, title_of
 from dither.web.wording import answers as spoken_answers
 from dither.web.wording import question_of
 
+log = logging.getLogger("dither.web")
 LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that go on behind the page
 
 
@@ -66,9 +68,9 @@ class Fits:
                 work()
             except DitherError as error:
                 fit.fault = str(error)
-            except Exception:
+            except Exception:  # nobody waits for this thread: the log is the only place to say it
                 fit.fault = "it failed; the collector's log says why"
-                raise
+                log.exception("the step %s of campaign %s failed", step, campaign)
             finally:
                 fit.done = True
 
