@@ -163,7 +163,6 @@ class CampaignPages:
         steps: dict[str, tuple[str, Callable[[], object]]] = {
             "open": ("open", lambda: campaigns.open(campaign)),
             "reopen": ("open", lambda: campaigns.open(campaign)),
-            "hold": ("close-round", lambda: campaigns.close_round(campaign, number or 0, hold=True)),
             "close-round": ("close-round", lambda: campaigns.close_round(campaign, number or 0)),
             "finalise": ("finalise", lambda: campaigns.finalise(campaign, rows)),
             "publish": ("publish-release", lambda: self.collector.publications.publish(campaign)),
