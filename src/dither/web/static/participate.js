@@ -271,5 +271,8 @@ at('once').addEventListener('click', () => practise(1));
 at('often').addEventListener('click', () => practise(20));
 at('resend').addEventListener('click', () => deliver({}));
 window.addEventListener('hashchange', () => location.reload());
-window.addEventListener('online', () => { if (at('state').dataset.kind === 'offline') begin(); });
+// What may have changed meanwhile is looked at again as soon as somebody looks here, and now and then without.
+const lookNow = () => { if (!document.hidden && ['offline', 'draft', 'later'].includes(at('state').dataset.kind)) begin(); };
+window.addEventListener('online', lookNow);
+document.addEventListener('visibilitychange', lookNow);
 begin();
