@@ -6,6 +6,7 @@ marked safe is a chart, whose own text `svg` escapes.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -53,6 +54,11 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:] + ("" if words[-1:] in (".", "!", "?") else ".")
 
 
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970, to the minute."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d, %H:%M UTC")
+
+
 def uncapitalised(words: str) -> str:
     """A sentence as it goes on after a colon."""
     return words[:1].lower() + words[1:]
@@ -75,6 +81,7 @@ def _environment(folder: Path | None = None) -> Environment:
         "epsilon": shown_epsilon,
         "factor": likelihood_factor,
         "grouped": "{:,}".format,
+        "moment": moment,
         "percent": percent,
         "sentence": sentence,
         "uncapitalised": uncapitalised,

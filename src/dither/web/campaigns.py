@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from dither.web.progress import Rates, progress_of, title_of
 from dither.web.wording import answers as spoken_answers
 from dither.web.wording import question_of
 
+log = logging.getLogger("dither.web")
 LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that go on behind the page
 
 
@@ -66,9 +68,9 @@ class Fits:
                 work()
             except DitherError as error:
                 fit.fault = str(error)
-            except Exception:
+            except Exception:  # nobody waits for this thread: the log is the only place to say it
                 fit.fault = "it failed; the collector's log says why"
-                raise
+                log.exception("the step %s of campaign %s failed", step, campaign)
             finally:
                 fit.done = True
 
@@ -161,7 +163,6 @@ class CampaignPages:
         steps: dict[str, tuple[str, Callable[[], object]]] = {
             "open": ("open", lambda: campaigns.open(campaign)),
             "reopen": ("open", lambda: campaigns.open(campaign)),
-            "hold": ("close-round", lambda: campaigns.close_round(campaign, number or 0, hold=True)),
             "close-round": ("close-round", lambda: campaigns.close_round(campaign, number or 0)),
             "finalise": ("finalise", lambda: campaigns.finalise(campaign, rows)),
             "publish": ("publish-release", lambda: self.collector.publications.publish(campaign)),

@@ -101,6 +101,8 @@ def progress_of(collector: Collector, live: Live, counted: Counted, rates: Rates
     reports = sum(line.reports for line in lines)
     answers: tuple[tuple[str, int, int], ...] = ()
     now = planned = None
+    if live.stored.state is State.DRAFT:
+        planned = standard_error(live.plans[0], planned_answers(live.plans[0], spec.participants))
     if live.open_round is not None and lines:
         plan = live.open_round.plan
         got, wanted = _answers(plan, counted), planned_answers(plan, spec.participants)
