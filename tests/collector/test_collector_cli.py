@@ -211,7 +211,7 @@ def test_serve_makes_a_private_key_and_stops_when_told(folder: Path, number: sig
         assert process.stdout is not None
         assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
         process.send_signal(number)
-        _, errors = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert errors.splitlines() == ["dither: admin key in new.key"]
     assert (folder / "new.key").stat().st_mode & 0o777 == 0o600

@@ -6,6 +6,7 @@ import csv
 import http.client
 import io
 import json
+import signal
 import threading
 import time
 import zipfile
@@ -219,7 +220,9 @@ def test_a_question_that_takes_too_long_ends_and_the_next_one_is_answered(
     site: Site, asked: tuple[Questions, str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, digest, data = asked
-    monkeypatch.setattr(questions, "QUESTION_SECONDS", 0.0)
+    one.answer(digest, Question("member"), lambda: data)
+    one._attendants["answers"]._process.send_signal(signal.SIGSTOP)  # as if it were at work for ever
+    monkeypatch.setattr(questions, "QUESTION_SECONDS", 0.2)
     with pytest.raises(QuestionTooLong):
         one.answer(digest, Question("member"), lambda: data)
     monkeypatch.undo()

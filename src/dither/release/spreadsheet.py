@@ -50,4 +50,5 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _marked(text: pa.ChunkedArray) -> pa.ChunkedArray:
     risky = pc.and_(pc.match_substring_regex(text, _FORMULA), pc.invert(pc.match_substring_regex(text, _NUMBER)))
-    return pc.if_else(risky, pc.binary_join_element_wise("'", text, ""), text)
+    mark, nothing = (pa.scalar(sign, text.type) for sign in ("'", ""))
+    return pc.if_else(risky, pc.binary_join_element_wise(mark, text, nothing), text)
