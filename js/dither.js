@@ -363,6 +363,10 @@ const MOST = {
 const DRAW_BITS = [8, 16, 24, 32, 40, 48];
 const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);
 const finite = (x) => typeof x === 'number' && Number.isFinite(x);
+// Text for people: bounded, without control characters and halves of surrogate pairs, in one line unless `lines`.
+const isText = (x, most, lines = false) => typeof x === 'string' && x.length <= 2 * most && [...x].length <= most
+  && !(lines ? /[\0-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]/u : /[\0-\x1f\x7f-\x9f\ud800-\udfff]/u).test(x);
+const CLOSES = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}:\d{2}Z)?$/;
 const keysOf = (x) => Object.keys(x).sort().join();
 
 // JSON with every text and number marked: "s" and the text, "n" and the number's own characters, which JSON.parse would lose.
@@ -392,6 +396,13 @@ function canonical(x) {
   return object(x) ? `{${Object.keys(x).sort().map((k) => `${ascii(k.slice(1))}:${canonical(x[k])}`).join()}}` : String(x);
 }
 
+// A schema without what only people read: two that differ in nothing else mean the same codes.
+const TEXTS = ['question', 'help', 'labels'];
+const coded = (schema) => {
+  for (const a of schema.sattributes) for (const key of TEXTS) delete a[`s${key}`];
+  return schema;
+};
+
 /** Read and check the text that a collector announces: {announcement, fingerprint, epsilon (0 if no round is open)}. */
 export async function readAnnouncement(text) {
   need(typeof text === 'string' && text.length <= MOST.announcement, 'an announcement is text of at most 8 MiB');
@@ -403,12 +414,15 @@ export async function readAnnouncement(text) {
   need(Object.entries(a).every(([key, x]) => ['schema', 'plan'].includes(key) || x === null || typeof x !== 'object'), 'an unknown part');
   const known = checkSchema(a.schema);
   need(a.plan === null || (object(a.plan) && Object.keys(a.plan).length === 6 && plain(a.plan)), 'not a plan this version reads');
-  try { schema = canonical(marked(text).sschema); } catch (error) { refuse(error instanceof Refused ? error.message : 'not JSON'); }
+  try { schema = canonical(coded(marked(text).sschema)); } catch (error) { refuse(error instanceof Refused ? error.message : 'not JSON'); }
   const fingerprint = toHex(await sha256(utf8(schema)));
   need(fingerprint === a.schema_fingerprint, 'the announced schema does not have the announced fingerprint');
   need(typeof a.campaign === 'string' && /^[0-9a-f]{32}$/.test(a.campaign), 'no proper campaign id');
   need(['draft', 'open', 'closing', 'collected', 'finalised'].includes(a.state), 'an unknown state');
   need(typeof a.name === 'string' && ['open', 'tokens'].includes(a.participation), 'no proper name or way to take part');
+  need(isText(a.title ?? '', 200) && isText(a.purpose ?? '', 4000, true) && isText(a.contact ?? '', 500), 'no proper title, purpose or contact');
+  need((a.closes ?? null) === null || (typeof a.closes === 'string' && CLOSES.test(a.closes) && (secondNumber(a.closes) ?? -1) >= 0), 'no proper closing time');
+  need((a.closes_at_reports ?? null) === null || (whole(a.closes_at_reports) && a.closes_at_reports >= 1), 'no proper number of reports');
   need(finite(a.epsilon) && a.epsilon >= 0 && finite(a.start) && a.start >= 0, 'numbers that are none');
   return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
 }
@@ -505,6 +519,11 @@ function checkLine(a) {
 const groupsFit = (a) => a.groups === undefined || (Array.isArray(a.groups) && a.groups.length === answers(a)
   && a.groups.every((g) => typeof g === 'string' && g !== '') && new Set(a.groups).size >= 2);
 
+const textsFit = (a) => (a.question === undefined || (a.question !== '' && isText(a.question, 500)))
+  && (a.help === undefined || (a.help !== '' && isText(a.help, 2000, true)))
+  && (a.labels === undefined || (Array.isArray(a.labels) && [answers(a), cardinality(a)].includes(a.labels.length)
+    && a.labels.every((label) => isText(label, 200))));
+
 // Attributes by name, if the schema is written in its canonical form.
 function checkSchema(schema) {
   need(object(schema) && ['attributes,format', 'attributes,format,rules'].includes(keysOf(schema)) && schema.format === 'dither-schema-1', 'not a schema');
@@ -515,7 +534,7 @@ function checkSchema(schema) {
   for (const a of listed) {
     need(object(a) && typeof a.name === 'string' && a.name !== '' && !known.has(a.name), 'an attribute without a name of its own');
     need(typeof a.kind === 'string' && Object.hasOwn(CARRIES, a.kind), 'an attribute of an unknown kind');
-    const carries = ['kind', 'name', ...CARRIES[a.kind], ...['missing', ...MAY_CARRY[a.kind]].filter((key) => Object.hasOwn(a, key))];
+    const carries = ['kind', 'name', ...CARRIES[a.kind], ...['missing', ...TEXTS, ...MAY_CARRY[a.kind]].filter((key) => Object.hasOwn(a, key))];
     need(keysOf(a) === carries.sort().join() && [a.missing, a.clip].every((x) => [undefined, true].includes(x)), 'an attribute in another form');
     if (LINES.includes(a.kind)) {
       checkLine(a);
@@ -526,6 +545,7 @@ function checkSchema(schema) {
     }
     need(answers(a) >= 2 && answers(a) <= MOST.values, 'an attribute of too few or many values');
     need(groupsFit(a), 'groups that do not fit');
+    need(textsFit(a), 'texts for people that do not fit');
     codes += cardinality(a);
     need(codes <= MOST.codes, 'too many values in total');
     known.set(a.name, a);

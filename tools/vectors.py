@@ -36,6 +36,7 @@ from dither.reports import limits
 from dither.reports.codec import Envelope, Report, encode
 from dither.reports.plan import Plan, Question, is_asked, pick, place, report_id, token_hash
 from tools.announcement_vectors import announcements, cells, codes, levels, verdicts
+from tools.campaign_vectors import told_announcements
 
 FORMAT = "dither-vectors-1"
 Case = dict[str, Any]
@@ -47,7 +48,15 @@ def all_vectors() -> dict[str, dict[str, Any]]:
     cases = {
         "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
-        "participation.json": [*_assigned(), *announcements(), *codes(), *cells(), *levels(), *verdicts()],
+        "participation.json": [
+            *_assigned(),
+            *announcements(),
+            *told_announcements(),
+            *codes(),
+            *cells(),
+            *levels(),
+            *verdicts(),
+        ],
     }
     return {name: {"format": FORMAT, "cases": list(listed)} for name, listed in cases.items()}
 

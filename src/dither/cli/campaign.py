@@ -60,7 +60,14 @@ def create(
     epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
     participants: Annotated[int, typer.Option(help="how many are expected to take part")],
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
-    name: Annotated[str, typer.Option(help="what participants read")] = "",
+    name: Annotated[str, typer.Option(help="a short name, for lists")] = "",
+    title: Annotated[str, typer.Option(help="what participants read first  [default: the name, else the id]")] = "",
+    purpose: Annotated[str, typer.Option(help="why people are asked and what is done with it, in their words")] = "",
+    contact: Annotated[str, typer.Option(help="whom participants can ask: a name, an address")] = "",
+    closes: Annotated[
+        str | None, typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC")
+    ] = None,
+    closes_at_reports: Annotated[int | None, typer.Option(min=1, help="close when it has so many reports")] = None,
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     settings: Settings = None,
     holdout: Annotated[
@@ -84,12 +91,16 @@ def create(
         "epsilon": epsilon,
         "participants": participants,
         "name": name,
+        "title": title,
+        "purpose": purpose,
+        "contact": contact,
         "parameters": read_settings(settings),
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,
     }
-    body |= {key: value for key, value in (("method", method), ("seed", seed)) if value is not None}
+    given = {"method": method, "seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
+    body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     if tokens_file is not None:
         issued = operator.call("POST", f"/{status['campaign']}/tokens", {"count": tokens})["tokens"]
@@ -254,7 +265,7 @@ def _show(status: JsonObject, as_json: bool) -> None:
         print(json.dumps(status))
         return
     names = f"{status['campaign']}  {status['state']}  {status['method']}"
-    print(f"{names}  epsilon {status['epsilon']:g}  {status['name']}")
+    print(f"{names}  epsilon {status['epsilon']:g}  {status['title']}")
     for entry in status["rounds"]:
         print(
             f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "

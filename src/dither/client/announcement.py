@@ -12,10 +12,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dither.checks import check_text, check_whole
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.mechanisms.registry import device_work, lists_of
 from dither.reports import Plan, Question, limits, plan_from_json
+from dither.reports.closing import closing_seconds, closing_text
 from dither.schema import Schema, schema_from_json
 
 if TYPE_CHECKING:
@@ -28,7 +30,12 @@ _PARTICIPATION = ("open", "tokens")
 
 @dataclass(frozen=True)
 class Announcement:
-    """A campaign as a participant sees it; `plan` is None while no round is open."""
+    """A campaign as a participant sees it; `plan` is None while no round is open.
+
+    `title` (the name or the id if there is none), `purpose` and `contact` are the campaign's own words, and so are the questions'
+    texts in the `schema`: for people to read, never to be believed. `closes` is the day to whose end it takes reports, or the
+    instant (UTC); `closes_at_reports` the number of reports at which it closes.
+    """
 
     campaign: bytes
     name: str
@@ -38,6 +45,16 @@ class Announcement:
     schema: Schema
     start: float
     plan: Plan | None
+    title: str = ""
+    purpose: str = ""
+    contact: str = ""
+    closes: str | None = None
+    closes_at_reports: int | None = None
+
+    @property
+    def closing_time(self) -> float | None:
+        """Seconds since 1970 at which the campaign closes by itself, None if it has no such time."""
+        return None if self.closes is None else closing_seconds(self.closes)
 
     @property
     def plan_digest(self) -> str:
@@ -91,7 +108,28 @@ def _read(body: Any) -> Announcement:
         schema=schema,
         start=start,
         plan=None if plan is None else plan_from_json(plan),
+        **_texts(body),
     )
+
+
+def _texts(body: JsonObject) -> JsonObject:
+    """What the campaign says of itself and when it closes; an announcement may leave all of it out."""
+    texts = {
+        "title": check_text("title", body.get("title", ""), limits.MOST_TITLE, error=ReportError),
+        "purpose": check_text("purpose", body.get("purpose", ""), limits.MOST_PURPOSE, lines=True, error=ReportError),
+        "contact": check_text("contact", body.get("contact", ""), limits.MOST_CONTACT, error=ReportError),
+    }
+    closes, at_reports = body.get("closes"), body.get("closes_at_reports")
+    if closes is not None and closing_text(closes, error=ReportError) != closes:
+        raise ReportError("the announced closes is not written as 2027-01-31 or 2027-01-31T18:00:00Z", where="closes")
+    if at_reports is not None:
+        check_whole("closes_at_reports", at_reports, 1, limits.MOST_NUMBER - 1, error=ReportError)
+    return {
+        **texts,
+        "title": texts["title"] or body["name"] or body["campaign"],
+        "closes": closes,
+        "closes_at_reports": at_reports,
+    }
 
 
 def _once(pairs: list[tuple[str, Any]]) -> JsonObject:

@@ -70,6 +70,11 @@ class Summary:
     epsilon: float
     participants: int
     participation: str
+    title: str
+    purpose: str
+    contact: str
+    closes: str | None
+    closes_at_reports: int | None
 
 
 @dataclass(frozen=True)
@@ -276,6 +281,11 @@ def _summary(live: Live) -> Summary:
     return Summary(
         *(stored.id, spec.name, stored.state, stored.round),
         *(spec.method, spec.epsilon, spec.participants, spec.participation),
+        title=spec.title or spec.name or stored.id,
+        purpose=spec.purpose,
+        contact=spec.contact,
+        closes=spec.closes,
+        closes_at_reports=spec.closes_at_reports,
     )
 
 

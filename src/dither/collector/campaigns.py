@@ -77,12 +77,17 @@ class OpenRound:
 
 @dataclass(frozen=True)
 class PublicCampaign:
-    """A campaign as participants read it: the public domain of a record (`schema`), the share of places before the open round
-    (`start`), and what that round asks (`plan`), null while none is open."""
+    """A campaign as participants read it: who asks and why, the public domain of a record (`schema`), the share of places before
+    the open round (`start`), and what that round asks (`plan`), null while none is open."""
 
     format: Literal["dither-campaign-1"]
     campaign: str
     name: str
+    title: str
+    purpose: str
+    contact: str
+    closes: str | None
+    closes_at_reports: int | None
     state: State
     epsilon: float
     participation: Participation
@@ -364,6 +369,11 @@ def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -
         format="dither-campaign-1",
         campaign=stored.id,
         name=spec.name,
+        title=spec.title or spec.name or stored.id,
+        purpose=spec.purpose,
+        contact=spec.contact,
+        closes=spec.closes,
+        closes_at_reports=spec.closes_at_reports,
         state=stored.state,
         epsilon=spec.epsilon,
         participation=spec.participation,

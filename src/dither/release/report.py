@@ -51,6 +51,7 @@ class Card:
     rows: Rows
     chart: Markup | None = None
     remark: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def render_report(release: Release) -> str:
         warnings=find_warnings(release),
         quality=found,
         quality_rows=_quality_rows(found),
-        cards=[attribute_card(figure) for figure in figures],
+        cards=[attribute_card(figure, release.schema[figure.name].question) for figure in figures],
         intervals=any(bar.low is not None for figure in figures for bar in figure.bars),
         rest=len(rest),
         compact=[_compact_card(_figure(release, name)) for name in rest[:COMPACT_ATTRIBUTES]],
@@ -127,10 +128,10 @@ def render_report(release: Release) -> str:
     )
 
 
-def attribute_card(figure: AttributeFigure) -> Card:
-    """The chart of an attribute with all its figures."""
-    summary = f"Figures ({len(figure.table)} values)"
-    return Card(figure.name, summary, *_values(figure.table, TABLE_ROWS), attribute_chart(figure), figure.remark)
+def attribute_card(figure: AttributeFigure, question: str = "") -> Card:
+    """The chart of an attribute with all its figures, and what people were asked."""
+    values = f"Figures ({len(figure.table)} values)", *_values(figure.table, TABLE_ROWS)
+    return Card(figure.name, *values, attribute_chart(figure), figure.remark, question)
 
 
 def shown_note(value: object) -> str:
@@ -337,5 +338,6 @@ def _campaign(release: Release) -> str:
     told = release.campaign
     if told is None or not told["id"]:
         return ""
-    days = " to ".join(day for day in (told["created"], told["finalised"]) if day)
-    return f" · campaign {told['name'] + ', ' if told['name'] else ''}{told['id']}" + (f", {days}" if days else "")
+    days = " to ".join(str(day) for day in (told["created"], told["finalised"]) if day)
+    name = told["title"] or told["name"]
+    return f" · campaign {f'{name}, ' if name else ''}{told['id']}" + (f", {days}" if days else "")

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
-from dither.checks import check_choice, is_finite
+from dither.checks import check_choice, check_text, is_finite
 from dither.errors import SchemaError
 from dither.schema.calendar import (
     CYCLES,
@@ -33,6 +34,8 @@ LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
 KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
 MOST_VALUES = 1 << 17  # values or bins of one attribute
 MOST_UNITS = 2.0**64  # in a number: more cannot be counted in any column
+MOST_QUESTION, MOST_HELP, MOST_CAPTION = 500, 2000, 200  # characters of texts for people
+TEXTS = ("question", "help", "labels")  # keys of a schema file that people read; no part of the fingerprint
 _NEAREST = 1e-290  # distance of two bounds: its parts are still numbers in full precision
 
 
@@ -47,6 +50,9 @@ class Attribute:
     `unit` says that every number is a multiple of it (1 for whole numbers, 0.01 for cents). `cycles` cut every bin of a date or an
     instant by weekday or by hour of the day. `groups` has a group for each value (the region of each city). `clip` says that a
     number below or above the whole domain counts as the nearer end of it.
+
+    People read the `question`, the `help` beneath it and a caption for each answer (`labels` in a schema file; one more for the
+    missing answer, if it has one). They mean nothing to a machine: two schemas that differ in them alone mean the same codes.
     """
 
     name: str
@@ -59,6 +65,9 @@ class Attribute:
     cycles: tuple[Cycle, ...] = ()
     groups: tuple[str, ...] = ()
     clip: bool = False
+    question: str = ""
+    help: str = ""
+    captions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -82,6 +91,19 @@ class Attribute:
                 f"attribute {self.name!r} has one possible value, so there is nothing to ask; drop it or widen it",
                 where=self.name,
             )
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        about = f"attribute {self.name!r}:"
+        check_text(f"{about} question", self.question, MOST_QUESTION, where=self.name, error=SchemaError)
+        check_text(f"{about} help", self.help, MOST_HELP, lines=True, where=self.name, error=SchemaError)
+        if self.captions and len(self.captions) not in (self.answers, self.cardinality):
+            raise SchemaError(
+                f"{about} {len(self.captions):,} labels do not fit its {self.answers:,} answers; give one for each",
+                where=self.name,
+            )
+        for caption in self.captions:
+            check_text(f"{about} a label", caption, MOST_CAPTION, where=self.name, error=SchemaError)
 
     def _check_edges(self) -> None:
         if self.values:
@@ -216,6 +238,11 @@ class Attribute:
             shown = [str(v) for v in self.values]
         return (*shown, "(missing)") if self.missing else tuple(shown)
 
+    @property
+    def spoken(self) -> tuple[str, ...]:
+        """What people read for each code: its caption, or its label where it has none."""
+        return tuple(own or label for own, label in zip_longest(self.captions, self.labels, fillvalue=""))
+
     def _line_labels(self) -> list[str]:
         ends = self.line.ends
         if self.kind in ("date", "datetime"):
@@ -296,6 +323,9 @@ class Attribute:
         for key in ("missing", "clip"):
             if getattr(self, key):
                 out[key] = True
+        out |= {key: text for key, text in (("question", self.question), ("help", self.help)) if text}
+        if self.captions:
+            out["labels"] = list(self.captions)
         return out
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from dither.checks import check_choice, check_whole, is_finite
 from dither.errors import SchemaError
-from dither.schema.attribute import MOST_VALUES, Attribute, check_kind, check_span, check_unit, too_many
+from dither.schema.attribute import MOST_VALUES, TEXTS, Attribute, check_kind, check_span, check_unit, too_many
 from dither.schema.calendar import (
     CYCLES,
     DAY,
@@ -32,11 +33,14 @@ _KNOWN = (
     "cycles",
     "edges",
     "groups",
+    "help",
     "kind",
+    "labels",
     "max",
     "min",
     "missing",
     "name",
+    "question",
     "shape",
     "unit",
     "values",
@@ -147,6 +151,30 @@ def attribute_from_json(name: str, entry: Any) -> Attribute:
         raise SchemaError(
             f"attribute {name!r}: unknown key {unknown[0]!r}; known are {', '.join(_KNOWN)}", where=name, value=unknown
         )
+    texts = {key: entry[key] for key in TEXTS if key in entry}
+    bare = _coded(name, {key: part for key, part in entry.items() if key not in TEXTS})
+    return _with_texts(bare, texts) if texts else bare
+
+
+def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
+    """The attribute with what people read; labels are a list in the answers' order, or an object {value: label} of some."""
+    labels = texts.get("labels", ())
+    if isinstance(labels, Mapping):
+        own = attribute.labels[: attribute.answers]
+        stray = [value for value in labels if value not in own]
+        if attribute.on_line or stray:
+            found = "takes a list of labels, one for each answer" if attribute.on_line else f"has no value {stray[0]!r}"
+            raise SchemaError(f"attribute {attribute.name!r} {found}; mend its labels", where=attribute.name)
+        labels = [labels.get(value, value) for value in own]
+    return replace(
+        attribute,
+        question=texts.get("question", ""),
+        help=texts.get("help", ""),
+        captions=_list(attribute.name, "labels", labels),
+    )
+
+
+def _coded(name: str, entry: Mapping[str, Any]) -> Attribute:
     missing = entry.get("missing", False)
     if not isinstance(missing, bool):
         raise SchemaError(f"attribute {name!r}: missing must be true or false", where=name, value=missing)
