@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import dither
 from dither.errors import InputError, ParameterError
 from dither.notice import REPLAYABLE
+from dither.release.consumer_files import file_names
 from dither.release.histogram import HistogramRelease
 
 VALUES = np.random.default_rng(7).beta(2, 5, 4000) * 10
@@ -47,7 +49,9 @@ def test_what_lies_beside_a_histogram_is_kept_and_another_kind_is_not_overwritte
     out = release.save(tmp_path / "out")
     (out / "mine.txt").write_text("keep me")
     collected("split").save(out)
-    assert sorted(p.name for p in out.iterdir()) == ["mine.txt", "release.json", "report.html"], "no cells of before"
+    assert sorted(p.name for p in out.iterdir()) == ["consumers", "mine.txt", "release.json", "report.html"], (
+        "no cells of before"
+    )
     other = dither.central_release(pa.table({"a": ["x", "y"] * 30}), epsilon=1.0, method="laplace", seed=1)
     with pytest.raises(InputError, match="another kind"):
         other.save(out)
@@ -86,7 +90,7 @@ def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_pat
 def test_a_failure_while_writing_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = collected("chp")
     out = release.save(tmp_path / "out")
-    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    before = {p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()}
 
     def jam(release: HistogramRelease) -> str:
         raise RuntimeError("paper jam")
@@ -94,5 +98,30 @@ def test_a_failure_while_writing_changes_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(HistogramRelease, "report", jam)
     with pytest.raises(RuntimeError, match="paper jam"):
         replace(release, consistent=True).save(out)
-    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+    assert {p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_names_of_consumers_become_files_that_stay_in_the_folder() -> None:
+    names = [
+        "../../etc/passwd",
+        "a/b\\c",
+        "",
+        "...",
+        "CON",
+        "con",
+        "café ☃",
+        "x" * 500,
+        "3 bins",
+        "3  bins",
+        ".htaccess",
+        "a\0b\n",
+    ]
+    files = file_names(names)
+    assert len({name.lower() for name in files}) == len(names)
+    for name in files:
+        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name), name
+        assert len(name) < 70
+    assert files[0] == "etc-passwd"
+    assert files[4] == "consumer-CON"
+    assert file_names(["3 bins", "5 bins"]) == ["3-bins", "5-bins"]

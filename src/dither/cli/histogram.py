@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import typer
 
 from dither._histogram import histogram as run
+from dither.cli.consumers import bins_and_edges
 from dither.cli.options import (
     AsJson,
     SchemaFile,
@@ -85,7 +86,9 @@ def histogram(
     check_epsilon(epsilon)
     if output is not None:
         check_target(output, FORMAT)
-    consumers = _consumers(bins, edges or [])
+    consumers = bins_and_edges(bins, edges or [])
+    if not consumers:
+        raise ParameterError("name at least one consumer with --bins or --edges", where="--bins")
     values, public, notes = _read(table, column, schema)
     if public is not None:
         low, high = (given if given is not None else end for given, end in zip((low, high), public, strict=True))
@@ -116,28 +119,6 @@ def histogram(
     _print(release)
     if folder is not None:
         print(f"  page  {folder / 'report.html'}")
-
-
-def _consumers(bins: str, edges: list[str]) -> list[int | list[float]]:
-    """Consumers from the command line, or an error that names the option."""
-    out: list[int | list[float]] = []
-    for part in bins.split(",") if bins.strip() else []:
-        text = part.strip()
-        if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise ParameterError(
-                f"--bins {bins}: {text!r} is not a whole number of at least 1", where="--bins", value=text
-            )
-        out.append(int(text))
-    for entry in edges:
-        try:
-            out.append([float(part) for part in entry.split(",")])
-        except ValueError:
-            raise ParameterError(
-                f"--edges {entry}: write numbers separated by commas", where="--edges", value=entry
-            ) from None
-    if not out:
-        raise ParameterError("name at least one consumer with --bins or --edges", where="--bins")
-    return out
 
 
 def _read(table: str, column: str, schema: Path | None) -> tuple[Floats, tuple[float, float] | None, list[Notice]]:

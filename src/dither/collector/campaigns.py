@@ -12,30 +12,24 @@ safely. A collected campaign becomes a release: the fitted model, a synthetic ta
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import secrets
-import tempfile
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from dither.checks import check_whole
+from dither.collector.finished import make_release, zip_release
 from dither.collector.spec import CampaignSpec, NewCampaign, Participation, begin, check_announced, check_plan, read
 from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
-from dither.protocols import ProtocolMachine, restore
-from dither.release import Release
+from dither.protocols import restore
 from dither.reports import Plan, limits, plan_from_json
 from dither.reports.plan import token_hash
 from dither.tally import RoundTally, check_tally, tally_from_bytes
@@ -44,8 +38,6 @@ from dither.types import JsonObject
 log = logging.getLogger("dither.collector")
 MOST_TOKENS = 1_000_000  # in one request
 TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
-MOST_ROWS = 10_000_000
-DEFAULT_ROWS = 100_000
 
 
 class NoCampaign(DitherError):
@@ -78,7 +70,8 @@ class OpenRound:
 @dataclass(frozen=True)
 class PublicCampaign:
     """A campaign as participants read it: who asks and why, the public domain of a record (`schema`), the share of places before
-    the open round (`start`), and what that round asks (`plan`), null while none is open."""
+    the open round (`start`), and what that round asks (`plan`), null while none is open. `consumers` get histograms of the number
+    that is asked for, each its own bins; null for other methods."""
 
     format: Literal["dither-campaign-1"]
     campaign: str
@@ -95,6 +88,7 @@ class PublicCampaign:
     schema_fingerprint: str
     start: float
     plan: JsonObject | None
+    consumers: list[JsonObject] | None
 
 
 @dataclass(frozen=True)
@@ -381,30 +375,6 @@ def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -
         schema_fingerprint=spec.schema.fingerprint,
         start=0.0 if now is None else now.start,
         plan=None if now is None else now.plan.to_json(),
+        consumers=spec.consumers,  # type: ignore[arg-type]  # as `begin` spelt them out
     )
     return json.dumps(vars(document), separators=(",", ":")).encode()
-
-
-def make_release(
-    machine: ProtocolMachine,
-    participants: int,
-    spec: CampaignSpec,
-    rows: int | None,
-    campaign: str = "",
-    days: tuple[str, str] = ("", ""),
-) -> Release:
-    """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
-    size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
-    draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, spec.call(size, campaign, *days), participants, draw)
-
-
-def zip_release(release: Release) -> bytes:
-    """The release's folder as one zip file."""
-    out = io.BytesIO()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = release.save(Path(scratch) / "release")
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(folder.iterdir()):
-                archive.write(path, path.name)
-    return out.getvalue()

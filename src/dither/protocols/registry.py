@@ -155,12 +155,22 @@ HISTOGRAMS: dict[str, Method] = {
         ),
     )
 }
+MEANS: dict[str, Method] = {
+    "mean": Method(
+        "mean",
+        "dither.protocols.mean",
+        "Mean",
+        "one number, rounded at random to a level, full epsilon, one round",
+        "The mean of a number by Duchi's mechanism, the piecewise one or the hybrid of both.",
+        "Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, ICDE 2019; Duchi, Jordan, Wainwright, JASA 2018",
+    )
+}
 DEFAULT = "mixture"
 
 
 def method(name: str) -> Method:
     """A method by name; an error lists the ones there are."""
-    known = METHODS | HISTOGRAMS
+    known = METHODS | HISTOGRAMS | MEANS
     if name not in known:
         raise ParameterError(f"no method {name!r}; there are {', '.join(known)}", where="method", value=name)
     return known[name]
@@ -194,7 +204,7 @@ def start(
 
 def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMachine:
     """The method's machine, inside one that leaves out what is publicly known where the schema says so."""
-    pairs = chosen.name not in HISTOGRAMS and chosen.name != "independent"
+    pairs = chosen.name not in HISTOGRAMS | MEANS and chosen.name != "independent"
     reduction = reduce_schema(campaign.schema, pairs=pairs)
     if reduction is None:
         return chosen.load().start(campaign, parameters)

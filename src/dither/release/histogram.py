@@ -19,17 +19,21 @@ from dither.protocols.histogram.consumer import Consumer, Partition, read_consum
 from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, consistent_counts, late_answer
 from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.histogram.smart import StrategyCells
+from dither.protocols.mean import Mean, MeanAnswer, mean_answer_from_json
+from dither.release import consumer_files
 from dither.release.call import check_record, command_again, plain, python_again
-from dither.release.charts import histogram_chart
+from dither.release.collected import CollectedBy, collected_from_json
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
 from dither.release.words import noise_sentence
+from dither.schema import Schema, load_schema
 from dither.tally.archive import pack, unpack
 from dither.types import Floats, JsonMapping, JsonObject
 
 FORMAT = "dither-histogram-1"
 CELLS = "cells.bin"
-FILES = (MANIFEST, "report.html", CELLS)
+SCHEMA = "schema.json"
+FILES = (MANIFEST, "report.html", CELLS, SCHEMA, consumer_files.FOLDER)
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,11 @@ class ConsumerHistogram:
 
 @dataclass(frozen=True)
 class HistogramRelease:
-    """All consumers' histograms of one simulated collection; `seed` is what the caller gave, if anything.
+    """All consumers' histograms of one number, or its `mean`; `seed` is what the caller of a simulation gave, if anything.
 
-    `call` has every argument of the call (`release.call.recorded`). `moved` is how many values lay outside the range: a true
-    count, for whoever holds the values, and written nowhere.
+    `call` has every argument of that call (`release.call.recorded`). A collection from real participants has a `campaign` instead
+    and the `schema` that they were shown. `moved` is how many values lay
+    outside the range: a true count, for whoever holds the values, and written nowhere.
     """
 
     consumers: tuple[ConsumerHistogram, ...]
@@ -100,6 +105,9 @@ class HistogramRelease:
     notes: JsonMapping = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
     call: JsonMapping | None = None
+    campaign: CollectedBy | None = None
+    schema: Schema | None = field(default=None, repr=False)
+    mean: MeanAnswer | None = None
     dither_version: str = __version__
     moved: int = field(default=0, repr=False, compare=False)
 
@@ -135,6 +143,26 @@ class HistogramRelease:
             **known,
         )
 
+    @classmethod
+    def from_mean(cls, machine: Mean, **known: Any) -> Self:
+        """The release of a finished `mean`."""
+        answer = machine.answer()
+        return cls(
+            consumers=(),
+            epsilon_asked=machine.campaign.epsilon,
+            epsilon_achieved=machine.epsilon,
+            bits_per_report=machine.bits,
+            method=machine.method,
+            mechanisms=machine.mechanisms,
+            participants=answer.people,
+            low=machine.low,
+            high=machine.high,
+            partition=(machine.low, machine.high),
+            mean=answer,
+            parameters=machine.plain_parameters(),
+            **known,
+        )
+
     def __post_init__(self) -> None:
         check_spent(self.epsilon_asked, self.epsilon_achieved)
         if self.seed is not None and REPLAYABLE not in self.warnings:
@@ -143,7 +171,15 @@ class HistogramRelease:
     @property
     def noise(self) -> str:
         """Where the noise came from and whether it can be drawn again, in one sentence."""
-        return noise_sentence(self.seed, simulated=True)
+        return noise_sentence(self.seed, simulated=self.campaign is None)
+
+    @property
+    def subtitle(self) -> str:
+        """What the pages say beneath their title."""
+        return (
+            f"Local differential privacy{', but NOT PRIVATE with its seed' if self.seed is not None else ''} · "
+            f"collected by {self.method} ({', '.join(self.mechanisms) or 'nothing to ask'})"
+        )
 
     def consumer(self, name: str) -> ConsumerHistogram:
         """A consumer's histogram by name."""
@@ -169,22 +205,25 @@ class HistogramRelease:
         """The page, one HTML file without any outside resource."""
         return render_page(
             "histogram.html",
-            title="Histograms",
+            title=(self.campaign and self.campaign.title) or ("Histograms" if self.consumers else "Mean"),
             version=self.dither_version,
-            subtitle=f"Local differential privacy{', but NOT PRIVATE with its seed' if self.seed is not None else ''} · "
-            f"collected by {self.method} ({', '.join(self.mechanisms) or 'nothing to ask'})",
+            subtitle=self.subtitle,
             release=self,
-            histograms=[_section(consumer) for consumer in self.consumers],
+            histograms=[consumer_files.consumer_section(consumer) for consumer in self.consumers],
             command=None if self.call is None else command_again(self.call),
             python=None if self.call is None else python_again(self.call),
         )
 
     def save(self, directory: str | Path) -> Path:
-        """Write the folder in one step: release.json, report.html, and the cells that late answers come from."""
+        """Write the folder in one step: release.json, report.html, each consumer's own files, and the cells that late answers
+        come from."""
 
         def write(folder: Path) -> None:
             if self.cells is not None:
                 (folder / CELLS).write_bytes(_pack_cells(self.cells))
+            if self.schema is not None:
+                write_json(self.schema.to_json(), folder / SCHEMA)
+            consumer_files.write_consumers(self, folder)
             (folder / "report.html").write_text(self.report(), encoding="utf-8")
             write_json(self.to_json(), folder / MANIFEST)
 
@@ -198,7 +237,8 @@ class HistogramRelease:
         with reading(folder):
             for name in ("participants", "bits_per_report"):
                 check_whole(name, manifest[name])
-            check_record(manifest["call"])
+            if manifest["call"] is not None or manifest.get("campaign") is None:
+                check_record(manifest["call"])
             plain = {
                 name: manifest[name]
                 for name in (
@@ -225,6 +265,9 @@ class HistogramRelease:
                 partition=tuple(map(float, manifest["partition"])),
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
                 cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
+                campaign=None if manifest.get("campaign") is None else collected_from_json(manifest["campaign"]),
+                schema=load_schema(folder / SCHEMA) if (folder / SCHEMA).is_file() else None,
+                mean=None if manifest.get("mean") is None else mean_answer_from_json(manifest["mean"]),
             )
 
     def to_json(self) -> JsonObject:
@@ -249,24 +292,10 @@ class HistogramRelease:
             "notes": plain(self.notes),
             "warnings": [warning.to_json() for warning in self.warnings],
             "call": self.call,
+            "campaign": None if self.campaign is None else self.campaign.to_json(),
+            "mean": None if self.mean is None else self.mean.to_json(),
             "dither_version": self.dither_version,
         }
-
-
-def _section(consumer: ConsumerHistogram) -> dict[str, object]:
-    """A consumer's chart and the rows of its table."""
-    low, high = consumer.interval()
-    figures = list(zip(consumer.labels, consumer.estimates, consumer.standard_errors, low, high, strict=True))
-    name, count, _, least, most = max(figures, key=lambda row: row[1])
-    words = (
-        f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about {count:,.0f} people "
-        f"(95 % interval {least:,.0f} to {most:,.0f}). All figures are in the table below."
-    )
-    return {
-        "name": consumer.name,
-        "chart": histogram_chart(consumer.edges, consumer.estimates, low, high, words),
-        "rows": [(bin_, f"{n:,.1f}", f"{error:,.1f}", f"{a:,.1f} to {b:,.1f}") for bin_, n, error, a, b in figures],
-    }
 
 
 def _consumer(data: JsonMapping) -> ConsumerHistogram:
