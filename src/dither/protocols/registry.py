@@ -116,10 +116,11 @@ METHODS: dict[str, Method] = {
 }
 _CHP = "Zheng, Yan, Duan, Tang, Tian, 2021"
 HISTOGRAMS: dict[str, Method] = {
-    name: Method(name, "dither.protocols.histogram.machine", machine, asks, summary, reference)
-    for name, machine, asks, summary, reference in (
+    name: Method(name, f"dither.protocols.histogram.{module}", machine, asks, summary, reference)
+    for name, module, machine, asks, summary, reference in (
         (
             "chp",
+            "machine",
             "Chp",
             "one number, the cell of the union of all consumers' edges, full epsilon, one round",
             "Histograms of a number for many consumers from one report.",
@@ -127,6 +128,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "shp",
+            "machine",
             "Shp",
             "one number, the bin of one consumer, full epsilon, one round",
             "The histogram of a number for one consumer.",
@@ -134,6 +136,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "split",
+            "machine",
             "Split",
             "one number, every consumer's bin of it, epsilon split over them, one round",
             "Histograms of a number by a report per consumer, for comparison.",
@@ -141,6 +144,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "sampled",
+            "machine",
             "SampledChp",
             "one number of a share of the people, as in chp",
             "CHP with a sample of the people, for comparison.",
@@ -148,9 +152,18 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "smart",
+            "machine",
             "Smart",
             "one number, through a report made for the consumers' bins, full epsilon, one round",
             "Histograms of a number with a mechanism designed for the bins that are read off, never worse than chp.",
+            "Dither, docs/explanation/histograms.md",
+        ),
+        (
+            "ranges",
+            "ranges",
+            "Ranges",
+            "one number, through a report made for all ranges of 128 cells, full epsilon, one round",
+            "Ranges, quantiles, means and histograms that nobody named before, with a density as smooth as the reports call for.",
             "Dither, docs/explanation/histograms.md",
         ),
     )

@@ -12,13 +12,20 @@ from dither import __version__
 from dither.checks import check_whole
 from dither.errors import ParameterError, ReportError
 from dither.estimate.project import normal_interval
-from dither.mechanisms import SetStrategy, mechanism_from_json
+from dither.mechanisms import mechanism_from_json
+from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.probability import check_spent
 from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
-from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, consistent_counts, late_answer
+from dither.protocols.histogram.estimates import (
+    CellEstimates,
+    LateAnswer,
+    OutputCells,
+    PureCells,
+    consistent_counts,
+    late_answer,
+)
 from dither.protocols.histogram.machine import HistogramMachine
-from dither.protocols.histogram.smart import StrategyCells
 from dither.protocols.mean import Mean, MeanAnswer, mean_answer_from_json
 from dither.release import consumer_files
 from dither.release.call import check_record, command_again, plain, python_again
@@ -41,8 +48,8 @@ class ConsumerHistogram:
     """One consumer's counts.
 
     `raw` is unbiased and may be negative; `estimates` is the same, or the consistent, non-negative version if that
-    was asked for. Standard errors and intervals are those of the raw counts: noise and, where only some people were
-    asked, who was drawn. `epsilon` is the consumer's own, if it asked for one.
+    was asked for, or read off the most likely density (`ranges`). Standard errors and intervals are those of the raw counts:
+    noise and, where only some people were asked, who was drawn. `epsilon` is the consumer's own, if it asked for one.
     """
 
     name: str
@@ -116,7 +123,7 @@ class HistogramRelease:
         """The release of a finished histogram method; `partition` is the union of all consumers' edges."""
         answer = machine.answer()
         parameters = {name: value for name, value in machine.plain_parameters().items() if name != "consumers"}
-        estimates: list[Floats] = list(answer.counts)
+        estimates: list[Floats] = list(answer.likely or answer.counts)
         if consistent:
             memberships = [partition.membership(c) for c in machine.consumers]
             estimates = consistent_counts(memberships, answer.counts, answer.variances, machine.population)
@@ -308,12 +315,13 @@ def _consumer(data: JsonMapping) -> ConsumerHistogram:
 
 def _pack_cells(cells: CellEstimates) -> bytes:
     meta: JsonObject = {"edges": list(cells.partition.edges), "population": cells.population}
+    arrays = {} if cells.smoothed is None else {"smoothed": cells.smoothed}
     if isinstance(cells, PureCells):
         meta |= {"mechanism": cells.mechanism.to_json(), "asked": cells.asked}
-        return pack(meta, {"frequencies": cells.frequencies})
-    if isinstance(cells, StrategyCells):
-        meta |= {"strategy": cells.strategy.to_json()}
-        return pack(meta, {"decoder": cells.decoder, "outputs": cells.outputs})
+        return pack(meta, arrays | {"frequencies": cells.frequencies})
+    if isinstance(cells, OutputCells):
+        meta |= {"mechanism": cells.mechanism.to_json()}
+        return pack(meta, arrays | {"counts_for": cells.counts_for, "outputs": cells.outputs})
     raise TypeError(f"cells of type {type(cells).__name__} can't be saved")
 
 
@@ -323,8 +331,15 @@ def _unpack_cells(data: bytes) -> CellEstimates:
     if partition.cells < 1:
         raise ReportError("the cells of a histogram have no edges")
     population = check_whole("population", meta["population"], 1)
-    if "strategy" in meta:
-        strategy = SetStrategy.from_json(meta["strategy"])
-        return StrategyCells(partition, strategy, arrays["decoder"], arrays["outputs"], population)
-    mechanism = mechanism_from_json(meta["mechanism"])
-    return PureCells(partition, mechanism, arrays["frequencies"], check_whole("asked", meta["asked"], 1), population)
+    mechanism, smoothed = mechanism_from_json(meta["mechanism"]), arrays.get("smoothed")
+    cells: CellEstimates
+    if "outputs" in arrays:
+        if not isinstance(mechanism, OutputMechanism) or arrays["outputs"].shape != (mechanism.counters,):
+            raise ReportError("the outputs of a histogram are not those of its mechanism")
+        cells = OutputCells(partition, mechanism, arrays["counts_for"], arrays["outputs"], population, smoothed)
+    else:
+        asked = check_whole("asked", meta["asked"], 1)
+        cells = PureCells(partition, mechanism, arrays["frequencies"], asked, population, smoothed)
+    if not cells.counts.shape == (smoothed if smoothed is not None else cells.counts).shape == (partition.cells,):
+        raise ReportError("the cells of a histogram are not as many as its edges say")
+    return cells

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Protocol
 
@@ -17,8 +17,9 @@ import numpy as np
 
 from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism, mechanism
+from dither.mechanisms.outputs import OutputMechanism
 from dither.protocols.histogram.consumer import Consumer, Partition
-from dither.types import Floats, JsonObject
+from dither.types import Floats, Integers, JsonObject
 
 
 class CellEstimates(Protocol):
@@ -30,6 +31,9 @@ class CellEstimates(Protocol):
     def counts(self) -> Floats: ...
     @property
     def population(self) -> int: ...
+    @property
+    def smoothed(self) -> Floats | None:
+        """The cells' shares as they most likely are, non-negative and adding up to one, where a method works them out."""
 
     def bin_variances(self, consumer: Consumer) -> Floats:
         """The variance of each bin's estimated count."""
@@ -50,6 +54,7 @@ class PureCells:
     frequencies: Floats
     asked: int
     population: int
+    smoothed: Floats | None = None
 
     @property
     def counts(self) -> Floats:
@@ -80,6 +85,47 @@ class PureCells:
         return (total - n) / (total - 1) * (square - mean**2) / n if n < total else 0.0
 
 
+@dataclass(frozen=True)
+class OutputCells:
+    """Cells estimated from the outputs of a strategy or a square wave: decoder x outputs, with the variance that they show.
+
+    `counts_for` says how frequent the cells were taken to be when the decoder of least variance was chosen.
+    """
+
+    partition: Partition
+    mechanism: OutputMechanism
+    counts_for: Floats
+    outputs: Integers
+    population: int
+    smoothed: Floats | None = None
+
+    @cached_property
+    def decoder(self) -> Floats:
+        """What one report of each output adds to each cell's count."""
+        return self.mechanism.decoder(self.counts_for)
+
+    @property
+    def counts(self) -> Floats:
+        return np.asarray(self.decoder @ self.outputs, dtype=np.float64)
+
+    def bin_variances(self, consumer: Consumer) -> Floats:
+        return self.weighted_variances(self.partition.membership(consumer))
+
+    def weighted_variances(self, weights: Floats) -> Floats:
+        """Var = sum E[outputs] g^2 - sum over people of (their weight)^2 with g the sum's decoder; unbiased as it
+        stands.
+
+        The cell of least variance bounds it from below, so that a lucky draw never claims certainty.
+        """
+        decoded = weights @ self.decoder
+        raw = decoded**2 @ self.outputs - weights**2 @ self.counts
+        by_type = decoded**2 @ self.mechanism.chance_table - weights**2
+        return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
+
+    def noise_variances(self) -> Floats:
+        return self.weighted_variances(np.eye(self.partition.cells)) / self.population**2  # everybody was asked
+
+
 def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
     """For one report of a person in each cell: the variances of all the consumer's bins, added up.
 
@@ -105,11 +151,15 @@ def build(name: str, cells: int, epsilon: float) -> Mechanism:
 
 @dataclass(frozen=True)
 class ConsumerCounts:
-    """Raw unbiased counts and variances, one array per consumer, and the cells of the partition behind it all if there is one."""
+    """Raw unbiased counts and variances, one array per consumer, and the cells of the partition behind it all if there is one.
+
+    `likely` has the counts as they most likely are, where the method works those out.
+    """
 
     counts: tuple[Floats, ...]
     variances: tuple[Floats, ...]
     cells: CellEstimates | None
+    likely: tuple[Floats, ...] = ()
 
 
 def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
