@@ -49,13 +49,8 @@ def all_vectors() -> dict[str, dict[str, Any]]:
         "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
         "participation.json": [
-            *_assigned(),
-            *announcements(),
-            *told_announcements(),
-            *codes(),
-            *cells(),
-            *levels(),
-            *verdicts(),
+            *(*_assigned(), *announcements(), *told_announcements()),
+            *(*codes(), *cells(), *levels(), *verdicts()),
         ],
     }
     return {name: {"format": FORMAT, "cases": list(listed)} for name, listed in cases.items()}

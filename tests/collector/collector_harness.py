@@ -70,6 +70,7 @@ def describe(**more: Any) -> dict[str, Any]:
         "participants": 1000,
         "method": "independent",
         "seed": 5,
+        "assignment": "token",
         **more,
     }
 

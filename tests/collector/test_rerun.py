@@ -35,6 +35,7 @@ OTHER: dict[str, Any] = {
     "contact": "A. N. Other <a@example.org>",
     "closes": "2999-01-31",
     "closes_at_reports": 50,
+    "assignment": "arrival",
 }
 
 

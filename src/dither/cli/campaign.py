@@ -103,6 +103,12 @@ def create(
     ] = None,
     tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
     tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one per line")] = None,
+    assignment: Annotated[
+        str | None,
+        typer.Option(
+            help="'arrival': whoever comes is asked in the open round; 'token': each token belongs to one  [default: arrival]"
+        ),
+    ] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
@@ -135,7 +141,7 @@ def create(
         "draft": draft,
         "holdout": holdout,
     }
-    given = {"seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
+    given = {"seed": seed, "closes": closes, "closes_at_reports": closes_at_reports, "assignment": assignment}
     body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     if tokens_file is not None:

@@ -19,6 +19,7 @@ from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.mechanisms.registry import device_work, lists_of
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.reports.closing import closing_seconds, closing_text
+from dither.reports.plan import is_asked, place, report_id
 from dither.schema import Schema, schema_from_json
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _FORMAT = "dither-campaign-1"
 _STATES = ("draft", "open", "closing", "collected", "finalised")
 _PARTICIPATION = ("open", "tokens")
+_ASSIGNMENT = ("arrival", "token")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Announcement:
     `title` (the name or the id if there is none), `purpose` and `contact` are the campaign's own words, and so are the questions'
     texts in the `schema`: for people to read, never to be believed. `closes` is the day to whose end it takes reports, or the
     instant (UTC); `closes_at_reports` the number of reports at which it closes.
+
+    With the `assignment` "arrival" whoever comes is asked in the open round, once in the whole campaign; with "token" the token's
+    place says in which round. The open round closes by itself when it has the number of reports `wanted`, or at `round_closes`
+    (seconds since 1970); None if it does not.
     """
 
     campaign: bytes
@@ -61,6 +67,25 @@ class Announcement:
     closes: str | None = None
     closes_at_reports: int | None = None
     consumers: tuple[AnnouncedConsumer, ...] = ()
+    assignment: str = "token"
+    wanted: int | None = None
+    round_closes: float | None = None
+
+    def asks(self, token: bytes) -> bool:
+        """Whether the open round asks the participant with this token, unless it has answered already."""
+        if self.plan is None:
+            return False
+        return self.assignment == "arrival" or is_asked(token, self.campaign, self.start, self.plan.population)
+
+    def asks_later(self, token: bytes) -> bool:
+        """Whether a round that is still to come asks the participant with this token."""
+        if self.plan is None or self.assignment == "arrival":
+            return False
+        return place(token, self.campaign) >= self.start and not self.asks(token)
+
+    def receipt(self, token: bytes, number: int) -> str:
+        """The id under which the report of a round is stored, in base 16."""
+        return report_id(token, self.campaign, None if self.assignment == "arrival" else number).hex()
 
     @property
     def closing_time(self) -> float | None:
@@ -156,22 +181,28 @@ def _rises(edges: list[float]) -> bool:
 
 
 def _texts(body: JsonObject) -> JsonObject:
-    """What the campaign says of itself and when it closes; an announcement may leave all of it out."""
+    """What the campaign says of itself, when it closes and whom it asks; an announcement may leave all of it out."""
     texts = {
         "title": check_text("title", body.get("title", ""), limits.MOST_TITLE, error=ReportError),
         "purpose": check_text("purpose", body.get("purpose", ""), limits.MOST_PURPOSE, lines=True, error=ReportError),
         "contact": check_text("contact", body.get("contact", ""), limits.MOST_CONTACT, error=ReportError),
     }
-    closes, at_reports = body.get("closes"), body.get("closes_at_reports")
+    closes, round_closes = body.get("closes"), body.get("round_closes")
     if closes is not None and closing_text(closes, error=ReportError) != closes:
         raise ReportError("the announced closes is not written as 2027-01-31 or 2027-01-31T18:00:00Z", where="closes")
-    if at_reports is not None:
-        check_whole("closes_at_reports", at_reports, 1, limits.MOST_NUMBER - 1, error=ReportError)
+    for key in ("closes_at_reports", "wanted"):
+        if body.get(key) is not None:
+            check_whole(key, body[key], 1, limits.MOST_NUMBER - 1, error=ReportError)
+    if body.get("assignment", "token") not in _ASSIGNMENT:
+        raise ReportError("the announcement has no proper assignment", where="assignment")
     return {
         **texts,
+        "assignment": body.get("assignment", "token"),
+        "wanted": body.get("wanted"),
+        "round_closes": None if round_closes is None else _number("round_closes", round_closes),
         "title": texts["title"] or body["name"] or body["campaign"],
         "closes": closes,
-        "closes_at_reports": at_reports,
+        "closes_at_reports": body.get("closes_at_reports"),
     }
 
 

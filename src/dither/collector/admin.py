@@ -1,11 +1,9 @@
-"""The operator's addresses: everything behind one key, compared in constant time."""
+"""The operators' addresses of campaigns: everything behind a key, changes behind a curator's and in the audit log."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
-from collections.abc import Awaitable, Callable
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -14,6 +12,8 @@ from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dither.collector.access import Access, Who
+from dither.collector.audit import acting
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
 from dither.collector.downloads import read_counted, spool_reports
@@ -109,7 +109,7 @@ class TallyStatus:
     answers: list[int] | None = None
 
 
-async def _read_json(request: Request) -> dict[str, object]:
+async def read_json(request: Request) -> dict[str, object]:
     """The body, read after the key was seen and within the limits, which the framework's own reading of bodies would not do."""
     try:
         body = json.loads(await read_body(request) or b"{}")
@@ -127,14 +127,14 @@ async def _read_archive(request: Request) -> bytes:
 RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # one way to write each; int takes many
 IdOrNothing = Annotated[str | None, Query(pattern="^([0-9a-f]{2}){0,32}$")]
 PageSize = Annotated[int, Query(ge=1, le=MOST_PAGE)]
-Body = Annotated[dict[str, object], Depends(_read_json)]
+Body = Annotated[dict[str, object], Depends(read_json)]
 Counted = Annotated[bytes, Depends(_read_archive)]
 _TAKES_TALLY: JsonObject = {
     "requestBody": {"required": True, "content": {ARCHIVE: {"schema": {"type": "string", "format": "binary"}}}}
 }
 
 
-def _takes(kind: type) -> JsonObject:
+def takes(kind: type) -> JsonObject:
     """Describes the body of an address; each endpoint reads it as this kind itself, in its own thread."""
     schema = TypeAdapter(kind).json_schema()
     needed = bool(schema.get("required"))  # an empty body is read as an empty object
@@ -147,12 +147,12 @@ def _sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
     return {200: {"description": description, "content": content}}
 
 
-def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
+def admin_routes(collector: Collector, access: Access) -> APIRouter:
     """Create, look at, open, close, finalise and export campaigns. What asks the store runs in the framework's threads."""
     routes = APIRouter(
         prefix="/v1/admin/campaigns",
         tags=["operator"],
-        dependencies=[Depends(_authorise(admin_key))],
+        dependencies=[Depends(access.authorise)],
         responses=DOCUMENTED,
     )
     campaigns = collector.campaigns
@@ -181,10 +181,11 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
             await collector.look_again()
         return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
 
-    @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))
-    def create(body: Body) -> Status:
+    @routes.post("", status_code=201, openapi_extra=takes(NewCampaign))
+    def create(body: Body, who: Who) -> Status:
         """Create a campaign and open its first round, unless it is a draft."""
-        return status_of(campaigns.create(body))
+        with acting(who.name, "create"):
+            return status_of(campaigns.create(body))
 
     @routes.get("/{campaign}")
     def status(campaign: str) -> Status:
@@ -192,37 +193,42 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         return status_of(campaigns.current(campaign))
 
     @routes.post("/{campaign}/open")
-    def open_campaign(campaign: str) -> Status:
+    def open_campaign(campaign: str, who: Who) -> Status:
         """Open a draft, or take back a closing that was interrupted."""
-        return status_of(campaigns.open(campaign))
+        with acting(who.name, "open"):
+            return status_of(campaigns.open(campaign))
 
-    @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
-    def close_round(campaign: str, body: Body) -> Status:
+    @routes.post("/{campaign}/close-round", openapi_extra=takes(RoundToClose))
+    def close_round(campaign: str, body: Body, who: Who) -> Status:
         """Close a round, take its tally and open the next one. Safe to repeat."""
         asked = read(RoundToClose, body)
-        return status_of(campaigns.close_round(campaign, asked.round, hold=asked.hold))
+        with acting(who.name, "close-round"):
+            return status_of(campaigns.close_round(campaign, asked.round, hold=asked.hold))
 
     @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=_TAKES_TALLY)
-    def close_with(campaign: str, number: RoundNumber, body: Counted) -> Status:
+    def close_with(campaign: str, number: RoundNumber, body: Counted, who: Who) -> Status:
         """Close a round with a tally counted elsewhere, if it counts exactly the reports stored. Safe to repeat."""
-        return status_of(campaigns.close_round(campaign, int(number), read_counted(body)))
+        with acting(who.name, "close-round-with-tally"):
+            return status_of(campaigns.close_round(campaign, int(number), read_counted(body)))
 
-    @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
-    def finalise(campaign: str, body: Body) -> Status:
+    @routes.post("/{campaign}/finalise", openapi_extra=takes(FinaliseRequest))
+    def finalise(campaign: str, body: Body, who: Who) -> Status:
         """Fit the model and make the release. Safe to repeat."""
-        return status_of(campaigns.finalise(campaign, read(FinaliseRequest, body).rows))
+        asked = read(FinaliseRequest, body)
+        with acting(who.name, "finalise"):
+            return status_of(campaigns.finalise(campaign, asked.rows))
 
     @routes.get("/{campaign}/release", response_class=Response, responses=_sends(ZIP, "The release's folder"))
     def release(campaign: str) -> Response:
         """The release of a finalised campaign, a zip file."""
         return Response(campaigns.release(campaign), media_type=ZIP)
 
-    @routes.post(
-        "/{campaign}/tokens", status_code=201, response_model=IssuedTokens, openapi_extra=_takes(TokensToIssue)
-    )
-    def tokens(campaign: str, body: Body) -> Response:
+    @routes.post("/{campaign}/tokens", status_code=201, response_model=IssuedTokens, openapi_extra=takes(TokensToIssue))
+    def tokens(campaign: str, body: Body, who: Who) -> Response:
         """Issue participation tokens, shown this once."""
-        issued = campaigns.issue_tokens(campaign, read(TokensToIssue, body).count)
+        asked = read(TokensToIssue, body)
+        with acting(who.name, "issue-tokens"):
+            issued = campaigns.issue_tokens(campaign, asked.count)
         return Response(_tokens_json(issued), 201, media_type="application/json")
 
     @routes.get("/{campaign}/tally", response_model_exclude_none=True)
@@ -261,19 +267,6 @@ class _FileAnswer(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._file.close()
-
-
-def _authorise(admin_key: str) -> Callable[[Request], Awaitable[None]]:
-    """Lets a request pass that carries the key; digests are compared, so that time tells neither content nor length."""
-    digest = hashlib.sha256(admin_key.encode()).digest()
-
-    async def authorised(request: Request) -> None:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        matches = hmac.compare_digest(hashlib.sha256(given.strip().encode("utf-8", "replace")).digest(), digest)
-        if scheme.lower() != "bearer" or not matches:
-            raise Problem("unauthorised", "send Authorization: Bearer with the admin key")
-
-    return authorised
 
 
 def _summary(live: Live) -> Summary:

@@ -1,4 +1,4 @@
-"""The HTTP application: participants' addresses, the operator's behind a key, and what machines ask about health."""
+"""The HTTP application: participants' addresses, the operators' behind keys, and what machines ask about health."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import request_response
 
 import dither
+from dither.collector.access import Access
 from dither.collector.admin import admin_routes
-from dither.collector.campaigns import PublicCampaign
+from dither.collector.announced import PublicCampaign
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
+from dither.collector.operators import operator_routes
 from dither.collector.problems import DOCUMENTED, Problem, failure, json_response, outcome_problem, problem
 from dither.collector.store import Outcome
 from dither.errors import DitherError
@@ -51,7 +53,9 @@ _REPEATED: dict[int | str, JsonObject] = {
 
 
 def make_app(collector: Collector, admin_key: str) -> Edge:
-    """The application; the collector is stopped when the server stops."""
+    """The application; the collector is stopped when the server stops. The key given is that of the operator."""
+    collector.keys.adopt(admin_key)
+    access = Access(collector)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -72,7 +76,8 @@ def make_app(collector: Collector, admin_key: str) -> Edge:
     )
     app.router.routes.insert(0, _upload_route(collector))  # first: it is looked for most often
     app.include_router(_public_routes(collector))
-    app.include_router(admin_routes(collector, admin_key))
+    app.include_router(admin_routes(collector, access))
+    app.include_router(operator_routes(collector, access))
     app.add_exception_handler(DitherError, _dither_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _no_such_address)

@@ -26,6 +26,7 @@ from dither.types import JsonObject
 
 T = TypeVar("T")
 Participation = Literal["open", "tokens"]
+Assignment = Literal["arrival", "token"]
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _SLACK = 1e-6  # populations are floats
 
@@ -97,9 +98,12 @@ class CampaignSpec:
     """A campaign before anybody is asked. The seed, if one was given, is that of the fit and of the synthetic rows; participants
     draw their own noise, which no seed of a server reaches.
 
-    People read the `title`, the `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that
-    instant), or when it has `closes_at_reports` reports. `consumers` say who gets which bins of a number that is asked for: a
-    number of bins, edges, or an object of name, bins, width or edges, and epsilon, each."""
+    Whoever arrives is asked in the round that is open (`assignment` "arrival"), or each token belongs to one round ("token":
+    how campaigns of earlier versions went, hence what a stored one without this field has). People read the `title`, the
+    `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that instant), or when it has
+    `closes_at_reports` reports. `consumers` say who gets which bins of a number that is asked for: a number of bins, edges, or an
+    object of name, bins, width or edges, and epsilon, each.
+    """
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
     schema: Annotated[
@@ -115,6 +119,7 @@ class CampaignSpec:
     title: Annotated[Line, Field(max_length=limits.MOST_TITLE)] = ""
     purpose: Told = ""
     contact: Annotated[Line, Field(max_length=limits.MOST_CONTACT)] = ""
+    assignment: Assignment = "token"
     closes: Closing = None
     closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MOST_NUMBER)] | None = None
     consumers: Consumers = None
@@ -134,6 +139,7 @@ class NewCampaign(CampaignSpec):
     """What an operator sends to create one; a draft's first round is not open yet."""
 
     name: Annotated[Line, Field(max_length=200)] = ""
+    assignment: Assignment = "arrival"
 
     draft: Annotated[bool, Field(strict=True)] = False
 

@@ -19,7 +19,7 @@ from dither.types import JsonMapping, JsonObject
 
 _WORDS = ("name", "title", "purpose", "contact")  # what a campaign says of itself
 _ENDS = ("closes", "closes_at_reports")
-_OF_CAMPAIGNS = (*_WORDS, *_ENDS, "participants", "participation", "campaign", "created", "finalised")
+_OF_CAMPAIGNS = (*_WORDS, *_ENDS, "assignment", "participants", "participation", "campaign", "created", "finalised")
 _NOT_OF_PUBLISH = ("simulated", *_OF_CAMPAIGNS)
 _LISTS = ("columns", "drop", "keep", "missing")
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
@@ -67,6 +67,7 @@ class Call:
     contact: str = ""
     closes: str | None = None
     closes_at_reports: int | None = None
+    assignment: str = "token"
 
     @property
     def replayable(self) -> bool:
@@ -118,6 +119,7 @@ def campaign_command(call: Call, participants: int) -> str:
         "holdout": call.holdout,  # always: the command holds some out unless it is told not to
     }
     asked |= {name: value for name in (*_WORDS, *_ENDS) if (value := getattr(call, name))}
+    asked |= {"assignment": call.assignment}  # always: earlier versions took another one for granted
     asked |= {name: value for name, value in call.given().items() if name in ("seed", "parameters")}
     if call.participation == "tokens":
         asked |= {"tokens": asked["participants"], "tokens_file": "tokens.txt"}

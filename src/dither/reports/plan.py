@@ -6,8 +6,9 @@ shares, or (`split`) each answers all of them. Its epsilon is what one participa
 Who answers what, device and server compute alike from the participation token, 32 random bytes. From it and the campaign follow,
 by SHA-256 with a purpose in front:
 
-- the report id, the same for every retry, different for each round: it is what a store makes unique;
-- the participant's place in [0, 1), by which the rounds of a campaign share the people out, so that nobody answers two;
+- the report id, the same for every retry: it is what a store makes unique. Where whoever arrives is asked in the round that is open
+  (`arrival`) it is one for the whole campaign, so that nobody answers twice; else it is different for each round;
+- the participant's place in [0, 1), by which the rounds of a campaign then share the people out, so that nobody answers two;
 - the question of a round, drawn with the plan's shares.
 
 So a retry answers the same question, and a participant with an issued token cannot choose one. (A server can: by the plan
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 TallyKind = Literal["counts", "patterns"]
 LEVEL_BITS = 32  # of the draw that rounds a number
 _BITS = 53
+_ALL_ROUNDS = 0xFFFFFFFF  # no round has this number
 _LAST = 1 - 1e-9  # shares are floats: an end this near to 1 is 1, lest rounding leave somebody out
 
 
@@ -227,9 +229,9 @@ def level_of(attribute: Attribute, number: float, levels: int, draw: int) -> int
 # Who answers what.
 
 
-def report_id(token: bytes, campaign: bytes, number: int) -> bytes:
-    """SHA-256 of token, campaign and round."""
-    return _digest(b"report", token, campaign, number)
+def report_id(token: bytes, campaign: bytes, number: int | None) -> bytes:
+    """SHA-256 of token, campaign and round; without a round (None) the one id of a participant in all of them."""
+    return _digest(b"report", token, campaign, _ALL_ROUNDS if number is None else number)
 
 
 def token_hash(token: bytes) -> bytes:
