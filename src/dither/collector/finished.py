@@ -12,7 +12,7 @@ import numpy as np
 from dither.checks import check_whole
 from dither.collector.spec import CampaignSpec
 from dither.protocols import ProtocolMachine
-from dither.protocols.histogram.consumer import union
+from dither.protocols.histogram.consumer import Consumer, union
 from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.mean import Mean
 from dither.release import Release
@@ -64,7 +64,8 @@ def _about_a_number(
     known = {"campaign": facts, "schema": machine.campaign.schema, "path": "reports"}
     if isinstance(machine, Mean):
         return HistogramRelease.from_mean(machine, **known)
-    partition = union(machine.consumers, machine.low, machine.high)
+    asked = [Consumer(each.name, each.edges) for each in machine.campaign.schema]
+    partition = union([*machine.consumers, *asked], machine.low, machine.high)
     return HistogramRelease.from_machine(machine, partition, consistent=False, **known)
 
 

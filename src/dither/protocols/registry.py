@@ -166,6 +166,14 @@ HISTOGRAMS: dict[str, Method] = {
             "Ranges, quantiles, means and histograms that nobody named before, with a density as smooth as the reports call for.",
             "Dither, docs/explanation/histograms.md",
         ),
+        (
+            "square-wave",
+            "ranges",
+            "Wave",
+            "one number, by a report near it on 128 cells, full epsilon, one round",
+            "A smooth density of a number, its quantiles and histograms.",
+            "Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric, SIGMOD 2020",
+        ),
     )
 }
 MEANS: dict[str, Method] = {

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from dither.checks import check_choice
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.estimate.density import likely_density, rough_shares
 from dither.mechanisms import SetStrategy, mechanism_from_json
@@ -122,3 +123,20 @@ class Ranges(PartitionMachine[RangesParameters]):
 
     def notes(self) -> JsonObject:
         return {"cells": self.partition.cells}
+
+
+@dataclass(frozen=True)
+class WaveParameters(RangesParameters):
+    """`consumers`: who wants which bins; the mechanism is the square wave."""
+
+    mechanism: RangeMechanism = "square-wave"
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, ("square-wave",))
+
+
+class Wave(Ranges):
+    """The same cells asked through the square wave of Li et al., with their own estimate."""
+
+    method = "square-wave"
+    parameters_class = WaveParameters
