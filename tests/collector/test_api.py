@@ -105,9 +105,9 @@ def test_each_refusal_has_its_own_name(caller: Caller, campaign: str, body: byte
 def test_a_round_before_the_open_one_is_late_and_one_after_it_is_early(caller: Caller) -> None:
     campaign = caller.create(method="synthetic")
     plan, start = plan_of(caller.announcement(campaign)), caller.announcement(campaign)["start"]
-    *known, unknown = asked_tokens(campaign, start, plan, 5)
+    *known, unknown = asked_tokens(campaign, start, plan, 41)
     early, late = envelope_of(campaign, plan, known), envelope_of(campaign, plan, [unknown])
-    other = envelope_of(campaign, plan, known[:1], noise="other")
+    other = envelope_of(campaign, plan, known, noise="other")
     assert caller.upload(campaign, early).status == 201
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
     second = caller.announcement(campaign)
@@ -137,8 +137,9 @@ def test_a_draft_is_early_and_a_finished_campaign_late(caller: Caller) -> None:
     assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(50)])).status == 201
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
     assert caller.announcement(campaign)["state"] == "collected"
+    late = envelope_of(campaign, plan, [token_of(50)])
     for number in (0, 1):
-        assert cause(caller.upload(campaign, changed(envelope, round=number))) == (409, "round-closed")
+        assert cause(caller.upload(campaign, changed(late, round=number))) == (409, "round-closed")
 
 
 def test_tokens_are_issued_once_and_kept_as_hashes(caller: Caller, server: ServerThread, tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def test_the_tables_hold_nothing_about_time_place_or_order(open_store: Opening) 
     assert columns == {
         *("name", "value", "id", "spec", "state", "round", "machine", "release", "key", "campaign", "number", "start"),
         *("plan", "tally", "hash", "round_key", "report_id", "question", "payload", "moves", "epoch", "worker"),
+        *("closes", "held"),  # when the round closes by itself, and whether it waits for a tally
     }
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
