@@ -277,6 +277,27 @@ def _finish_number(release: HistogramRelease, output: Path, rows: int | None, re
     print(f"  report   {folder / 'report.html'}")
 
 
+@app.command("publish-release", no_args_is_help=True)
+def publish_release(
+    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+) -> None:
+    """Let everybody read the release: figures, questions and downloads at /releases/CAMPAIGN and /v1/releases/CAMPAIGN.
+
+    The collector makes its replicates first, so that every figure has an interval; that may take minutes. Safe to repeat.
+    """
+    found = Operator(url, key_file).call("POST", f"/{campaign}/publish-release", {})
+    print(json.dumps(found) if as_json else f"{url.rstrip('/')}/releases/{campaign}")
+
+
+@app.command("unpublish-release", no_args_is_help=True)
+def unpublish_release(
+    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+) -> None:
+    """Hide the release from everybody without a key. What was downloaded is out."""
+    found = Operator(url, key_file).call("POST", f"/{campaign}/unpublish-release", {})
+    print(json.dumps(found) if as_json else f"{campaign} is not public")
+
+
 @app.command(no_args_is_help=True)
 def export(
     campaign: CampaignId,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -93,9 +94,10 @@ class RoundStatus:
 
 @dataclass(frozen=True)
 class Status(Summary):
-    """A campaign and its rounds so far."""
+    """A campaign and its rounds so far, and whether anybody may read its release."""
 
     rounds: list[RoundStatus]
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def takes(kind: type) -> JsonObject:
     return {"requestBody": {"required": needed, "content": {"application/json": {"schema": schema}}}}
 
 
-def _sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
+def sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
     """Describes an answer that is a file of this type."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {200: {"description": description, "content": content}}
@@ -172,7 +174,8 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
             )
             for stored, plan in zip(live.rounds, live.plans, strict=True)
         ]
-        return Status(**vars(_summary(live)), rounds=rounds)
+        published = live.stored.state is State.FINALISED and collector.publications.is_public(live.stored.id)
+        return Status(**vars(_summary(live)), rounds=rounds, published=published)
 
     @routes.get("")
     async def listed() -> dict[str, list[Summary]]:
@@ -218,7 +221,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         with acting(who.name, "finalise"):
             return status_of(campaigns.finalise(campaign, asked.rows))
 
-    @routes.get("/{campaign}/release", response_class=Response, responses=_sends(ZIP, "The release's folder"))
+    @routes.get("/{campaign}/release", response_class=Response, responses=sends(ZIP, "The release's folder"))
     def release(campaign: str) -> Response:
         """The release of a finalised campaign, a zip file."""
         return Response(campaigns.release(campaign), media_type=ZIP)
@@ -240,7 +243,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         return TallyStatus(found.plan.round, found.participants, found.kind, digest, answers)
 
     @routes.get(
-        "/{campaign}/rounds/{number}/reports", response_class=Response, responses=_sends(PARQUET, "The round's reports")
+        "/{campaign}/rounds/{number}/reports", response_class=Response, responses=sends(PARQUET, "The round's reports")
     )
     def reports(campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MOST_PAGE) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids; with `after`, one page of ids above this one."""
@@ -248,16 +251,16 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
         above = None if after is None else bytes.fromhex(after)
-        return _FileAnswer(spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET)
+        return FileAnswer(spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET)
 
     return routes
 
 
-class _FileAnswer(StreamingResponse):
+class FileAnswer(StreamingResponse):
     """What was written to a file, from its beginning; the file is closed when it has been sent or nobody reads it any more."""
 
-    def __init__(self, file: BinaryIO, media_type: str) -> None:
-        headers = {"content-length": str(file.tell())}
+    def __init__(self, file: BinaryIO, media_type: str, more: Mapping[str, str] | None = None) -> None:
+        headers = {"content-length": str(file.tell()), **(more or {})}
         file.seek(0)
         super().__init__(iter(lambda: file.read(_PIECE), b""), headers=headers, media_type=media_type)
         self._file = file

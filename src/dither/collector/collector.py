@@ -16,9 +16,12 @@ from dither.collector.announced import OpenRound
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.closer import Closer
 from dither.collector.keys import Keys
+from dither.collector.live import LiveProgress
 from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
+from dither.collector.publications import Publications
+from dither.collector.questions import Questions
 from dither.collector.sessions import Sessions
 from dither.collector.shared_tallies import SharedTallies
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
@@ -115,6 +118,9 @@ class Collector:
         self.closer = Closer(self.campaigns, store, clock)
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
+        self.live = LiveProgress(self.campaigns, store)
+        self.questions = Questions()
+        self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
         self._check: Future[None] | None = None
@@ -256,6 +262,7 @@ class Collector:
 
         self._ending.set()
         self.closer.due.set()
+        self.questions.stop()
 
         def end() -> bool:
             written = self.writer.stop(seconds)

@@ -68,7 +68,9 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._metrics.response(status)
-                message = {**message, "headers": [*message.get("headers", []), *extra]}
+                given = message.get("headers", [])
+                own = {name for name, _ in given}  # a file under its hash may be kept, and says so itself
+                message = {**message, "headers": [*given, *(pair for pair in extra if pair[0] not in own)]}
             await send(message)
 
         async def read() -> Message:

@@ -112,8 +112,14 @@ audit = sa.Table(
     sa.Column("campaign", sa.Text),
     _filled("detail", sa.Text),
 )
-publications = sa.Table(  # the campaigns whose release anybody may read
-    "publications", tables, sa.Column("campaign", sa.Text, sa.ForeignKey("campaigns.id"), primary_key=True)
+# Releases that were ever published, with their replicates, and whether anybody may read them now.
+publications = sa.Table(
+    "publications",
+    tables,
+    sa.Column("campaign", sa.Text, sa.ForeignKey("campaigns.id"), primary_key=True),
+    _filled("public", sa.Integer),
+    _filled("digest", sa.Text),
+    _filled("release", sa.LargeBinary),
 )
 
 

@@ -34,6 +34,7 @@ class CreatedKey:
 
 
 Number = Annotated[int | None, Query(ge=1, lt=2**31)]
+CampaignId = Annotated[str | None, Query(pattern="^[0-9a-f]{2,64}$")]
 PageSize = Annotated[int, Query(ge=1, le=MOST_ENTRIES)]
 
 
@@ -62,7 +63,7 @@ def operator_routes(collector: Collector, access: Access) -> APIRouter:
         return {"keys": keys.listed()}
 
     @routes.get("/v1/audit")
-    def audit(campaign: str | None = None, before: Number = None, most: PageSize = 100) -> dict[str, list[AuditEntry]]:
+    def audit(campaign: CampaignId = None, before: Number = None, most: PageSize = 100) -> dict[str, list[AuditEntry]]:
         """What operators did, the latest first; `before` goes on from the last number of a page."""
         return {"entries": collector.store.audit.entries(campaign, before, most)}
 

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from starlette.responses import Response
 
 from dither.collector.campaigns import NoCampaign
+from dither.collector.live import TooManyWatchers
+from dither.collector.publications import NoRelease
+from dither.collector.questions import TooManyQuestions
 from dither.collector.sessions import SPAN_SECONDS, SignInRefused, TooManySignIns
 from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
@@ -46,6 +49,8 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "malformed": (422, "The report is not a possible answer to its question"),
     "overloaded": (429, "Too many reports wait to be written"),
     "too-many-sign-ins": (429, "Too many sign-ins failed"),
+    "too-many-questions": (429, "Too many questions are being answered"),
+    "too-many-watchers": (429, "Too many watch already"),
     "headers-too-large": (431, "The request's headers are too large"),
     "internal": (500, "The collector failed"),
     "round-closing": (503, "The round is being closed and may open again"),
@@ -57,6 +62,8 @@ PROBLEMS: dict[str, tuple[int, str]] = {
 _RETRY_AFTER = {
     "overloaded": "1",
     "too-many-sign-ins": str(SPAN_SECONDS),
+    "too-many-questions": "2",
+    "too-many-watchers": "5",
     "round-closing": "5",
     "store-away": "5",
     "too-many-connections": "5",
@@ -71,6 +78,9 @@ _PUBLIC = {
 }
 _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (NoCampaign, "no-campaign"),
+    (NoRelease, "not-found"),
+    (TooManyQuestions, "too-many-questions"),
+    (TooManyWatchers, "too-many-watchers"),
     (SignInRefused, "unauthorised"),
     (TooManySignIns, "too-many-sign-ins"),
     (QueueFull, "overloaded"),

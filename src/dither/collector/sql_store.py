@@ -26,6 +26,7 @@ from dither.collector.layout import (
     tokens,
 )
 from dither.collector.lookups import a_page, earlier_rounds, held_of, known_tokens, repeats_of
+from dither.collector.publications import PublicationTable
 from dither.collector.sessions import SessionTable
 from dither.collector.store import (
     ANSWER_SECONDS,
@@ -73,7 +74,7 @@ class SqlStore(ABC):
         self._earlier: dict[tuple[str, int], tuple[int, ...]] = {}  # the keys of a campaign's rounds before one of them
         transactions = self._write, self._read
         self.keys, self.sessions = KeyTable(*transactions), SessionTable(*transactions)
-        self.audit = AuditLog(*transactions)
+        self.audit, self.publications = AuditLog(*transactions), PublicationTable(*transactions)
         self._state_of_round, self._round_alone = (
             sa.text(_A_ROUND.format(with_lock=lock, keep=keep)) for lock, keep in (self._keep_state, self._await_adding)
         )
@@ -324,6 +325,12 @@ class SqlStore(ABC):
         query = sa.text(f"SELECT count(*) FROM {self._table(key)} WHERE round_key = :key")
         with self._read(WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
+
+    def answers(self, campaign: str, number: int) -> dict[int, int]:
+        key = self.round_key(campaign, number)
+        query = sa.text(f"SELECT question, count(*) FROM {self._table(key)} WHERE round_key = :key GROUP BY question")
+        with self._read(WORK_SECONDS) as connection:
+            return {int(question): int(count) for question, count in connection.execute(query, {"key": key})}
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         reports, digest = 0, 0

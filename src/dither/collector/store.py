@@ -13,6 +13,7 @@ from dither.errors import DitherError
 if TYPE_CHECKING:
     from dither.collector.audit import AuditLog
     from dither.collector.keys import KeyTable
+    from dither.collector.publications import PublicationTable
     from dither.collector.sessions import SessionTable
 
 ANSWER_SECONDS = 5.0  # what a sender's reports and a look at readiness wait for the database at most
@@ -177,6 +178,7 @@ class Store(Protocol):
     keys: KeyTable
     sessions: SessionTable
     audit: AuditLog
+    publications: PublicationTable
 
     def positions(self) -> dict[str, Position]:
         """Where every campaign stands."""
@@ -205,6 +207,9 @@ class Store(Protocol):
         """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
 
     def count(self, campaign: str, number: int) -> int: ...
+    def answers(self, campaign: str, number: int) -> dict[int, int]:
+        """How many reports of a round answer each question; -1 stands for reports that answer all of them."""
+
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         """How many reports a round has, and their digest as `dither.tally.counting` defines it."""
 
