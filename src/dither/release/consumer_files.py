@@ -6,13 +6,12 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dither.release.charts import histogram_chart
 from dither.release.folder import write_json
-from dither.release.pages import render_page
+from dither.release.number_report import number_body, number_page
 from dither.types import JsonObject
 
 if TYPE_CHECKING:
@@ -51,9 +50,10 @@ def write_consumers(release: HistogramRelease, folder: Path) -> None:
     (folder / FOLDER).mkdir()
     for consumer, name in zip(release.consumers, file_names([c.name for c in release.consumers]), strict=True):
         path = folder / FOLDER / name
+        body = number_body(release, [consumer], f"Histogram for {consumer.name}")
         write_json(consumer_json(release, consumer), path.with_name(f"{name}.json"))
         path.with_name(f"{name}.csv").write_text(consumer_csv(consumer), encoding="utf-8", newline="")
-        path.with_name(f"{name}.html").write_text(_page(release, consumer), encoding="utf-8")
+        path.with_name(f"{name}.html").write_text(number_page(release, body), encoding="utf-8")
 
 
 def consumer_json(release: HistogramRelease, consumer: ConsumerHistogram) -> JsonObject:
@@ -84,32 +84,3 @@ def consumer_csv(consumer: ConsumerHistogram) -> str:
     columns = (consumer.edges[:-1], consumer.edges[1:], consumer.estimates, consumer.standard_errors, low, high)
     writer.writerows([repr(float(number)) for number in row] for row in zip(*columns, strict=True))
     return out.getvalue()
-
-
-def consumer_section(consumer: ConsumerHistogram) -> Mapping[str, object]:
-    """A consumer's chart and the rows of its table."""
-    low, high = consumer.interval()
-    figures = list(zip(consumer.labels, consumer.estimates, consumer.standard_errors, low, high, strict=True))
-    name, count, _, least, most = max(figures, key=lambda row: row[1])
-    words = (
-        f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about {count:,.0f} people "
-        f"(95 % interval {least:,.0f} to {most:,.0f}). All figures are in the table below."
-    )
-    return {
-        "name": consumer.name,
-        "chart": histogram_chart(consumer.edges, consumer.estimates, low, high, words),
-        "rows": [(bin_, f"{n:,.1f}", f"{error:,.1f}", f"{a:,.1f} to {b:,.1f}") for bin_, n, error, a, b in figures],
-    }
-
-
-def _page(release: HistogramRelease, consumer: ConsumerHistogram) -> str:
-    return render_page(
-        "histogram.html",
-        title=f"Histogram for {consumer.name}",
-        version=release.dither_version,
-        subtitle=release.subtitle,
-        release=release,
-        histograms=[consumer_section(consumer)],
-        command=None,
-        python=None,
-    )

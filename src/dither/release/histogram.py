@@ -28,10 +28,10 @@ from dither.protocols.histogram.estimates import (
 from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.mean import Mean, MeanAnswer, mean_answer_from_json
 from dither.release import consumer_files
-from dither.release.call import check_record, command_again, plain, python_again
+from dither.release.call import check_record, plain
 from dither.release.collected import CollectedBy, collected_from_json
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
-from dither.release.pages import render_page
+from dither.release.number_report import number_body, number_page
 from dither.release.words import noise_sentence
 from dither.schema import Schema, load_schema
 from dither.tally.archive import pack, unpack
@@ -180,14 +180,6 @@ class HistogramRelease:
         """Where the noise came from and whether it can be drawn again, in one sentence."""
         return noise_sentence(self.seed, simulated=self.campaign is None)
 
-    @property
-    def subtitle(self) -> str:
-        """What the pages say beneath their title."""
-        return (
-            f"Local differential privacy{', but NOT PRIVATE with its seed' if self.seed is not None else ''} · "
-            f"collected by {self.method} ({', '.join(self.mechanisms) or 'nothing to ask'})"
-        )
-
     def consumer(self, name: str) -> ConsumerHistogram:
         """A consumer's histogram by name."""
         for entry in self.consumers:
@@ -210,16 +202,7 @@ class HistogramRelease:
 
     def report(self) -> str:
         """The page, one HTML file without any outside resource."""
-        return render_page(
-            "histogram.html",
-            title=(self.campaign and self.campaign.title) or ("Histograms" if self.consumers else "Mean"),
-            version=self.dither_version,
-            subtitle=self.subtitle,
-            release=self,
-            histograms=[consumer_files.consumer_section(consumer) for consumer in self.consumers],
-            command=None if self.call is None else command_again(self.call),
-            python=None if self.call is None else python_again(self.call),
-        )
+        return number_page(self, number_body(self))
 
     def save(self, directory: str | Path) -> Path:
         """Write the folder in one step: release.json, report.html, each consumer's own files, and the cells that late answers
