@@ -96,10 +96,10 @@ def off(found: np.ndarray, errors: np.ndarray, truth: np.ndarray) -> float:
 def check_figures(release: HistogramRelease, holdout: float = 0.0) -> None:
     """Everything that is said lies within its errors, and these are small enough to tell a wrong answer."""
     if release.method == "mean":
-        assert release.mean is not None
+        assert release.collected_mean is not None
         truth = float(np.mean(VALUES))
-        assert abs(release.mean.estimate - truth) < SURE * release.mean.standard_error
-        assert abs(release.mean.estimate - (HIGH - truth)) > SURE * release.mean.standard_error
+        assert abs(release.collected_mean.estimate - truth) < SURE * release.collected_mean.standard_error
+        assert abs(release.collected_mean.estimate - (HIGH - truth)) > SURE * release.collected_mean.standard_error
         return
     for consumer in release.consumers:
         truth = share_of_bins(consumer.edges)

@@ -53,7 +53,7 @@ def central_release() -> dither.CentralRelease:
 def whole_histogram() -> HistogramRelease:
     """With every field that there is, of simulations and of campaigns."""
     facts = CollectedBy("0f" * 16, "pay", clip=True, title="Pay", purpose="Wages", created="2027-01-01")
-    return replace(histogram_release(), campaign=facts, schema=SCHEMA, mean=MeanAnswer(1.5, 0.25, 900))
+    return replace(histogram_release(), campaign=facts, schema=SCHEMA, collected_mean=MeanAnswer(1.5, 0.25, 900))
 
 
 KINDS: list[Callable[[], Any]] = [synthetic_release, histogram_release, central_release]

@@ -269,9 +269,9 @@ def _finish_number(release: HistogramRelease, output: Path, rows: int | None, re
     folder = release.save(output)
     print_warnings(release.warnings)
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
-    if release.mean is not None:
-        low, high = release.mean.interval()
-        print(f"  mean     {release.mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}")
+    if release.collected_mean is not None:
+        low, high = release.collected_mean.interval()
+        print(f"  mean     {release.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}")
     for consumer, name in zip(release.consumers, file_names([c.name for c in release.consumers]), strict=True):
         print(f"  {consumer.name}: {folder / FOLDER / name}.html, .csv, .json")
     print(f"  report   {folder / 'report.html'}")

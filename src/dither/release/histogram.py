@@ -87,7 +87,7 @@ class ConsumerHistogram:
 
 @dataclass(frozen=True)
 class HistogramRelease:
-    """All consumers' histograms of one number, or its `mean`; `seed` is what the caller of a simulation gave, if anything.
+    """All consumers' histograms of one number, or its mean alone (`collected_mean`); `seed` is what the caller of a simulation gave, if anything.
 
     `call` has every argument of that call (`release.call.recorded`). A collection from real participants has a `campaign` instead
     and the `schema` that they were shown. `moved` is how many values lay
@@ -114,7 +114,7 @@ class HistogramRelease:
     call: JsonMapping | None = None
     campaign: CollectedBy | None = None
     schema: Schema | None = field(default=None, repr=False)
-    mean: MeanAnswer | None = None
+    collected_mean: MeanAnswer | None = None
     dither_version: str = __version__
     moved: int = field(default=0, repr=False, compare=False)
 
@@ -165,7 +165,7 @@ class HistogramRelease:
             low=machine.low,
             high=machine.high,
             partition=(machine.low, machine.high),
-            mean=answer,
+            collected_mean=answer,
             parameters=machine.plain_parameters(),
             **known,
         )
@@ -257,7 +257,7 @@ class HistogramRelease:
                 cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
                 campaign=None if manifest.get("campaign") is None else collected_from_json(manifest["campaign"]),
                 schema=load_schema(folder / SCHEMA) if (folder / SCHEMA).is_file() else None,
-                mean=None if manifest.get("mean") is None else mean_answer_from_json(manifest["mean"]),
+                collected_mean=None if manifest.get("mean") is None else mean_answer_from_json(manifest["mean"]),
             )
 
     def to_json(self) -> JsonObject:
@@ -283,7 +283,7 @@ class HistogramRelease:
             "warnings": [warning.to_json() for warning in self.warnings],
             "call": self.call,
             "campaign": None if self.campaign is None else self.campaign.to_json(),
-            "mean": None if self.mean is None else self.mean.to_json(),
+            "mean": None if self.collected_mean is None else self.collected_mean.to_json(),
             "dither_version": self.dither_version,
         }
 
