@@ -87,7 +87,9 @@ class ConsumerHistogram:
 
 @dataclass(frozen=True)
 class HistogramRelease:
-    """All consumers' histograms of one number, or its mean alone (`collected_mean`); `seed` is what the caller of a simulation gave, if anything.
+    """All consumers' histograms of one number, or its mean alone (`collected_mean`).
+
+    `seed` is what the caller of a simulation gave, if anything.
 
     `call` has every argument of that call (`release.call.recorded`). A collection from real participants has a `campaign` instead
     and the `schema` that they were shown. `moved` is how many values lay

@@ -114,9 +114,10 @@ class HistogramMachine(ProtocolMachine[H]):
     def __init__(self, campaign: Campaign, parameters: H) -> None:
         super().__init__(campaign, parameters)
         for attribute in campaign.schema:
-            if attribute.kind != "numeric" or attribute.missing:
+            if attribute.kind != "numeric" or attribute.missing or attribute.atoms:
                 raise SchemaError(
-                    f"method {self.method!r} asks for a number, which {attribute.name!r} is not; choose another attribute",
+                    f"method {self.method!r} asks for a number by its bins alone, without atoms or missing answers, which "
+                    f"{attribute.name!r} is not; choose another attribute, or 'independent', which takes any",
                     where=attribute.name,
                 )
         self.low, self.high = campaign.schema.attributes[0].edges[0], campaign.schema.attributes[0].edges[-1]
