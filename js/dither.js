@@ -2,11 +2,13 @@
 // The same bytes as Python's dither.reports and dither.mechanisms, checked by the golden vectors in ../vectors.
 // Thresholds are integers over 2^threshold_bits; no floating-point draw decides a report.
 
-/** Something that must not be done: a plan above the cap, a changed schema, bytes that are no report. */
-export class Refused extends Error {}
+/** Something that must not be done; `code` says of which kind: 'cap', 'moved', 'changed', 'token', 'storage', 'not-allowed' or 'invalid'. */
+export class Refused extends Error {
+  constructor(why, code = 'invalid') { super(why); this.code = code; }
+}
 
-const refuse = (why) => { throw new Refused(why); };
-const need = (condition, why) => condition || refuse(why);
+const refuse = (why, code) => { throw new Refused(why, code); };
+const need = (condition, why, code) => condition || refuse(why, code);
 const whole = (n) => Number.isSafeInteger(n);
 const natural = (n) => whole(n) && n >= 0;
 const utf8 = (text) => new TextEncoder().encode(text);
@@ -66,6 +68,30 @@ export function mechanism(m) {
       check(report);
     },
   };
+}
+
+/** The chances that a report speaks for an answer if it is yours (`own`), and if another is (`other`); null where none speaks for one. */
+export function odds(m) {
+  mechanism(m); // refuses what is none
+  const all = 2 ** m.threshold_bits, kept = (outcomes) => 1 - ((outcomes - 1) * m.other) / all;
+  const chances = {
+    grr: () => [kept(m.cells), m.other / all],
+    olh() {
+      const start = (bucket) => Math.ceil((bucket * 65536) / m.buckets), own = kept(m.buckets);
+      let same = 0;
+      for (let b = 0; b < m.buckets; b++) same += ((start(b + 1) - start(b)) / 65536) ** 2;
+      return [own, same * own + ((1 - same) * m.other) / all];
+    },
+    subset() {
+      const own = (m.size * Math.floor((all - (m.cells - m.size) * m.missing) / m.size)) / all;
+      return [own, (m.size - own) / (m.cells - 1)];
+    },
+    bloom: () => [1 - m.flipped / all, m.flipped / all], // of one bit of the filter
+    hadamard: () => [1 - m.flip / all, 0.5],
+    sue: () => [m.true_set / all, m.other_set / all],
+  };
+  const found = chances[m.name === 'oue' ? 'sue' : m.name]?.();
+  return found ? { own: found[0], other: found[1], of100: found.map((x) => Math.round(100 * x)) } : null;
 }
 
 // Randomised response over k answers: the draws below keep are the truth, the rest shared by the others.
@@ -311,7 +337,8 @@ const fraction = (d) => {
   const view = new DataView(d.buffer);
   return (view.getUint32(0) * 2 ** 21 + (view.getUint32(4) >>> 11)) / 2 ** 53;
 };
-export const reportId = (token, campaign, round) => digest('report', token, campaign, round);
+/** The id under which a report is stored; without a round (null) the one id of a participant in all of them. */
+export const reportId = (token, campaign, round) => digest('report', token, campaign, round ?? 2 ** 32 - 1);
 export const tokenHash = (token) => sha256(utf8('dither-1:token\0'), token);
 export const place = async (token, campaign) => fraction(await digest('place', token, campaign, 0));
 
@@ -319,6 +346,16 @@ export const place = async (token, campaign) => fraction(await digest('place', t
 export async function isAsked(token, campaign, start, population) {
   const end = start + population, at = await place(token, campaign);
   return start <= at && at < (end >= 1 - 1e-9 ? 1 : end);
+}
+
+/** Before anything is typed: whether the open round asks this token, or a `later` one does, and what its answer will be about. */
+export async function chosen(a, token) {
+  const id = fromHex(a.campaign), { plan } = a, arrival = a.assignment === 'arrival';
+  const asked = plan !== null && (arrival || await isAsked(token, id, a.start, plan.population));
+  const later = plan !== null && !asked && await place(token, id) >= a.start;
+  if (!asked) return { asked, later, question: null, questions: [], attributes: [] };
+  const question = await pick(token, id, plan), questions = question === -1 ? plan.questions : [plan.questions[question]];
+  return { asked, later, question, questions, attributes: [...new Set(questions.flatMap((q) => q.attributes))] };
 }
 
 /** The question this participant answers; -1 for all of a split plan. */
@@ -424,7 +461,10 @@ export async function readAnnouncement(text) {
   need(typeof a.name === 'string' && ['open', 'tokens'].includes(a.participation), 'no proper name or way to take part');
   need(isText(a.title ?? '', 200) && isText(a.purpose ?? '', 4000, true) && isText(a.contact ?? '', 500), 'no proper title, purpose or contact');
   need((a.closes ?? null) === null || (typeof a.closes === 'string' && CLOSES.test(a.closes) && (secondNumber(a.closes) ?? -1) >= 0), 'no proper closing time');
-  need((a.closes_at_reports ?? null) === null || (whole(a.closes_at_reports) && a.closes_at_reports >= 1), 'no proper number of reports');
+  const none = (x) => x === undefined || x === null;
+  need([a.closes_at_reports, a.wanted].every((n) => none(n) || (whole(n) && n >= 1)), 'no proper number of reports');
+  need(none(a.round_closes) || (finite(a.round_closes) && a.round_closes >= 0), 'no proper end of the round');
+  need([undefined, 'arrival', 'token'].includes(a.assignment), 'an unknown way to assign people');
   need(finite(a.epsilon) && a.epsilon >= 0 && finite(a.start) && a.start >= 0, 'numbers that are none');
   return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
 }
@@ -684,8 +724,10 @@ const systemRandom = (count) => {
   return out;
 };
 
-/** No answer came, or none of the collector's: try again later. */
-export class Unreachable extends Error {}
+/** No answer came, or none of the collector's: try again later. `code` is 'offline', or 'no-campaign' where it has no such campaign. */
+export class Unreachable extends Error {
+  constructor(why, code = 'offline') { super(why); this.code = code; }
+}
 
 // https, or http to this very machine.
 function checkAddress(url) {
@@ -717,7 +759,9 @@ async function ask(fetch, address, most, options = {}) {
 }
 
 const ACCEPTED = ['stored', 'duplicate'];
+const PROBLEM = 'urn:dither:problem:';
 const FINAL = [
+  'answered',
   'bad-envelope', 'conflict', 'malformed', 'not-this-round', 'round-closed', 'too-large', 'unknown-token', 'wrong-campaign', 'wrong-question',
 ];
 /** What an answer means for the report: only the collector's own word about it acknowledges or refuses it for good. */
@@ -730,7 +774,8 @@ export function verdict(status, type, text) {
     return Array.isArray(r) && r.length === 1 && ACCEPTED.includes(r[0]) ? 'acknowledged' : 'waiting';
   }
   const ours = status >= 400 && status < 500 && type.split(';')[0].trim().toLowerCase() === 'application/problem+json';
-  return ours && FINAL.some((cause) => said.type === `urn:dither:problem:${cause}`) ? 'refused' : 'waiting';
+  if (!ours || !FINAL.some((cause) => said.type === PROBLEM + cause)) return 'waiting';
+  return said.type === `${PROBLEM}answered` ? 'answered' : 'refused';
 }
 
 const DEVICE = 'dither:device', LOCK = 'dither:lock', HOLD = 10000, SETTLE = 25;
@@ -738,10 +783,10 @@ const wait = (ms) => new Promise((done) => { setTimeout(done, ms); });
 const memoKey = (attributes) => JSON.stringify([...attributes].sort());
 const addUp = (parts) => parts.reduce((a, b) => a + b, 0) * (parts.length > 1 ? 1 + 1e-15 * parts.length : 1);
 const positive = (x) => finite(x) && x > 0;
-const parse = (text) => { try { return JSON.parse(text); } catch { return refuse('the books in the storage are damaged'); } };
+const parse = (text) => { try { return JSON.parse(text); } catch { return refuse('the books in the storage are damaged', 'storage'); } };
 
 const put = (storage, key, text) => {
-  try { storage.setItem(key, text); } catch { refuse('the storage is full: the books cannot be kept, and nothing is sent'); }
+  try { storage.setItem(key, text); } catch { refuse('the storage is full: the books cannot be kept, and nothing is sent', 'storage'); }
 };
 
 // One page at a time at the books: by the browser's lock, else, as well as a storage can, by a note of whose turn it is.
@@ -755,7 +800,7 @@ async function exclusively(storage, work) {
     const free = !held || now >= held.until || held.until > now + HOLD;
     if (free) {
       put(storage, LOCK, JSON.stringify({ owner, until: now + HOLD }));
-      need(storage.getItem(LOCK) !== null, 'the storage keeps nothing');
+      need(storage.getItem(LOCK) !== null, 'the storage keeps nothing', 'storage');
     }
     await wait(SETTLE);
     mine = free && parse(storage.getItem(LOCK))?.owner === owner;
@@ -768,12 +813,12 @@ async function exclusively(storage, work) {
 function openBooks(storage) {
   let before = storage.getItem(DEVICE);
   const books = parse(before) ?? { format: 1, latest: 0, campaigns: {} };
-  need(object(books) && books.format === 1, 'the books in the storage are of another version');
+  need(object(books) && books.format === 1, 'the books in the storage are of another version', 'storage');
   const save = () => {
     const after = JSON.stringify(books);
     if (storage.getItem(DEVICE) !== before) return false;
     put(storage, DEVICE, after);
-    need(storage.getItem(DEVICE) === after, 'the storage does not keep the books');
+    need(storage.getItem(DEVICE) === after, 'the storage does not keep the books', 'storage');
     before = after;
     return true;
   };
@@ -782,16 +827,7 @@ function openBooks(storage) {
 
 let turn = Promise.resolve();
 
-/**
- * Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes.
- * `cap` is the most epsilon for this campaign (of several given over time the smallest), `capTotal` for all campaigns of this storage
- * within the last `period` seconds (without one: for ever), kept until another is given. `allowed`, if given, lists the attributes
- * that may be asked about, `schemaFingerprint` the one schema that is answered. Token and reports go to the server of the first visit
- * only, unless the application says that it has `moved`.
- * `storage` is localStorage or alike; the books are written there before anything is sent.
- * Gives {result: 'acknowledged' | 'waiting' | 'refused' | 'not-asked' | 'not-open', spent, outside}, where `outside` names the attributes
- * just answered whose value the announced domain lacks; nothing of it is sent. Throws Refused or Unreachable.
- */
+/** Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes. Options: dither.d.ts. */
 export function takePart(options) {
   const mine = turn.then(() => takeTurn(options));
   turn = mine.then(() => {}, () => {});
@@ -808,31 +844,55 @@ async function takeTurn({
   need(token === undefined || fromHex(token).length === 32, 'a token has 32 bytes');
   need(/^[0-9a-f]{32}$/.test(campaign), 'a campaign id has 16 bytes');
   const server = checkAddress(url), address = `${server}/v1/campaigns/${campaign}`, said = await ask(fetch, address, MOST.announcement);
-  if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`);
+  if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`, said.status === 404 ? 'no-campaign' : 'offline');
   const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
   need(a.campaign === campaign, 'the collector announces another campaign');
-  need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on');
+  need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on', 'changed');
   const options = { server, moved, campaign, record, cap, capTotal, period, token, allowed, storage, random, clock };
   let kept;
   for (let tries = 0; !kept; tries++) {
     need(tries < 5, 'another page keeps changing the books');
     kept = await exclusively(storage, () => answerOnce(a, epsilon, fingerprint, options));
   }
-  const { result, spent, body, outside = [] } = kept;
-  if (result !== 'waiting') return { result, spent, outside };
+  const { result, spent, body, round, cause, outside = [], receipt = '', comeBack = null } = kept;
+  const came = (state, why) => ({ result: state, code: codeFor(state, why, a), spent, outside, receipt, comeBack });
+  if (result !== 'waiting') return came(result, cause);
   const headers = { 'content-type': 'application/vnd.dither.reports' };
-  const state = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
-    .then(({ status, type, text }) => verdict(status, type, text), () => 'waiting');
-  if (state !== 'waiting') await exclusively(storage, () => settle(storage, campaign, a.plan.round, body, state));
-  return { result: state, spent, outside };
+  const [state, why] = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
+    .then(({ status, type, text }) => [verdict(status, type, text), text], () => ['waiting']);
+  const causeIs = state === 'refused' ? JSON.parse(why).type.slice(PROBLEM.length) : undefined;
+  if (state !== 'waiting') await exclusively(storage, () => settle(storage, campaign, round, body, { state, cause: causeIs }));
+  return came(state, causeIs);
 }
 
-function settle(storage, campaign, round, body, state) {
+const CODES = { conflict: 'answered', 'round-closed': 'closed', 'not-this-round': 'not-asked', 'unknown-token': 'token' };
+function codeFor(state, cause, a) {
+  if (state === 'acknowledged') return null;
+  if (state === 'not-open') return ['collected', 'finalised'].includes(a.state) ? 'closed' : state;
+  return { waiting: 'offline', refused: CODES[cause] ?? 'invalid' }[state] ?? state;
+}
+
+function settle(storage, campaign, round, body, became) {
   const { books, save } = openBooks(storage), answer = books.campaigns[campaign]?.answers[round];
   if (answer?.body !== body) return;
-  Object.assign(answer, { state, body: '' });
+  Object.assign(answer, became, { body: '' });
   save();
 }
+
+// Randomise the answers to some questions: {parts, outside}. What is `known` already is not drawn again.
+async function drawAnswers(a, asked, known, record, random) {
+  const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
+  const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
+  const levels = new Map(asked.filter((q) => q.rounded).map((q) => [q.attributes[0], q.mechanism.cells]));
+  const { codes, outside } = encodeAnswers(byName, names, record, random, levels);
+  for (const [i, q] of asked.entries()) {
+    parts.push(known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cellOf(q, byName, codes), random));
+  }
+  return { parts, outside };
+}
+
+/** A report for practice, a part per question: drawn anew at every call, kept and sent nowhere. */
+export const practise = (a, questions, record, random = systemRandom) => drawAnswers(a, questions, [], record, random);
 
 // With the books to itself: join, then answer the open round unless that was done. Gives what to send, or nothing if another page
 // changed the books meanwhile; then nothing was written either, and the noise drawn here is forgotten.
@@ -844,45 +904,39 @@ async function answerOnce(
   const { books: device, save } = openBooks(storage);
   const books = device.campaigns[campaign] ??= { server, schema: fingerprint, cap, token: token ?? toHex(random(32)), answers: {}, memo: {} };
   // Id and schema are public, so another server may show them too: token and reports go to the first one only.
-  need(books.server === server || moved, `this device takes part at ${books.server}; if the collector has moved, say so`);
-  need(books.schema === fingerprint, 'the campaign has changed its schema');
-  need(token === undefined || books.token === token, 'this device takes part with another token');
+  need(books.server === server || moved, `this device takes part at ${books.server}; if the collector has moved, say so`, 'moved');
+  need(books.schema === fingerprint, 'the campaign has changed its schema', 'changed');
+  need(token === undefined || books.token === token, 'this device takes part with another token', 'token');
   Object.assign(books, { server, cap: Math.min(books.cap, cap) });
   device.latest = Math.max(device.latest, now); // a clock that goes back frees nothing
   if (capTotal !== undefined) Object.assign(device, { capTotal, period });
   if (!save()) return undefined; // the token is kept from the first look on
   const spent = () => addUp(Object.values(books.answers).map((x) => x.epsilon).filter((x) => x > 0));
-  if (plan === null) return { result: 'not-open', spent: spent() };
-  const planDigest = toHex(await sha256(utf8(JSON.stringify([a.start, plan])))), done = books.answers[plan.round];
+  const own = fromHex(books.token), once = a.assignment === 'arrival', first = Object.keys(books.answers)[0];
+  const round = once && first !== undefined ? Number(first) : plan?.round; // one round is answered where whoever arrives is asked
+  if (round === undefined) return { result: 'not-open', spent: spent() };
+  const planDigest = toHex(await sha256(utf8(JSON.stringify([a.start, plan])))), done = books.answers[round];
+  const receipt = toHex(await reportId(own, id, once ? null : round));
   if (done) {
-    need(done.plan === planDigest, 'the round was answered, and its plan has changed');
-    return { result: done.state, spent: spent(), body: done.body };
+    need(round !== plan?.round || done.plan === planDigest, 'the round was answered, and its plan has changed', 'changed');
+    return { result: done.state, spent: spent(), body: done.body, cause: done.cause, round, receipt };
   }
-  const own = fromHex(books.token);
-  if (!(await isAsked(own, id, a.start, plan.population))) return { result: 'not-asked', spent: spent() };
-  const question = await pick(own, id, plan), asked = question === -1 ? plan.questions : [plan.questions[question]];
-  need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed');
+  const { asked: mine, later, question, questions: asked } = await chosen(a, own);
+  if (!mine) return { result: 'not-asked', spent: spent(), comeBack: later ? a.round_closes ?? null : null };
+  need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed', 'not-allowed');
   const known = asked.map((q) => books.memo[memoKey(q.attributes)]);
   asked.forEach((q, i) => need(!known[i] || known[i].question === JSON.stringify(q), 'a question is asked a second time'));
   const cost = known.every(Boolean) ? 0 : epsilon;
-  need(cost === 0 || spent() + cost <= books.cap, 'the plan would exceed the cap');
+  need(cost === 0 || spent() + cost <= books.cap, 'the plan would exceed the cap', 'cap');
   const since = device.period ? device.latest - device.period : -Infinity;
   const everything = Object.values(device.campaigns).flatMap((x) => Object.values(x.answers));
   const total = addUp([cost, ...everything.filter((x) => x.epsilon > 0 && x.time > since).map((x) => x.epsilon)]);
-  need(cost === 0 || !device.capTotal || total <= device.capTotal, 'all campaigns together would exceed capTotal');
-  const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
-  const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
-  const levels = new Map(asked.filter((q) => q.rounded).map((q) => [q.attributes[0], q.mechanism.cells]));
-  const { codes, outside } = encodeAnswers(byName, names, record, random, levels);
-  for (const [i, q] of asked.entries()) {
-    const cell = cellOf(q, byName, codes);
-    const payload = known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cell, random);
-    books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(payload) };
-    parts.push(payload);
-  }
+  need(cost === 0 || !device.capTotal || total <= device.capTotal, 'all campaigns together would exceed capTotal', 'cap');
+  const { parts, outside } = await drawAnswers(a, asked, known, record, random);
+  asked.forEach((q, i) => { books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(parts[i]) }; });
   const body = toHex(encodeEnvelope(id, plan.round, [{ token: own, question, payload: join(...parts) }]));
   const waiting = Object.values(books.answers).reduce((n, x) => n + x.body.length / 2, body.length / 2);
   need(waiting <= MOST.waiting, 'too many reports of this campaign wait to be acknowledged');
   books.answers[plan.round] = { plan: planDigest, epsilon: cost, time: device.latest, body, state: 'waiting' };
-  return save() ? { result: 'waiting', spent: spent(), body, outside } : undefined; // kept before anything is sent
+  return save() ? { result: 'waiting', spent: spent(), body, outside, round, receipt } : undefined; // kept before anything is sent
 }

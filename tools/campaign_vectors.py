@@ -62,6 +62,8 @@ def _right() -> Iterator[Json]:
     }
     yield {"purpose": "p" * limits.MOST_PURPOSE, "closes": "2027-01-31", "closes_at_reports": 1}
     yield {"closes": "2028-02-29T23:59:59Z", "closes_at_reports": limits.MOST_NUMBER - 1}
+    yield {"assignment": "arrival", "wanted": 50, "round_closes": 1_800_000_000.5}
+    yield {"assignment": "token", "wanted": None, "round_closes": None}
 
 
 def _wrong() -> Iterator[tuple[str, Json]]:
@@ -80,6 +82,12 @@ def _wrong() -> Iterator[tuple[str, Json]]:
     yield "closes before there were computers", {"closes": "1969-12-31"}
     for number in (0, -1, 1.5, "5", True, limits.MOST_NUMBER):
         yield f"closes at {number!r} reports", {"closes_at_reports": number}
+    yield "an unknown assignment", {"assignment": "force"}
+    yield "no assignment", {"assignment": None}
+    yield "wants no report", {"wanted": 0}
+    yield "wants half a report", {"wanted": 0.5}
+    yield "a round that closes at a text", {"round_closes": "2027-01-31"}
+    yield "a round that closed before there were computers", {"round_closes": -1}
 
 
 def _wrong_questions() -> Iterator[tuple[str, Json]]:

@@ -30,6 +30,7 @@ from dither.mechanisms import (
     oue,
     sue,
 )
+from dither.mechanisms.base import PureMechanism
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.mechanisms.square_wave import SquareWave
 from dither.reports import limits
@@ -46,7 +47,7 @@ _CAMPAIGN = bytes(range(16))
 def all_vectors() -> dict[str, dict[str, Any]]:
     """The content of each file by its name; the same at every call."""
     cases = {
-        "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
+        "mechanisms.json": [*_randomised(), *_odds(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
         "participation.json": [
             *(*_assigned(), *announcements(), *told_announcements()),
@@ -327,6 +328,14 @@ def _plans() -> list[Plan]:
     ]
 
 
+def _odds() -> Iterator[Case]:
+    """The chances that a report supports the participant's own cell, and another."""
+    for mechanism in _mechanisms():
+        if isinstance(mechanism, PureMechanism):
+            chances = {"own": float(mechanism.p), "other": float(mechanism.q)}
+            yield {"kind": "odds", "mechanism": mechanism.to_json(), **chances}
+
+
 def _assigned() -> Iterator[Case]:
     for n, plan in enumerate(_plans()):
         for i in range(8):
@@ -341,6 +350,7 @@ def _assigned() -> Iterator[Case]:
                 "asked": is_asked(token, _CAMPAIGN, start, plan.population),
                 "question": pick(token, _CAMPAIGN, plan),
                 "report_id": report_id(token, _CAMPAIGN, plan.round).hex(),
+                "only_report_id": report_id(token, _CAMPAIGN, None).hex(),
                 "token_hash": token_hash(token).hex(),
                 "epsilon": plan.epsilon,
             }

@@ -32,12 +32,14 @@ def cases(name: str) -> list[dict[str, Any]]:
     return list(json.loads((ROOT / "vectors" / f"{name}.json").read_text())["cases"])
 
 
-def keep(case: dict[str, Any]) -> None:
+def keep(case: dict[str, Any]) -> None:  # noqa: PLR0912 (one branch for each kind of case)
     """Check one positive case, or do what a negative one says must fail."""
     kind = case["kind"]
     if "mechanism" in case:
         mechanism = mechanism_from_json(case["mechanism"])
-        if kind == "refuse-report":
+        if kind == "odds":
+            assert (float(mechanism.p), float(mechanism.q)) == (case["own"], case["other"])  # type: ignore[attr-defined]
+        elif kind == "refuse-report":
             mechanism.check_report(bytes.fromhex(case["report"]))
         elif kind == "refuse-value":
             mechanism.randomise(case["value"], bytes)
@@ -68,6 +70,7 @@ def keep(case: dict[str, Any]) -> None:
         assert is_asked(token, campaign, case["start"], plan.population) is case["asked"]
         assert pick(token, campaign, plan) == case["question"]
         assert report_id(token, campaign, plan.round).hex() == case["report_id"]
+        assert report_id(token, campaign, None).hex() == case["only_report_id"]
         assert plan.epsilon == case["epsilon"]
     elif kind == "code":
         assert code_of(attribute_from_json("a", case["attribute"]), case["value"]) == case["code"]
