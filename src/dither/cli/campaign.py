@@ -18,6 +18,7 @@ import typer
 
 from dither.checks import check_whole
 from dither.cli.consumers import NumberOptions, Outside, consumers_file, number_campaign
+from dither.cli.number_questions import Bins, Edges
 from dither.cli.options import (
     KEY_FILE,
     URL,
@@ -72,10 +73,8 @@ def create(
     ] = None,
     low: Annotated[float | None, typer.Option(help="public lower end of that number")] = None,
     high: Annotated[float | None, typer.Option(help="public upper end of that number")] = None,
-    bins: Annotated[str, typer.Option(help="bins of equal width, one number per consumer, such as 3,5,7")] = "",
-    edges: Annotated[
-        list[str] | None, typer.Option(help="edges of one more consumer, such as 0,10,50,100; repeatable")
-    ] = None,
+    bins: Bins = "",
+    edges: Edges = None,
     consumers: Annotated[
         Path | None,
         typer.Option(help="JSON file of consumers: name, bins or edges, epsilon; or an earlier release.json"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from dither.cli.number_questions import read_bins
 from dither.errors import InputError, ParameterError
 from dither.protocols import HISTOGRAMS, MEANS, method
 from dither.protocols.histogram.consumer import read_consumers
@@ -54,7 +55,7 @@ def number_campaign(given: NumberOptions, wanted: str | None) -> JsonObject:
             raise ParameterError("--method mean gives a mean and has no consumers", where="--bins")
         return {"schema": _settle(machine.schema_of(given.name, low, high), given.outside).to_json(), "method": chosen}
     assert issubclass(machine, HistogramMachine)
-    consumers = read_consumers(_listed(given), low, high)
+    consumers = read_consumers(_listed(given, machine.overview), low, high)
     schema = _settle(machine.schema_of(given.name, consumers, low, high), given.outside)
     return {
         "schema": schema.to_json(),
@@ -68,33 +69,15 @@ def _settle(schema: Schema, outside: Outside) -> Schema:
     return Schema(tuple(replace(attribute, clip=outside == "clip") for attribute in schema))
 
 
-def _listed(given: NumberOptions) -> list[Any]:
-    out = bins_and_edges(given.bins, given.edges)
+def _listed(given: NumberOptions, overview: Sequence[int]) -> list[Any]:
+    out: list[Any] = list(read_bins(given.bins, list(given.edges)))
     if given.consumers is not None:
         out += consumers_file(given.consumers)
-    if not out:
-        raise ParameterError("name at least one consumer with --bins, --edges or --consumers", where="--bins")
-    return out
-
-
-def bins_and_edges(bins: str, edges: Sequence[str]) -> list[Any]:
-    """Consumers from --bins and --edges, or an error that names the option."""
-    out: list[Any] = []
-    for part in bins.split(",") if bins.strip() else []:
-        text = part.strip()
-        if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise ParameterError(
-                f"--bins {bins}: {text!r} is not a whole number of at least 1", where="--bins", value=text
-            )
-        out.append(int(text))
-    for entry in edges:
-        try:
-            out.append([float(part) for part in entry.split(",")])
-        except ValueError:
-            raise ParameterError(
-                f"--edges {entry}: write numbers separated by commas", where="--edges", value=entry
-            ) from None
-    return out
+    if not out and not overview:
+        raise ParameterError(
+            "name at least one consumer with --bins, --edges or --consumers, or take --method ranges", where="--bins"
+        )
+    return out or list(overview)
 
 
 def consumers_file(path: Path) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -19,12 +20,11 @@ from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
 from dither.protocols.histogram.estimates import (
     CellEstimates,
-    LateAnswer,
     OutputCells,
     PureCells,
     consistent_counts,
-    late_answer,
 )
+from dither.protocols.histogram.late import LateAnswer, late_answer
 from dither.protocols.histogram.machine import HistogramMachine
 from dither.protocols.mean import Mean, MeanAnswer, mean_answer_from_json
 from dither.release import consumer_files
@@ -32,6 +32,8 @@ from dither.release.call import check_record, plain
 from dither.release.collected import CollectedBy, collected_from_json
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.number_report import number_body, number_page
+from dither.release.query.answer import Answer, AnswerTable
+from dither.release.query.numbers import NumberInquiry
 from dither.release.words import noise_sentence
 from dither.schema import Schema, load_schema
 from dither.tally.archive import pack, unpack
@@ -193,14 +195,41 @@ class HistogramRelease:
 
     def answer(self, consumer: Consumer | Any, level: float = 0.95) -> LateAnswer:
         """Answer somebody who comes afterwards, from the same reports: a count of bins, edges or a `Consumer`."""
+        (wanted,) = read_consumers([consumer], self.low, self.high)
+        return late_answer(self._known_cells(), wanted, level)
+
+    def range(self, low: float, high: float, level: float = 0.95) -> Answer:
+        """The share of people whose number lies in [low, high), with its interval."""
+        return self._inquiry.share(low, high, level)
+
+    def cdf(self, value: float, level: float = 0.95) -> Answer:
+        """The share of people with a smaller number than this, with its interval."""
+        return self._inquiry.below(value, level)
+
+    def quantile(self, levels: Sequence[float] | float, level: float = 0.95) -> AnswerTable:
+        """The numbers below which these shares of the people lie, each with its interval."""
+        return self._inquiry.quantiles(levels, level)
+
+    def mean(self, level: float = 0.95) -> Answer:
+        """The mean number, with its interval."""
+        return self._inquiry.mean(level)
+
+    def variance(self, level: float = 0.95) -> Answer:
+        """The variance of the numbers, with its interval."""
+        return self._inquiry.variance(level)
+
+    @property
+    def _inquiry(self) -> NumberInquiry:
+        return NumberInquiry(self._known_cells())
+
+    def _known_cells(self) -> CellEstimates:
         if self.cells is None:
             raise ParameterError(
-                f"{self.method} keeps no common partition to answer late queries from; collect with chp or smart",
+                f"{self.method} keeps no cells to answer late questions from; collect with ranges, chp or smart",
                 where="method",
                 value=self.method,
             )
-        (wanted,) = read_consumers([consumer], self.low, self.high)
-        return late_answer(self.cells, wanted, level)
+        return self.cells
 
     def report(self) -> str:
         """The page, one HTML file without any outside resource."""

@@ -382,7 +382,9 @@ class Split(HistogramMachine[HistogramParameters]):
                 count, variance = np.full(consumer.bins, float(self.population)), np.zeros(consumer.bins)
             counts.append(count)
             variances.append(variance)
-        return ConsumerCounts(tuple(counts), tuple(variances), None)
+        # Late questions are answered from what was asked for the consumer with the most bins.
+        finest = max(asked.values(), key=lambda cells: cells.partition.cells, default=None)
+        return ConsumerCounts(tuple(counts), tuple(variances), finest)
 
     def measured(self) -> list[Marginal]:
         if not self._closed:
