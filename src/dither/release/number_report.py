@@ -41,7 +41,9 @@ def number_body(
             ("Epsilon per participant", shown_epsilon(release.epsilon_achieved, 4)),
             ("Bits per participant", f"{release.bits_per_report:,}"),
         ),
-        citation="",
+        citation=f"{'Histograms' if release.consumers else 'Mean'} of one number from {release.participants:,} participants, "
+        f"collected with Dither {release.dither_version}, method {release.method}, under local differential privacy with "
+        f"epsilon {shown_epsilon(release.epsilon_achieved, 4)} for everything that a participant sent.",
     )
 
 
