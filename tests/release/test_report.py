@@ -14,6 +14,7 @@ from dither.estimate import Marginal
 from dither.models import Independent
 from dither.release import Release, figures, report, truth_from_codes
 from dither.release.report import rerun_command, rerun_python
+from dither.release.words import find_warnings
 from dither.schema import Attribute, Schema
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -248,3 +249,17 @@ def test_a_collected_release_says_how_to_ask_again(make_release: Callable[..., R
     assert "--method independent --holdout 0 --assignment token --seed 7 --set deep=true\n" in command
     compile(rerun_python(release), "read", "exec")
     assert "dither.load_release" in Page(release.report()).text
+
+
+@pytest.mark.parametrize("differ", [[], ["age"]])
+def test_a_collection_says_whether_its_rounds_agree(make_release: Callable[..., Release], differ: list[str]) -> None:
+    tests = [{"attribute": "age", "rounds": [0, 2], "statistic": 3.0, "degrees": 2, "p": 0.223}]
+    said = "The rounds differ about age." if differ else "No difference can be told."
+    note = {"differ": differ, "level": 0.01, "tests": tests, "sentence": said}
+    release = make_release(notes={"rounds_agree": note})
+    assert [w.code for w in find_warnings(release) if w.code == "rounds-differ"] == ["rounds-differ"] * len(differ)
+    page = release.report()
+    assert said in page
+    assert "Do the rounds agree?" in page
+    assert "<td>1, 3</td><td>0.223</td>" in page
+    assert "Do the rounds agree?" not in make_release().report()

@@ -32,9 +32,10 @@ class Visitor:
     def get(self, path: str, accept: str = BROWSER) -> Seen:
         return self._ask("GET", path, None, {"accept": accept})
 
-    def post(self, path: str, fields: dict[str, object] | list[tuple[str, object]], accept: str = BROWSER) -> Seen:
-        headers = {"accept": accept, "content-type": "application/x-www-form-urlencoded"}
-        return self._ask("POST", path, urlencode(fields).encode(), headers)
+    def post(self, path: str, fields: dict[str, object], headers: dict[str, str] | None = None) -> Seen:
+        """A form, as a browser sends it from a page of the same origin."""
+        sent = {"accept": BROWSER, "content-type": "application/x-www-form-urlencoded", **(headers or {})}
+        return self._ask("POST", path, urlencode(fields).encode(), sent)
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Seen:
         if self.cookies:
@@ -49,5 +50,9 @@ class Visitor:
         for name, value in answer.getheaders():
             if name.lower() == "set-cookie":
                 key, _, rest = value.partition("=")
-                self.cookies[key] = rest.partition(";")[0]
+                kept = rest.partition(";")[0].strip('"')
+                if kept:
+                    self.cookies[key] = kept
+                else:
+                    self.cookies.pop(key, None)
         return Seen(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)

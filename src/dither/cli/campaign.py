@@ -44,6 +44,7 @@ from dither.release.release import FORMAT
 from dither.release.words import shown_epsilon
 from dither.reports import plan_from_json
 from dither.schema import load_schema
+from dither.schema.calendar import shown_instant
 from dither.schema.files import write_atomically
 from dither.tally.archive import pack
 from dither.tally.counting import COLUMNS
@@ -91,6 +92,9 @@ def create(
         str | None, typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC")
     ] = None,
     closes_at_reports: Annotated[int | None, typer.Option(min=1, help="close when it has so many reports")] = None,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="show it on the collector's first page while it is open")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     settings: Settings = None,
     holdout: Annotated[
@@ -139,6 +143,7 @@ def create(
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,
+        "listed": listed,
     }
     given = {"seed": seed, "closes": closes, "closes_at_reports": closes_at_reports, "assignment": assignment}
     body |= {key: value for key, value in given.items() if value is not None}
@@ -367,5 +372,15 @@ def _show(status: JsonObject, as_json: bool) -> None:
         print(
             f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "
             f"epsilon {entry['epsilon']:.6g}  {entry['population']:.1%} of the participants"
+            + _ends(entry)
             + ("  its files may still show the order of arrival" if entry["untidied"] else "")
         )
+
+
+def _ends(entry: JsonObject) -> str:
+    """When an open round closes by itself."""
+    if entry["state"] != "open" or (entry["wanted"] is None and entry["closes"] is None):
+        return "  held for a tally" if entry["held"] else ""
+    at = "" if entry["wanted"] is None else f" at {entry['wanted']:,} reports"
+    until = "" if entry["closes"] is None else f" on {shown_instant(entry['closes'])}Z"
+    return f"  closes{at}{' or' if at and until else ''}{until}"

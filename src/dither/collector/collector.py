@@ -261,8 +261,8 @@ class Collector:
         """Write what is queued and close the store; False if that took too long, and then it may never happen."""
 
         self._ending.set()
-        self.closer.due.set()
         self.questions.stop()
+        self.closer.due.set()
 
         def end() -> bool:
             written = self.writer.stop(seconds)

@@ -101,8 +101,8 @@ class CampaignSpec:
     Whoever arrives is asked in the round that is open (`assignment` "arrival"), or each token belongs to one round ("token":
     how campaigns of earlier versions went, hence what a stored one without this field has). People read the `title`, the
     `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that instant), or when it has
-    `closes_at_reports` reports. `consumers` say who gets which bins of a number that is asked for: a number of bins, edges, or an
-    object of name, bins, width or edges, and epsilon, each.
+    `closes_at_reports` reports. `listed` puts it on the collector's first page while it is open. `consumers` say who gets which
+    bins of a number that is asked for: a number of bins, edges, or an object of name, bins, width or edges, and epsilon, each.
     """
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
@@ -122,14 +122,17 @@ class CampaignSpec:
     assignment: Assignment = "token"
     closes: Closing = None
     closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MOST_NUMBER)] | None = None
+    listed: Annotated[bool, Field(strict=True)] = False
     consumers: Consumers = None
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
     def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
-        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
-        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in ("schema", "consumers")}
+        """The record from which a campaign like it is created: every field but the schema and the consumers, which stand in the
+        release's folder, and where the campaign was listed, which is no part of it."""
+        apart = ("schema", "consumers", "listed")
+        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in apart}
         days = {"created": created, "finalised": finalised}
         return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
 

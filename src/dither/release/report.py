@@ -304,7 +304,7 @@ def _round(entry: AskedRound) -> Sequence[object]:
 def _agreement(found: Mapping[str, Any] | None) -> Rows:
     """The attributes asked in several rounds, those that agree least first."""
     return [
-        (t["attribute"], " and ".join(str(n + 1) for n in t["rounds"]), f"{t['p']:.3g}")
+        (t["attribute"], ", ".join(str(n + 1) for n in t["rounds"]), f"{t['p']:.3g}")
         for t in (found["tests"] if found else [])
     ]
 

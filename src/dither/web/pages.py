@@ -12,9 +12,14 @@ from dither.collector.problems import cause_of
 from dither.errors import DitherError
 from dither.web.answers import SECURITY, failed, missing
 from dither.web.assets import asset, assets
+from dither.web.campaigns import campaign_routes
+from dither.web.console import Console, SignInNeeded
 from dither.web.home import home_routes
+from dither.web.new_campaign import new_campaign_routes
+from dither.web.operators import operator_pages
 from dither.web.participate import participant_routes
 from dither.web.releases import release_pages
+from dither.web.signing import ask_to_sign_in, signing_routes
 
 _FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}
 _ABSENT = ("no-campaign", "not-found")
@@ -26,6 +31,10 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     app.include_router(home_routes(collector))
     app.include_router(participant_routes(collector))
     app.include_router(release_pages(collector))
+    console = Console(collector)
+    for routes in (signing_routes, new_campaign_routes, campaign_routes, operator_pages):
+        app.include_router(routes(console))
+    app.add_exception_handler(SignInNeeded, ask_to_sign_in)
     _answer_browsers(app)
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log10
 
 from markupsafe import Markup
 
 from dither.display.bars import WIDTH
-from dither.display.svg import drawing, label, number, path
+from dither.display.svg import drawing, label, number, path, short_number, text_width
 from dither.errors import DitherError
 from dither.planner import BASELINE, Forecast, assumed_dependence, forecast, predict, reference_population
 from dither.protocols import METHODS
-from dither.release.charts import FOOT, HEAD, HEIGHT, Axis, beside_labels, frame
+from dither.release.charts import FOOT, HEAD, HEIGHT, Axis
 from dither.schema import Schema
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -41,7 +41,7 @@ class Outlook:
         pairs = self.expected.recommendation != BASELINE
         error = self.single
         if error > 0.25:
-            return "Not enough: not even single questions would come out. Ask more people, fewer questions or allow a larger epsilon."
+            return "Not enough, not even for single questions. Ask more people or fewer questions, or allow a larger epsilon."
         if not pairs:
             return "Enough for each question by itself, not for how answers go together."
         return "Enough for each question and for how answers go together."
@@ -107,41 +107,41 @@ def _outlook(schema: Schema, participants: int, epsilon: float) -> Outlook:
 
 
 def outlook_chart(outlook: Outlook) -> Markup:
-    """One line for each epsilon, over the number of participants on a scale of tens; the chosen one stands out."""
-    from math import log10
-
+    """One line for each epsilon, errors and participants both on a scale of tens; the chosen one stands out."""
     spots = sorted({n for _, points in outlook.curves for n, _ in points})
-    top = max(error for _, points in outlook.curves for _, error in points)
-    up = Axis(0.0, top, HEIGHT - FOOT, HEAD)
-    left = beside_labels(up)
+    errors = [max(error, 1e-6) for _, points in outlook.curves for _, error in points]
+    low, high = floor(log10(min(errors))), ceil(log10(max(errors)))
+    up = Axis(low, max(high, low + 1), HEIGHT - FOOT, HEAD)
+    left = max(text_width(_percent(power)) for power in (low, high)) + 10
     across = Axis(log10(spots[0]), log10(spots[-1]), left, WIDTH - 44)
-    chosen = outlook.expected.epsilon
-    lines, names = "", ""
+    lines, grid, words = "", "", label(0, 13, "error of one question")
+    for power in range(low, max(high, low + 1) + 1):
+        grid += f"M{number(across.start)} {number(up(power))}H{number(across.end)}"
+        words += label(across.start - 6, up(power) + 4, _percent(power), "e")
     for epsilon, points in outlook.curves:
-        steps = "".join(
-            f"{'M' if i == 0 else 'L'}{number(across(log10(n)))} {number(up(error))}"
-            for i, (n, error) in enumerate(points)
-        )
-        lines += path("reach" if epsilon == chosen else "rule", steps)
-    names += _ends(outlook.curves, across.end, up)
-    grid = frame(across, up, [], "", "error of one question")
-    marks = "".join(
-        label(across(log10(n)), up.start + 17, f"{n:,}" if n < 10_000 else f"{n / 1000:,.0f}k", "m") for n in spots[::2]
-    )
-    title = label((across.start + across.end) / 2, up.start + 34, "participants", "m")
-    words = (
+        places = [f"{number(across(log10(n)))} {number(up(log10(max(error, 1e-6))))}" for n, error in points]
+        lines += path("reach" if epsilon == outlook.expected.epsilon else "curve", "M" + "L".join(places))
+    for n in spots[::2]:
+        words += label(across(log10(n)), up.start + 17, short_number(n), "m")
+    words += label((across.start + across.end) / 2, up.start + 34, "participants", "m") + _ends(outlook, across.end, up)
+    spoken = (
         f"Expected error of one question's distribution against the number of participants, a line for each epsilon from "
         f"{outlook.curves[0][0]:g} to {outlook.curves[-1][0]:g}. The table below has every figure."
     )
-    return drawing(WIDTH, HEIGHT, words, f"{grid}{lines}<g>{names}{marks}{title}</g>")
+    return drawing(WIDTH, HEIGHT, spoken, f"{path('rule', grid)}{lines}<g>{words}</g>")
 
 
-def _ends(curves: Sequence[tuple[float, Sequence[tuple[int, float]]]], x: float, up: Axis) -> str:
-    """The epsilon of each line at its end, where there is room between one and the next."""
-    out, taken = "", 1e9
-    for epsilon, points in sorted(curves, key=lambda curve: curve[1][-1][1]):
-        y = up(points[-1][1]) + 4
-        if y <= taken - 12:
+def _percent(power: int) -> str:
+    return f"{10.0 ** (power + 2):g} %"
+
+
+def _ends(outlook: Outlook, x: float, up: Axis) -> str:
+    """The epsilon of each line at its end, where there is room between one and the next; the chosen one first."""
+    out: str = ""
+    taken: list[float] = []
+    for epsilon, points in sorted(outlook.curves, key=lambda curve: curve[0] != outlook.expected.epsilon):
+        y = up(log10(max(points[-1][1], 1e-6))) + 4
+        if all(abs(y - other) >= 12 for other in taken):
             out += label(x + 5, y, f"ε {epsilon:g}")
-            taken = y
+            taken.append(y)
     return out

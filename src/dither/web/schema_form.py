@@ -1,7 +1,7 @@
 """A schema as a form: one card for each attribute, written back and forth without losing anything.
 
-What the form's fields cannot say (atoms, groups, cycles, odd bins) stays JSON, in a field of its own. Whatever is typed is checked by
-the schema's own reader; an error names the attribute.
+What the form's fields cannot say (atoms, groups, cycles, odd bins) stays JSON, in a field of its own. What is typed is checked
+by the schema's own reader; an error names the attribute.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class SchemaForm:
 
 def read_cards(text: Callable[[str], str]) -> SchemaForm:
     """The cards of a form, given its fields by name."""
-    cards = []
+    cards: list[AttributeCard] = []
     while len(cards) < MOST_CARDS and text(f"a{len(cards)}-kind"):
         at = f"a{len(cards)}-"
         kind = text(f"{at}kind")

@@ -51,6 +51,8 @@ for (const form of document.querySelectorAll('form[data-preview]')) {
   if (form.dataset.now !== undefined) look();
 }
 
+for (const button of document.querySelectorAll('[data-scriptless]')) button.hidden = true;
+
 // Pressed once is enough; a download leaves the page where it is, so that its button comes back.
 document.addEventListener('submit', (event) => {
   const form = event.target;

@@ -30,8 +30,8 @@ export function element(tag, given = {}, ...children) {
 /** A grid of a hundred people of whom so many are filled. */
 export function hundred(share, words) {
   const filled = Math.round(100 * share);
-  const list = element('ul', { className: 'people', role: 'img', 'aria-label': words });
-  for (let i = 0; i < 100; i++) list.append(element('li', { className: i < filled ? 'same' : '' }));
+  const list = element('div', { className: 'people', role: 'img', 'aria-label': words });
+  for (let i = 0; i < 100; i++) list.append(element('span', { className: i < filled ? 'same' : '' }));
   return list;
 }
 
