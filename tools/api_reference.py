@@ -77,7 +77,17 @@ PLAIN = {
     "Value": "text, a number or a boolean",
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
-INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Line", "Misfit", "Partition", "ProtocolMachine", "Reports")
+INSIDE = (
+    "CellEstimates",
+    "HistogramMachine",
+    "Layout",
+    "Line",
+    "Mean",
+    "Misfit",
+    "Partition",
+    "ProtocolMachine",
+    "Reports",
+)
 STANDARD = {
     "Collection",
     "Any",
