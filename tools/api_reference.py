@@ -38,7 +38,7 @@ RETURNED = {
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",
     "Interval": "dither.uncertainty.bootstrap",
-    "LateAnswer": "dither.protocols.histogram.estimates",
+    "LateAnswer": "dither.protocols.histogram.late",
     "LinearAnswer": "dither.uncertainty.linear",
     "Marginal": "dither.estimate",
     "Model": "dither.models",
