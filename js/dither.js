@@ -395,7 +395,7 @@ export async function planEpsilon(plan) {
 // What a device reads and works out at most; the same numbers as Python's reports.limits and schema.
 const MOST = {
   announcement: 8 << 20, answer: 1 << 16, attributes: 4096, values: 1 << 17, codes: 1 << 20, reportBytes: 16384, drawBytes: 1 << 20,
-  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, filterBytes: 1 << 25, pairs: 1 << 21, waiting: 256 << 10,
+  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, edges: 1 << 18, filterBytes: 1 << 25, pairs: 1 << 21, waiting: 256 << 10,
 };
 const DRAW_BITS = [8, 16, 24, 32, 40, 48];
 const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);
@@ -448,7 +448,9 @@ export async function readAnnouncement(text) {
   const a = announcement;
   need(object(a) && a.format === 'dither-campaign-1', 'not an announcement this version reads');
   // Junk is refused before the pass over all characters, which takes many times their memory.
-  need(Object.entries(a).every(([key, x]) => ['schema', 'plan'].includes(key) || x === null || typeof x !== 'object'), 'an unknown part');
+  need(Object.entries(a).every(([key, x]) => ['schema', 'plan', 'consumers'].includes(key) || x === null || typeof x !== 'object'), 'an unknown part');
+  need((a.consumers ?? null) === null || (Array.isArray(a.consumers) && a.consumers.every(consumerFits)
+    && a.consumers.reduce((n, c) => n + c.edges.length, 0) <= MOST.edges), 'consumers that are none');
   const known = checkSchema(a.schema);
   need(a.plan === null || (object(a.plan) && Object.keys(a.plan).length === 6 && plain(a.plan)), 'not a plan this version reads');
   try { schema = canonical(coded(marked(text).sschema)); } catch (error) { refuse(error instanceof Refused ? error.message : 'not JSON'); }
@@ -467,6 +469,8 @@ export async function readAnnouncement(text) {
   return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
 }
 
+const consumerFits = (c) => object(c) && ['edges,name', 'edges,epsilon,name'].includes(keysOf(c)) && typeof c.name === 'string'
+  && rises(c.edges) && c.edges.length >= 2 && (c.epsilon === undefined || positive(c.epsilon));
 // A plan holds nothing but questions of two or three parts, and numbers.
 const FORMS = ['attributes,mechanism', 'attributes,grouped,mechanism', 'attributes,mechanism,rounded'];
 const plain = ({ questions, shares }) => Array.isArray(questions) && Array.isArray(shares) && shares.every(finite)

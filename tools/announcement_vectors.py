@@ -67,6 +67,14 @@ def announcements() -> Iterator[Case]:
             "fingerprint": schema.fingerprint,
             "epsilon": 0.0 if plan is None else plan.epsilon,
         }
+    told = [{"name": "tax office", "edges": [0, 10.0, 250.0]}, {"name": "é ☃", "edges": [0.0, 1.0], "epsilon": 0.5}]
+    for consumers in (None, [], told):
+        yield {
+            "kind": "announcement",
+            "text": json.dumps(_announce(_PAY, _pay_plan()) | {"consumers": consumers}),
+            "fingerprint": _PAY.fingerprint,
+            "epsilon": _pay_plan().epsilon,
+        }
     base = _announce(_SMALL, _small_plan())
     for why, change in (
         *_wrong_frames(),
@@ -463,6 +471,21 @@ def _wrong_numbers() -> Iterator[tuple[str, Json]]:
     lists = {"sets": ["1"] * count, "high": [2] * count, "low": [1] * count}
     yield "more sets and cells than a device adds up", asking(sets, {}, cells=4096, **lists)
     yield "more cells than sets can be of", asking(sets, {}, cells=2**40)
+    fine = {"name": "tax office", "edges": [0.0, 10.0]}
+    for why, consumers in (
+        ("consumers that are text", "tax office"),
+        ("consumers that are an object", {"name": "x"}),
+        ("a consumer that is text", ["tax office"]),
+        ("a consumer without a name", [{"edges": [0.0, 1.0]}]),
+        ("a consumer whose name is a number", [fine | {"name": 5}]),
+        ("a consumer with one edge", [fine | {"edges": [0.0]}]),
+        ("a consumer whose edges fall", [fine | {"edges": [1.0, 0.0]}]),
+        ("a consumer whose edges are text", [fine | {"edges": ["0", "1"]}]),
+        ("a consumer with an epsilon of nothing", [fine | {"epsilon": 0.0}]),
+        ("a consumer whose epsilon is text", [fine | {"epsilon": "1"}]),
+        ("a consumer with more to it", [fine | {"more": 1}]),
+    ):
+        yield why, known | {"plan": plan, "consumers": consumers}
     clip = _PAY.to_json()["attributes"][0]
     for why, attribute in (
         ("a number that does not clip, written", clip | {"clip": False}),

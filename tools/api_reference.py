@@ -34,13 +34,15 @@ RETURNED = {
     "Call": "dither.release",
     "CentralGuarantee": "dither.uncertainty.amplification",
     "ConsumerHistogram": "dither.release.histogram",
+    "CollectedBy": "dither.release.collected",
     "CountAnswer": "dither.central.answers",
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",
     "Interval": "dither.uncertainty.bootstrap",
-    "LateAnswer": "dither.protocols.histogram.estimates",
+    "LateAnswer": "dither.protocols.histogram.late",
     "LinearAnswer": "dither.uncertainty.linear",
     "Marginal": "dither.estimate",
+    "MeanAnswer": "dither.protocols.mean",
     "Model": "dither.models",
     "Notice": "dither.notice",
     "OwnScale": "dither.evaluation",
@@ -75,7 +77,17 @@ PLAIN = {
     "Value": "text, a number or a boolean",
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
-INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Line", "Misfit", "Partition", "ProtocolMachine", "Reports")
+INSIDE = (
+    "CellEstimates",
+    "HistogramMachine",
+    "Layout",
+    "Line",
+    "Mean",
+    "Misfit",
+    "Partition",
+    "ProtocolMachine",
+    "Reports",
+)
 STANDARD = {
     "Collection",
     "Any",

@@ -13,9 +13,9 @@ from dither.errors import DitherError, ParameterError
 from dither.mechanisms import SetStrategy, mechanism
 from dither.protocols import ProtocolMachine, restore, start
 from dither.protocols.histogram.consumer import read_consumers, union
-from dither.protocols.histogram.estimates import variance_by_type
+from dither.protocols.histogram.estimates import OutputCells, variance_by_type
 from dither.protocols.histogram.machine import Smart, SmartParameters, consumers_to_text
-from dither.protocols.histogram.smart import StrategyCells, choose, optimise
+from dither.protocols.histogram.smart import choose, optimise
 from dither.protocols.histogram.values import ValueGroup
 from dither.protocols.machine import Campaign
 from dither.simulate import simulate
@@ -118,10 +118,8 @@ def test_the_worst_bin_can_be_the_objective() -> None:
 def test_a_lucky_draw_never_claims_certainty() -> None:
     choice = choose(PARTITION, CONSUMERS, 1.0, "best")
     assert isinstance(choice.mechanism, SetStrategy)
-    assert choice.decoder is not None
-    nobody = StrategyCells(
-        PARTITION, choice.mechanism, choice.decoder, np.zeros(choice.mechanism.counters, np.int64), 10
-    )
+    nothing = np.zeros(choice.mechanism.counters, np.int64)
+    nobody = OutputCells(PARTITION, choice.mechanism, np.asarray(choice.counts_for), nothing, 10)
     assert np.all(nobody.bin_variances(CONSUMERS[0]) > 0)
 
 

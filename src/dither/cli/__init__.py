@@ -32,8 +32,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "schema": ("schema:schemas", "Schema files: the public domain of each attribute."),
     "histogram": (
         "histogram:histogram",
-        "Histograms of a numeric column, for several consumers with bins of their own.",
+        "Histograms of a numeric column, for several consumers with bins of their own; its ranges and quantiles.",
     ),
+    "histogram ask": ("number_questions:ask", "Ask a saved histogram for other bins, ranges and quantiles."),
     "central": ("central:central", "Release columns under central differential privacy: you hold the whole table."),
     "bench": ("bench:bench", "Rerun a benchmark from a clone of the repository."),
     "serve": ("serve:serve", "Run a collector."),
@@ -80,6 +81,8 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(f"dither {dither.__version__}")
         return 0
+    if " ".join(arguments[:2]) in VERBS:  # a verb of two words
+        arguments = [" ".join(arguments[:2]), *arguments[2:]]
     verb = arguments[0] if arguments and arguments[0] in VERBS else None
     try:
         result = build(verb)(arguments, standalone_mode=False)

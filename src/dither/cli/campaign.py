@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import typer
 
 from dither.checks import check_whole
+from dither.cli.consumers import NumberOptions, Outside, consumers_file, number_campaign
+from dither.cli.number_questions import Bins, Edges
 from dither.cli.options import (
     KEY_FILE,
     URL,
@@ -32,7 +34,13 @@ from dither.cli.options import (
 )
 from dither.cli.tally import BESIDE
 from dither.errors import InputError, ParameterError
+from dither.protocols import HISTOGRAMS, MEANS
 from dither.release import check_target, load_release
+from dither.release.consumer_files import FOLDER, file_names
+from dither.release.folder import format_of
+from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
+from dither.release.histogram import HistogramRelease
+from dither.release.release import FORMAT
 from dither.release.words import shown_epsilon
 from dither.reports import plan_from_json
 from dither.schema import load_schema
@@ -57,9 +65,24 @@ def _verbs() -> None:
 
 @app.command(no_args_is_help=True)
 def create(
-    schema: Annotated[Path, typer.Option(help="schema file: the public domain of each attribute")],
     epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
     participants: Annotated[int, typer.Option(help="how many are expected to take part")],
+    schema: Annotated[Path | None, typer.Option(help="schema file: the public domain of each attribute")] = None,
+    number: Annotated[
+        str | None,
+        typer.Option("--histogram", metavar="NAME", help="instead of a schema: ask for one number, called so"),
+    ] = None,
+    low: Annotated[float | None, typer.Option(help="public lower end of that number")] = None,
+    high: Annotated[float | None, typer.Option(help="public upper end of that number")] = None,
+    bins: Bins = "",
+    edges: Edges = None,
+    consumers: Annotated[
+        Path | None,
+        typer.Option(help="JSON file of consumers: name, bins or edges, epsilon; or an earlier release.json"),
+    ] = None,
+    outside: Annotated[
+        Outside, typer.Option(help="numbers beyond low and high: count as the nearer end, or answer at random")
+    ] = "clip",
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
     name: Annotated[str, typer.Option(help="a short name, for lists")] = "",
     title: Annotated[str, typer.Option(help="what participants read first  [default: the name, else the id]")] = "",
@@ -75,8 +98,12 @@ def create(
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     settings: Settings = None,
     holdout: Annotated[
-        float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            help="share of participants kept from the fit for an error estimate without the truth  "
+            "[default: 0.05; none where one number is asked for]"
+        ),
+    ] = None,
     tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
     tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one per line")] = None,
     assignment: Annotated[
@@ -90,14 +117,22 @@ def create(
     key_file: KeyFile = KEY_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Create a campaign and open its first round."""
+    """Create a campaign and open its first round.
+
+    Examples: dither campaign create --schema schema.json --epsilon 4 --participants 50000
+
+    dither campaign create --histogram pay --low 0 --high 250000 --bins 3,5,7 --epsilon 2 --participants 50000
+    """
+    asked = _asked(schema, NumberOptions(number, low, high, bins, edges or [], consumers, outside), method)
+    if holdout is None:
+        holdout = 0.0 if asked.get("method") in HISTOGRAMS | MEANS else 0.05
     if bool(tokens) != (tokens_file is not None):
         raise ParameterError("--tokens and --tokens-file go together", where="--tokens")
     if tokens_file is not None and (not tokens_file.parent.is_dir() or tokens_file.is_dir()):  # tokens are shown once
         raise ParameterError(f"cannot write {tokens_file}: name a file in a folder that exists", where="--tokens-file")
     operator = Operator(url, key_file)
     body: dict[str, object] = {
-        "schema": load_schema(schema).to_json(),
+        **asked,
         "epsilon": epsilon,
         "participants": participants,
         "name": name,
@@ -110,8 +145,7 @@ def create(
         "holdout": holdout,
         "listed": listed,
     }
-    given = {"method": method, "seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
-    given |= {"assignment": assignment}
+    given = {"seed": seed, "closes": closes, "closes_at_reports": closes_at_reports, "assignment": assignment}
     body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     if tokens_file is not None:
@@ -120,6 +154,23 @@ def create(
         write_atomically(tokens_file, lambda temporary: temporary.write_text(lines, encoding="ascii"), private=True)
         print(f"dither: {tokens:,} tokens in {tokens_file}; the collector keeps only their hashes", file=sys.stderr)
     print(json.dumps(status) if as_json else status["campaign"])
+
+
+def _asked(schema: Path | None, number: NumberOptions, method: str | None) -> JsonObject:
+    """What is asked, of a schema file or of one number: schema, method and consumers."""
+    if (schema is None) == (number.name is None):
+        raise ParameterError("give --schema, or --histogram with a number's name", where="--schema")
+    if schema is None:
+        return number_campaign(number, method)
+    stray = {"--low": number.low, "--high": number.high, "--bins": number.bins, "--edges": number.edges}
+    if wrong := [name for name, value in stray.items() if value not in (None, "", [])]:
+        raise ParameterError(f"{wrong[0]} goes with --histogram; a schema file says it itself", where=wrong[0])
+    out: JsonObject = {"schema": load_schema(schema).to_json()}
+    if method is not None:
+        out["method"] = method
+    if number.consumers is not None:
+        out["consumers"] = consumers_file(number.consumers)
+    return out
 
 
 @app.command()
@@ -186,7 +237,7 @@ def finalise(
 
     Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile.
     """
-    check_target(output)
+    check_target(output, HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT)
     if replicates:
         check_whole("replicates", replicates, LEAST_REPLICATES, MOST_REPLICATES)
     operator = Operator(url, key_file)
@@ -198,6 +249,9 @@ def finalise(
                 held.extractall(scratch)  # which keeps to this folder, whatever names the archive has
         except zipfile.BadZipFile:
             raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
+        if format_of(scratch) == HISTOGRAM_FORMAT:
+            _finish_number(HistogramRelease.load(scratch), output, rows, replicates)
+            return
         release = load_release(scratch)
         if replicates:
             with progress_bar() as progress:
@@ -210,6 +264,21 @@ def finalise(
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  readers {release.readers}")
+
+
+def _finish_number(release: HistogramRelease, output: Path, rows: int | None, replicates: int) -> None:
+    """Write the folder of a campaign about one number and say what is in it."""
+    if rows is not None or replicates:
+        print("dither: note: figures about one number have neither rows nor replicates", file=sys.stderr)
+    folder = release.save(output)
+    print_warnings(release.warnings)
+    print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
+    if release.collected_mean is not None:
+        low, high = release.collected_mean.interval()
+        print(f"  mean     {release.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}")
+    for consumer, name in zip(release.consumers, file_names([c.name for c in release.consumers]), strict=True):
+        print(f"  {consumer.name}: {folder / FOLDER / name}.html, .csv, .json")
+    print(f"  report   {folder / 'report.html'}")
 
 
 @app.command("publish-release", no_args_is_help=True)

@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 
 from dither.cli.options import AsJson
 from dither.planner import Forecast, forecast
-from dither.protocols import DEFAULT, HISTOGRAMS, METHODS, jtree_nonprivate
+from dither.protocols import DEFAULT, HISTOGRAMS, MEANS, METHODS, jtree_nonprivate
 from dither.schema import load_schema
 
 
@@ -70,20 +70,22 @@ def methods(as_json: AsJson = False) -> None:
         listed = [
             {
                 "name": m.name,
-                "command": "histogram" if m.name in HISTOGRAMS else "publish",
+                "command": "histogram" if m.name in HISTOGRAMS else "campaign" if m.name in MEANS else "publish",
                 "default": m.name == DEFAULT,
                 "asks": m.asks,
                 "summary": m.summary,
                 "reference": m.reference,
                 "parameters": m.defaults(),
             }
-            for m in (METHODS | HISTOGRAMS).values()
+            for m in (METHODS | HISTOGRAMS | MEANS).values()
         ]
         print(json.dumps(listed, indent=1))
         return
-    for m in (METHODS | HISTOGRAMS).values():
+    for m in (METHODS | HISTOGRAMS | MEANS).values():
         if m.name == next(iter(HISTOGRAMS)):
-            print("For one number and many consumers (dither histogram):\n")
+            print("For one number and many consumers (dither histogram, dither campaign create --histogram):\n")
+        if m.name == next(iter(MEANS)):
+            print("For the mean of one number (dither campaign create --histogram NAME --method mean):\n")
         print(f"{m.name}{'  (default)' if m.name == DEFAULT else ''}")
         print(f"  asks        {m.asks}")
         print(f"  gives       {m.summary}")

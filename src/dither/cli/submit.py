@@ -18,9 +18,9 @@ from dither.client.fleet import SendResult, SimulatedFleet, await_next_round, lo
 from dither.client.transport import Connection
 from dither.datasets.bundled import read_named
 from dither.errors import DitherError, InputError
-from dither.schema import Schema
+from dither.schema.line_columns import line_numbers
 from dither.schema.table import encode
-from dither.types import Codes
+from dither.types import Codes, Floats
 
 _BLOCK = 4096  # rows turned into plain numbers at a time
 # What became of a report -> what whoever runs this can do about it.
@@ -65,7 +65,7 @@ def submit(
     path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}/reports"
     with closing(Connection(url)) as connection:
         announcement = look(connection, url, campaign)
-        codes = _codes(table, announcement.schema, rows)
+        codes = _codes(table, announcement, rows)
         left = _arrivals(announcement, len(codes), seed)
         while True:
             here, left = _who_comes(announcement, left)
@@ -131,9 +131,20 @@ def _complain(number: int, sent: SendResult) -> None:
     )
 
 
-def _codes(table: str, schema: Schema, rows: int | None) -> Codes:
+def _codes(table: str, announcement: Announcement, rows: int | None) -> Codes | Floats:
+    """Each row's codes; in place of those of a number that is to be rounded, the number itself."""
+    schema = announcement.schema
     native = read_named(table, schema)
-    return encode(native if rows is None else native.slice(0, rows), schema).codes
+    used = native if rows is None else native.slice(0, rows)
+    codes = encode(used, schema).codes
+    questions = () if announcement.plan is None else announcement.plan.questions
+    rounded = {name for question in questions if question.rounded for name in question.attributes}
+    if not rounded:
+        return codes
+    numbers = codes.astype(np.float64)
+    for name in rounded:
+        numbers[:, schema.index(name)] = line_numbers(schema[name], used[name])
+    return numbers
 
 
 def _read_tokens(path: Path) -> list[bytes]:

@@ -10,9 +10,10 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from dither.checks import check_text, check_whole
+from dither.checks import check_text, check_whole, is_finite
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.mechanisms.registry import device_work, lists_of
@@ -28,6 +29,15 @@ _FORMAT = "dither-campaign-1"
 _STATES = ("draft", "open", "closing", "collected", "finalised")
 _PARTICIPATION = ("open", "tokens")
 _ASSIGNMENT = ("arrival", "token")
+
+
+@dataclass(frozen=True)
+class AnnouncedConsumer:
+    """Somebody who gets a histogram of the number that is asked for: a name, bin edges and, if it asked for one, an epsilon."""
+
+    name: str
+    edges: tuple[float, ...]
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,7 @@ class Announcement:
     contact: str = ""
     closes: str | None = None
     closes_at_reports: int | None = None
+    consumers: tuple[AnnouncedConsumer, ...] = ()
     assignment: str = "token"
     wanted: int | None = None
     round_closes: float | None = None
@@ -133,8 +144,40 @@ def _read(body: Any) -> Announcement:
         schema=schema,
         start=start,
         plan=None if plan is None else plan_from_json(plan),
+        consumers=_consumers(body.get("consumers")),
         **_texts(body),
     )
+
+
+def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
+    """Who is said to get which bins: for people to read, and bounded."""
+    if listed is None:
+        return ()
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        raise ReportError("the announced consumers must be a list of objects", where="consumers")
+    out, edges = [], 0
+    for entry in listed:
+        if not {"name", "edges"} <= set(entry) <= {"name", "edges", "epsilon"} or not isinstance(entry["edges"], list):
+            raise ReportError("an announced consumer has a name, edges and perhaps an epsilon", where="consumers")
+        edges += len(entry["edges"])
+        rises = len(entry["edges"]) >= 2 and all(map(is_finite, entry["edges"])) and _rises(entry["edges"])
+        epsilon = entry.get("epsilon", 1.0)
+        if (
+            not isinstance(entry["name"], str)
+            or not rises
+            or edges > limits.MOST_EDGES
+            or not is_finite(epsilon)
+            or epsilon <= 0
+        ):
+            raise ReportError(
+                "an announced consumer without a name, with edges that do not rise, or too many", where="consumers"
+            )
+        out.append(AnnouncedConsumer(entry["name"], tuple(map(float, entry["edges"])), entry.get("epsilon")))
+    return tuple(out)
+
+
+def _rises(edges: list[float]) -> bool:
+    return all(a < b for a, b in pairwise(edges))
 
 
 def _texts(body: JsonObject) -> JsonObject:

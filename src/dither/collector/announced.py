@@ -34,7 +34,8 @@ class OpenRound:
 class PublicCampaign:
     """A campaign as participants read it: who asks and why, the public domain of a record (`schema`), who is asked (`assignment`),
     the share of places before the open round (`start`), what that round asks (`plan`), null while none is open, and when it closes
-    by itself: at so many reports (`wanted`), or at the latest at a time in seconds since 1970 (`round_closes`)."""
+    by itself: at so many reports (`wanted`), or at the latest at a time in seconds since 1970 (`round_closes`). `consumers` get
+    histograms of the number that is asked for, each its own bins; null for other methods."""
 
     format: Literal["dither-campaign-1"]
     campaign: str
@@ -54,6 +55,7 @@ class PublicCampaign:
     plan: JsonObject | None
     wanted: int | None
     round_closes: float | None
+    consumers: list[JsonObject] | None
 
 
 def a_round(stored: StoredCampaign, spec: CampaignSpec, one: StoredRound, read: Plan | None = None) -> OpenRound:
@@ -85,5 +87,6 @@ def public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) ->
         plan=None if now is None else now.plan.to_json(),
         wanted=None if now is None else now.wanted,
         round_closes=None if now is None else now.closes,
+        consumers=spec.consumers,  # type: ignore[arg-type]  # as `begin` spelt them out
     )
     return json.dumps(vars(document), separators=(",", ":")).encode()

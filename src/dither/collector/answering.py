@@ -24,9 +24,14 @@ from pathlib import Path
 
 import narwhals as nw
 
-from dither.collector.campaigns import zip_release
+from dither.collector.finished import zip_release
 from dither.errors import DitherError, ParameterError
 from dither.release import Release, load_release
+from dither.release.folder import format_of
+from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
+from dither.release.histogram import HistogramRelease
+from dither.release.number_questions import NumberQuestion, ask_number
+from dither.release.number_report import number_body
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.ask import Inquiry
 from dither.release.report import ReportBody, report_body
@@ -41,11 +46,12 @@ NOT_MADE = "intervals are made when the release is published; until then there a
 @dataclass(frozen=True)
 class Question:
     """What is asked of a release: the share of people for whom `where` holds among those for whom `given` holds, in a table if
-    there is something to go `by`."""
+    there is something to go `by`; or something about the one number of a release that is about one (`number`)."""
 
     where: str | None = None
     given: str | None = None
     by: tuple[str, ...] = ()
+    number: NumberQuestion | None = None
 
 
 @dataclass(frozen=True)
@@ -73,12 +79,12 @@ class Releases:
 
     def __init__(self, most: int = HELD_BYTES) -> None:
         self._most = most
-        self._held: OrderedDict[str, tuple[Inquiry, int]] = OrderedDict()
+        self._held: OrderedDict[str, tuple[Inquiry | HistogramRelease, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def get(self, digest: str) -> Inquiry | None:
+    def get(self, digest: str) -> Inquiry | HistogramRelease | None:
         """A release that is held."""
         found = self._held.get(digest)
         if found is None:
@@ -86,39 +92,68 @@ class Releases:
         self._held.move_to_end(digest)
         return found[0]
 
-    def add(self, digest: str, data: bytes) -> Inquiry:
+    def add(self, digest: str, data: bytes) -> Inquiry | HistogramRelease:
         """Hold a release; others are forgotten to make room."""
         release, size = read_archive(data)
-        empty = nw.from_native(release.synthetic, eager_only=True).head(0).to_native()
-        release = replace(release, synthetic=empty)
-        inquiry = Inquiry(release, reason="" if release.replicates is not None else NOT_MADE)
+        inquiry: Inquiry | HistogramRelease
+        if isinstance(release, HistogramRelease):
+            inquiry = release
+        else:
+            empty = nw.from_native(release.synthetic, eager_only=True).head(0).to_native()
+            release = replace(release, synthetic=empty)
+            inquiry = Inquiry(release, reason="" if release.replicates is not None else NOT_MADE)
         self._held[digest] = (inquiry, size)
         while len(self._held) > 1 and sum(held for _, held in self._held.values()) > self._most:
             self._held.popitem(last=False)
         return inquiry
 
 
-def read_archive(data: bytes) -> tuple[Release, int]:
+def read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
     """A release of a zip file that this collector made, and the bytes of its folder."""
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(io.BytesIO(data)) as archive:
         archive.extractall(scratch)
         size = sum(entry.file_size for entry in archive.infolist() if not entry.filename.startswith("synthetic."))
-        return load_release(Path(scratch)), size
+        about_a_number = format_of(scratch) == HISTOGRAM_FORMAT
+        return (HistogramRelease.load if about_a_number else load_release)(Path(scratch)), size
 
 
-def do(job: Job, inquiry: Inquiry, data: bytes | None) -> Answer | AnswerTable | ReportBody | bytes:
+def do(job: Job, inquiry: Inquiry | HistogramRelease, data: bytes | None) -> Answer | AnswerTable | ReportBody | bytes:
     """A job's result, without what ties it to the release."""
+    if isinstance(inquiry, HistogramRelease):
+        return _about_a_number(job, inquiry, data)
     if isinstance(job, Replicates):
         assert data is not None
-        return zip_release(read_archive(data)[0].with_replicates(job.count))
+        release = read_archive(data)[0]
+        assert isinstance(release, Release)
+        return zip_release(release.with_replicates(job.count))
     if isinstance(job, Report):
         return report_body(inquiry.release)
+    if job.number is not None:
+        raise ParameterError(
+            "this release is about whole records, not about one number; ask with where= and by=", where="where"
+        )
     if job.by:
         names = [name for given in job.by for name in names_in(given, inquiry.release.schema.names)]
         return inquiry.table(names, job.where, job.given, 0.95, False)
     if job.where is None:
         raise ParameterError("there is no question: give where=, by= or both", where="where")
     return replace(inquiry.query(job.where, job.given, 0.95), _quantity=None, _source=None)
+
+
+def _about_a_number(
+    job: Job, release: HistogramRelease, data: bytes | None
+) -> Answer | AnswerTable | ReportBody | bytes:
+    """The same of a release about one number. Its figures have their errors without replicates."""
+    if isinstance(job, Replicates):
+        assert data is not None
+        return data
+    if isinstance(job, Report):
+        return number_body(release)
+    if job.number is None or job.where or job.given or job.by:
+        raise ParameterError(
+            "this release is about one number; ask with range=, below=, quantiles=, bins= or figure=", where="where"
+        )
+    return ask_number(release, job.number)
 
 
 def attend(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:

@@ -12,31 +12,25 @@ safely. A collected campaign becomes a release: the fitted model, a synthetic ta
 
 from __future__ import annotations
 
-import io
 import logging
 import secrets
-import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from pathlib import Path
-
-import numpy as np
 
 from dither.checks import check_whole
 from dither.collector.announced import OpenRound, a_round, public
+from dither.collector.finished import make_release, zip_release
 from dither.collector.schedule import round_closes
 from dither.collector.spec import CampaignSpec, NewCampaign, begin, check_announced, check_plan, read
 from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
-from dither.protocols import ProtocolMachine, restore
-from dither.release import Release
+from dither.protocols import restore
 from dither.reports import Plan, limits, plan_from_json
 from dither.reports.closing import closing_seconds
 from dither.reports.plan import token_hash
@@ -45,8 +39,6 @@ from dither.tally import RoundTally, check_tally, tally_from_bytes
 log = logging.getLogger("dither.collector")
 MOST_TOKENS = 1_000_000  # in one request
 TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
-MOST_ROWS = 10_000_000
-DEFAULT_ROWS = 100_000
 
 
 class NoCampaign(DitherError):
@@ -356,28 +348,3 @@ def _in_order(hashes: list[bytes]) -> list[bytes]:
     for found in hashes:
         by_first[found[0]].append(found)
     return [found for some in by_first for found in sorted(some)]
-
-
-def make_release(
-    machine: ProtocolMachine,
-    participants: int,
-    spec: CampaignSpec,
-    rows: int | None,
-    campaign: str = "",
-    days: tuple[str, str] = ("", ""),
-) -> Release:
-    """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
-    size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
-    draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, spec.call(size, campaign, *days), participants, draw)
-
-
-def zip_release(release: Release) -> bytes:
-    """The release's folder as one zip file."""
-    out = io.BytesIO()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = release.save(Path(scratch) / "release")
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(folder.iterdir()):
-                archive.write(path, path.name)
-    return out.getvalue()

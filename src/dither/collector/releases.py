@@ -11,6 +11,7 @@ import io
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, BinaryIO
 
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from dither.collector.audit import acting
 from dither.collector.collector import Collector
 from dither.collector.problems import DOCUMENTED, Problem, json_response
 from dither.collector.publications import NoRelease, Published
+from dither.release.number_questions import NumberQuestion
 from dither.release.query import Answer, AnswerTable
 from dither.release.spreadsheet import copy_as_spreadsheet, write_spreadsheet
 
@@ -102,12 +104,23 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         where: Text = "",
         given: Text = "",
         by: Names = (),
+        range: Names = (),
+        below: Text = "",
+        quantiles: Text = "",
+        bins: Text = "",
+        figure: Text = "",
         format: Text = "json",
     ) -> Response:
-        """The share of people for whom `where` holds among those for whom `given` holds, `by` some attributes; with intervals."""
+        """The share of people for whom `where` holds among those for whom `given` holds, `by` some attributes; with intervals.
+
+        Of a release about one number: the share in each `range` (30000,50000) or `below` each number, `quantiles` (0.1,0.5,0.9),
+        a histogram of other `bins` (a number of them, or edges), or a `figure` (mean, variance).
+        """
         if format not in FORMATS:
             raise Problem("invalid", f"format: {format[:20]!r} is none of {', '.join(FORMATS)}")
-        return answer_file(publications.ask(release, question_of(where, given, by)), format)
+        number = NumberQuestion(tuple(text for text in range if text.strip()), below, quantiles, bins, figure)
+        asked = replace(question_of(where, given, by), number=number if number.asked else None)
+        return answer_file(publications.ask(release, asked), format)
 
     @routes.get("/synthetic.parquet", response_class=Response, responses=sends(PARQUET, "The synthetic table"))
     def parquet(release: Published = found) -> Response:

@@ -116,10 +116,11 @@ METHODS: dict[str, Method] = {
 }
 _CHP = "Zheng, Yan, Duan, Tang, Tian, 2021"
 HISTOGRAMS: dict[str, Method] = {
-    name: Method(name, "dither.protocols.histogram.machine", machine, asks, summary, reference)
-    for name, machine, asks, summary, reference in (
+    name: Method(name, f"dither.protocols.histogram.{module}", machine, asks, summary, reference)
+    for name, module, machine, asks, summary, reference in (
         (
             "chp",
+            "machine",
             "Chp",
             "one number, the cell of the union of all consumers' edges, full epsilon, one round",
             "Histograms of a number for many consumers from one report.",
@@ -127,6 +128,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "shp",
+            "machine",
             "Shp",
             "one number, the bin of one consumer, full epsilon, one round",
             "The histogram of a number for one consumer.",
@@ -134,6 +136,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "split",
+            "machine",
             "Split",
             "one number, every consumer's bin of it, epsilon split over them, one round",
             "Histograms of a number by a report per consumer, for comparison.",
@@ -141,6 +144,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "sampled",
+            "machine",
             "SampledChp",
             "one number of a share of the people, as in chp",
             "CHP with a sample of the people, for comparison.",
@@ -148,11 +152,38 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "smart",
+            "machine",
             "Smart",
             "one number, through a report made for the consumers' bins, full epsilon, one round",
             "Histograms of a number with a mechanism designed for the bins that are read off, never worse than chp.",
             "Dither, docs/explanation/histograms.md",
         ),
+        (
+            "ranges",
+            "ranges",
+            "Ranges",
+            "one number, through a report made for all ranges of 128 cells, full epsilon, one round",
+            "Ranges, quantiles, means and histograms that nobody named before, with a density as smooth as the reports call for.",
+            "Dither, docs/explanation/histograms.md",
+        ),
+        (
+            "square-wave",
+            "ranges",
+            "Wave",
+            "one number, by a report near it on 128 cells, full epsilon, one round",
+            "A smooth density of a number, its quantiles and histograms.",
+            "Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric, SIGMOD 2020",
+        ),
+    )
+}
+MEANS: dict[str, Method] = {
+    "mean": Method(
+        "mean",
+        "dither.protocols.mean",
+        "Mean",
+        "one number, rounded at random to a level, full epsilon, one round",
+        "The mean of a number by Duchi's mechanism, the piecewise one or the hybrid of both.",
+        "Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, ICDE 2019; Duchi, Jordan, Wainwright, JASA 2018",
     )
 }
 DEFAULT = "mixture"
@@ -160,7 +191,7 @@ DEFAULT = "mixture"
 
 def method(name: str) -> Method:
     """A method by name; an error lists the ones there are."""
-    known = METHODS | HISTOGRAMS
+    known = METHODS | HISTOGRAMS | MEANS
     if name not in known:
         raise ParameterError(f"no method {name!r}; there are {', '.join(known)}", where="method", value=name)
     return known[name]
@@ -194,7 +225,7 @@ def start(
 
 def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMachine:
     """The method's machine, inside one that leaves out what is publicly known where the schema says so."""
-    pairs = chosen.name not in HISTOGRAMS and chosen.name != "independent"
+    pairs = chosen.name not in HISTOGRAMS | MEANS and chosen.name != "independent"
     reduction = reduce_schema(campaign.schema, pairs=pairs)
     if reduction is None:
         return chosen.load().start(campaign, parameters)

@@ -16,4 +16,5 @@ MOST_MECHANISMS = 1 << 14  # different ones in a plan: the epsilon of each is wo
 MOST_TITLE, MOST_PURPOSE, MOST_CONTACT = 200, 4000, 500  # characters of what a campaign says of itself
 BLOOM_DIGESTS = 1 << 18  # SHA-256 of a device for all Bloom filters of a plan
 BLOOM_BYTES = 1 << 25  # of all those filters together
+MOST_EDGES = 1 << 18  # of all consumers that an announcement names
 MOST_PAIRS = 1 << 21  # pairs that it compares: of filters for their distance, of cells and the sets of a strategy

@@ -23,6 +23,7 @@ from dither.collector.questions import TooManyQuestions
 from dither.display.bars import Bar, bar_chart
 from dither.errors import InputError
 from dither.release.compare import ComparedAttribute, compare_manifests
+from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import AnswerRow, interval_heading, shown
 from dither.schema import schema_from_json
@@ -90,13 +91,20 @@ def title_of(manifest: JsonObject) -> str:
     return str(campaign.get("title") or campaign.get("name") or "Release")
 
 
+def about_a_number(manifest: JsonObject) -> bool:
+    """Whether a release has histograms or the mean of one number in place of a table."""
+    return manifest.get("format") == HISTOGRAM_FORMAT
+
+
 def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = None) -> str:
     return f"/releases/{campaign}{below}" + (f"?{urlencode(query)}" if query else "")
 
 
 def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any]:
     """What every page of a release has: the bar above, its name, and whether anybody may see it."""
-    sections = (("", "Report"), ("/ask", "Ask"), ("/download", "Download"), ("/compare", "Compare"))
+    sections = [("", "Report"), ("/ask", "Ask"), ("/download", "Download"), ("/compare", "Compare")]
+    if about_a_number(manifest):  # forms for such questions and comparisons there are not; programs ask by address
+        sections = [("", "Report"), ("/download", "Download")]
     return {
         "bar": [(_address(release.campaign, below), name, below == here) for below, name in sections],
         "campaign": release.campaign,
@@ -122,6 +130,8 @@ def _overview(publications: Publications, release: Published) -> Response:
 
 def _ask(publications: Publications, release: Published, asked: list[tuple[str, str]]) -> Response:
     manifest = json.loads(publications.manifest(release))
+    if about_a_number(manifest):
+        return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
     schema = schema_from_json(json.loads(publications.schema(release)))
     form = read_form(schema, asked)
     answer: Answer | AnswerTable | None = None
@@ -230,7 +240,7 @@ def _download(publications: Publications, release: Published, origin: str) -> Re
         subtitle=frame["name"],
         files=f"/v1/releases/{release.campaign}",
         digest=release.digest,
-        rows=manifest["rows"],
+        rows=manifest.get("rows"),
         citation=body.citation,
         place=f"{origin}/releases/{release.campaign}",
         origin=origin,
@@ -240,6 +250,8 @@ def _download(publications: Publications, release: Published, origin: str) -> Re
 
 def _compare(publications: Publications, release: Published, other: Published | None) -> Response:
     manifest = json.loads(publications.manifest(release))
+    if about_a_number(manifest):
+        return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
     frame = _frame(release, manifest, "/compare")
     offered: list[tuple[str, str, JsonObject]] = []
     for campaign in publications.public()[: 4 * MOST_OFFERED]:
@@ -249,7 +261,7 @@ def _compare(publications: Publications, release: Published, other: Published | 
             told = json.loads(publications.manifest(publications.find(campaign, False)))
         except NoRelease:  # taken back this very moment
             continue
-        if told["schema_fingerprint"] == manifest["schema_fingerprint"]:
+        if not about_a_number(told) and told["schema_fingerprint"] == manifest["schema_fingerprint"]:
             offered.append((campaign, title_of(told), told))
     compared, second, fault = [], None, ""
     if other is not None:

@@ -48,6 +48,11 @@ class Consumer:
         """How many bins there are."""
         return len(self.edges) - 1
 
+    def to_json(self) -> JsonObject:
+        """Name, edges and, if there is one, its epsilon."""
+        own = {} if self.epsilon is None else {"epsilon": self.epsilon}
+        return {"name": self.name, "edges": list(self.edges), **own}
+
     @classmethod
     def by_count(
         cls, bins: int, low: float, high: float, name: str | None = None, epsilon: float | None = None
