@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,9 +63,9 @@ def test_files_are_kept_under_their_hash_and_under_no_other(visitor: Visitor) ->
 
 
 def test_the_encoder_is_the_one_of_the_repository_and_its_hash_is_told(visitor: Visitor) -> None:
-    source = (Path(__file__).parents[2] / "js" / "dither.js").read_bytes()
-    answer = visitor.get("/dither.js")
-    assert answer.body == source == assets()["dither.js"].data
+    for name in ("dither.d.ts", "dither.js"):
+        source = (Path(__file__).parents[2] / "js" / name).read_bytes()
+        assert visitor.get(f"/{name}").body == source == assets()[name].data
     assert hashlib.sha256(source).hexdigest() in visitor.get("/").text
 
 
@@ -105,7 +106,16 @@ def test_a_wheel_has_every_file_that_a_page_needs(tmp_path: Path) -> None:
         for path in (package / folder).rglob("*"):
             if path.is_file():
                 assert f"dither/{path.relative_to(package)}" in names
-    assert "dither/web/static/encoder/dither.js" in names
+    assert {"dither/web/static/encoder/dither.js", "dither/web/static/encoder/dither.d.ts"} <= names
+
+
+def test_the_container_is_built_from_everything_that_the_wheel_needs() -> None:
+    root = Path(__file__).parents[2]
+    forced = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    copied = (root / "deploy" / "Containerfile").read_text()
+    assert forced["force-include"]
+    for source in forced["force-include"]:
+        assert f" {source} " in copied
 
 
 def test_the_first_page_says_nothing_of_a_private_campaign(visitor: Visitor, running: ServerThread) -> None:

@@ -51,10 +51,19 @@ def _static_routes() -> APIRouter:
     @routes.get("/dither.js")
     async def encoder() -> Response:
         """The encoder at an address that stays, for `sha256sum` and for pages of one's own."""
-        found = asset("dither.js")
-        return Response(found.data, media_type=found.media_type, headers={"etag": f'"{found.sha256}"'})
+        return _as_it_is("dither.js")
+
+    @routes.get("/dither.d.ts")
+    async def types() -> Response:
+        """Its types."""
+        return _as_it_is("dither.d.ts")
 
     return routes
+
+
+def _as_it_is(name: str) -> Response:
+    found = asset(name)
+    return Response(found.data, media_type=found.media_type, headers={**SECURITY, "etag": f'"{found.sha256}"'})
 
 
 def _answer_browsers(app: FastAPI) -> None:
