@@ -12,7 +12,6 @@ import multiprocessing
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -24,6 +23,7 @@ from dither.release.report import ReportBody
 QUESTION_SECONDS = 20.0
 REPORT_SECONDS = 120.0  # the content of a report, which is kept afterwards
 START_SECONDS = 60.0  # for the process to come up, once
+LOAD_SECONDS = 60.0  # for a release to be read, once; nobody who asks chooses how long that takes
 REPLICATES_SECONDS = 3600.0
 MOST_WAITING = 8
 WAIT_SECONDS = 30.0  # for those before
@@ -49,7 +49,8 @@ class _Attendant:
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
         try:
-            self._deadline(START_SECONDS, "the process that answers questions did not start")
+            if not self._pipe.poll(START_SECONDS):
+                raise TooManyQuestions("the process that answers questions did not start; ask again in a moment")
             self._pipe.recv()
         except BaseException:
             self.end()
@@ -58,14 +59,11 @@ class _Attendant:
     def ask(self, digest: str, job: Job, data: bytes | None, seconds: float) -> object:
         """The result of a job; the process is of no more use if this raises `QuestionTooLong` or `OSError`."""
         self._pipe.send((digest, job, data))
-        self._deadline(
-            seconds, f"the answer would take longer than {seconds:g} s; ask about fewer attributes or values"
-        )
-        return self._pipe.recv()
-
-    def _deadline(self, seconds: float, said: str) -> None:
         if not self._pipe.poll(seconds):
-            raise QuestionTooLong(said, where="where")
+            raise QuestionTooLong(
+                f"the answer would take longer than {seconds:g} s; ask about fewer attributes or values", where="where"
+            )
+        return self._pipe.recv()
 
     def end(self) -> None:
         self._process.kill()
@@ -134,12 +132,11 @@ class Questions:
 
     def _asked(self, name: str, digest: str, job: Job, fetch: Callable[[], bytes], seconds: float) -> object:
         """Ask, and once more with the release's bytes if the process does not hold it."""
-        begun = time.monotonic()
         try:
             attendant = self._attendants.get(name) or self._start(name)
             found = attendant.ask(digest, job, None, seconds)
             if isinstance(found, Absent):
-                found = attendant.ask(digest, job, fetch(), max(1.0, seconds + begun - time.monotonic()))
+                found = attendant.ask(digest, job, fetch(), seconds + LOAD_SECONDS)
         except QuestionTooLong:
             self._end(name)
             raise
