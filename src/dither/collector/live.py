@@ -22,7 +22,7 @@ from dither.errors import DitherError
 EVERY_SECONDS = 1.0
 PER_WATCHER = 100e-6  # seconds that telling one of them takes, about
 SHARE = 0.01  # of this process
-LOOK_SHARE = 0.02  # of the database, for looking at one campaign
+LOOK_SHARE = 0.005  # of the database, for looking at one campaign
 QUIET_SECONDS = 10.0  # after which a line without meaning tells whether anybody still reads
 STREAM_SECONDS = 300.0  # after which whoever watches asks anew, and is asked for the key anew
 MOST_WATCHERS = 2_000
