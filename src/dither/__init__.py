@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dither._several_values import several_values as several_values
     from dither.central.curator import central_release as central_release
     from dither.central.release import CentralRelease as CentralRelease
+    from dither.comparison import Comparison as Comparison
+    from dither.comparison import compare as compare
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluation import evaluate as evaluate
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Attribute": "dither.schema",
     "CentralRelease": "dither.central.release",
+    "Comparison": "dither.comparison",
     "Consumer": "dither.protocols.histogram.consumer",
     "DitherError": "dither.errors",
     "Forecast": "dither.planner",
@@ -49,6 +52,7 @@ _HOMES = {
     "Schema": "dither.schema",
     "bootstrap": "dither.uncertainty.replicates",
     "central_release": "dither.central.curator",
+    "compare": "dither.comparison",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",
     "histogram": "dither._histogram",

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dither
-from benchmarks.harness.frames import Mean
-from benchmarks.harness.lines import HUES, Line, line_chart
-from benchmarks.harness.study import Chart
+from dither.harness.frames import Mean
+from dither.harness.lines import HUES, Line, line_chart
+from dither.harness.study import Chart
 from dither.release.pages import render_page
 
 if TYPE_CHECKING:
-    from benchmarks.harness.run import Outcome
+    from dither.harness.run import Outcome
 
 TEMPLATES = Path(__file__).with_name("templates")
 OPEN_ROWS = 24  # longer tables are folded
@@ -29,6 +29,7 @@ def render(outcome: Outcome) -> str:
         version=dither.__version__,
         folder=TEMPLATES,
         bench=bench,
+        facts=bench.facts,
         seconds=outcome.seconds,
         notes=outcome.notes,
         studies=[
