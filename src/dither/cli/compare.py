@@ -24,14 +24,13 @@ from dither.cli.options import (
     Quiet,
     SchemaFile,
     Table,
+    delimiter_of,
     listed,
     print_warnings,
-    read_form,
 )
 from dither.comparison import Comparison
 from dither.comparison import compare as run
 from dither.comparison.peers import PEERS
-from dither.datasets import Reading
 from dither.errors import ParameterError
 from dither.types import JsonObject
 
@@ -77,7 +76,6 @@ def compare(
 
     Example: dither compare adult --epsilon 1,2,4 --methods all
     """
-    form = read_form(delimiter, encoding, decimal, missing)
     folder = output or Path("compare-out") / Path(table).stem
     found = run(
         table,
@@ -90,7 +88,13 @@ def compare(
         replicates=replicates,
         seed=seed,
         limit=limit,
-        reading=Reading(listed(columns), listed(drop) or (), listed(keep) or (), form),
+        columns=listed(columns),
+        drop=listed(drop) or (),
+        keep=listed(keep) or (),
+        delimiter=delimiter_of(delimiter),
+        encoding=encoding,
+        decimal=decimal,
+        missing=listed(missing),
         output=folder,
         fresh=fresh,
         quiet=quiet,

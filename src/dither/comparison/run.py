@@ -26,6 +26,7 @@ from dither.notice import Notice
 from dither.protocols import HISTOGRAMS, methods
 from dither.protocols import method as find_method
 from dither.schema import Schema
+from dither.schema.csv_files import CsvOptions
 from dither.schema.table import encode
 from dither.types import JsonObject, NativeTable
 from dither.uncertainty.replicates import LEAST_REPLICATES
@@ -37,11 +38,11 @@ LOGARITHMIC = ("cpu_seconds", "peak_megabytes")
 NOTE = (
     "Errors are total variation distances of the synthetic rows from the participants' own records: 0 is exact, 1 has nothing in "
     f"common. '{REDRAWN}' is the best that so many rows can be, '{PRODUCT}' what is left when no dependence is learnt. CPU time "
-    "and memory are those of the whole simulated campaign, from the first question to the last synthetic row, in a process of its own."
+    "and memory are those of the whole simulated campaign, from the first question to the last synthetic row, in a process apart."
 )
 MOST_REPEATS = 1000
 _NOT_PRIVATE = Notice(
-    "shows-the-truth",
+    "measured-against-truth",
     "the rows of the table play the participants of simulated campaigns, and everything here is measured against those true rows: "
     "no epsilon protects this comparison, and it is as confidential as the table itself",
 )
@@ -59,7 +60,13 @@ def compare(
     replicates: int = 5,
     seed: int = 0,
     limit: float | None = 600.0,
-    reading: Reading | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    missing: Sequence[str] | None = None,
     output: str | Path | None = None,
     fresh: bool = False,
     isolated: bool = True,
@@ -69,14 +76,13 @@ def compare(
 
     `methods` is "all" (every local method), "peers" (every other library's synthesiser that is installed), names, or several of
     these. A fifth of the rows is kept apart: they test a classifier that is trained on the synthetic rows to predict `target` (the
-    last column unless named). `population` draws so many participants from the rows with replacement, to see
-    what more people would give.
-    `replicates` refits give the intervals whose coverage is measured; 0 leaves that out. Each figure is the mean of `repeats` runs
-    with noise of their own. A method that takes longer than `limit` seconds, or cannot run here, is named with the reason.
+    last column unless named). `population` draws so many participants from the rows with replacement, to see what more people would
+    give. `replicates` refits give the intervals whose coverage is measured; 0 leaves that out. Each figure is the mean of `repeats`
+    runs with noise of their own. A method that takes longer than `limit` seconds, or cannot run here, is named with the reason.
 
     With `output` the results are written there as they come, and a call that was interrupted goes on where it stopped. Every run
     has a process of its own, so that memory and failures are its own; with `isolated` False all happens in this one, quicker for
-    small tables. Not private: see `warnings`.
+    small tables. What of the table is read, and how a CSV file is written, is said as for `publish`. Not private: see `warnings`.
 
     >>> import dither
     >>> table = dither.load_dataset("adult").table.select(["sex", "income"]).slice(0, 2000)
@@ -92,8 +98,11 @@ def compare(
         check_whole("replicates", replicates, LEAST_REPLICATES, MOST_REPLICATES)
     if limit is not None:
         check_between("limit", limit, 0, 1e7, ends="(]")
+    if output is not None and Path(output).exists() and not Path(output).is_dir():
+        raise ParameterError(f"{output} is not a folder; name another with output", where="output", value=str(output))
     population = check_whole_or_none("population", population, 1, 10**9)
-    task, notes = _task(table, schema, target, population, replicates, seed, reading)
+    csv = CsvOptions(delimiter, encoding, decimal, None if missing is None else ("", *missing))
+    task, notes = _task(table, schema, target, population, replicates, seed, Reading(columns, drop, keep, csv))
     with tempfile.TemporaryDirectory(
         prefix="dither-compare-"
     ) as place:  # for this user's eyes only, and gone afterwards
@@ -170,7 +179,7 @@ def _task(
     population: int | None,
     replicates: int,
     seed: int,
-    reading: Reading | None,
+    reading: Reading,
 ) -> tuple[Task, list[Notice]]:
     native, domain, notes = open_table(table, schema, reading)
     others = any(notice.code == "rare-as-other" for notice in notes)
