@@ -71,6 +71,7 @@ PLAIN = {
     "JsonObject": "a dictionary from names to plain values, as JSON holds them",
     "NativeTable": "a pandas, polars or PyArrow table",
     "Progress": "a function that is called with what is done, how much of it, and of how much",
+    "RandomState": "a whole number, a NumPy `RandomState` or `Generator`, or None for noise that nobody can draw again",
     "Rule": "a `Determines`, `Impossible`, `Order` or `Sum` of `dither.schema.rules`",
     "Value": "text, a number or a boolean",
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",

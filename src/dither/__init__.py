@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dither._histogram import histogram as histogram
     from dither._publish import publish as publish
     from dither._several_values import several_values as several_values
+    from dither._synthesiser import Synthesiser as Synthesiser
     from dither.central.curator import central_release as central_release
     from dither.central.release import CentralRelease as CentralRelease
     from dither.comparison import Comparison as Comparison
@@ -50,6 +51,7 @@ _HOMES = {
     "HistogramRelease": "dither.release.histogram",
     "Release": "dither.release",
     "Schema": "dither.schema",
+    "Synthesiser": "dither._synthesiser",
     "bootstrap": "dither.uncertainty.replicates",
     "central_release": "dither.central.curator",
     "compare": "dither.comparison",
