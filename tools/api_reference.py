@@ -45,6 +45,7 @@ RETURNED = {
     "Notice": "dither.notice",
     "OwnScale": "dither.evaluation",
     "Picture": "dither.display.show",
+    "Point": "dither.planner",
     "Prediction": "dither.planner",
     "SDMetricsScores": "dither.evaluation.compare",
     "Scale": "dither.evaluation.own_scale",

@@ -109,6 +109,23 @@ def open_table(
     return table, domain, [*notes, *([dropped_columns(dropped)] if dropped else [])]
 
 
+def schema_of(given: Schema | NativeTable | str | Path) -> tuple[Schema, list[Notice]]:
+    """The schema that a schema, a schema file, a bundled dataset's name, a table or a table's file stands for.
+
+    Only where a table comes without one are its rows read, which the notices then say.
+    """
+    if isinstance(given, Schema):
+        return given, []
+    if isinstance(given, (str, Path)):
+        if Path(given).suffix.lower() == ".json":
+            return load_schema(given), []
+        named, notes = named_schema(given)
+        if named is not None:
+            return named, notes
+    _, domain, notes = open_table(given)
+    return domain, notes
+
+
 def wanted_columns(table: NativeTable, columns: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
     """The columns to read, in the table's order. A name that the table lacks is an error."""
     names = column_names(table)
