@@ -30,6 +30,7 @@ PREDICTED = (DEFAULT, BASELINE)  # the others take longer and are played when na
 NOISE = 0.95  # pairs teach nothing if the error stays above this share of what one-way marginals alone give
 LEARNT = 0.9  # and something below this one; the gap keeps the advice from hanging on one draw
 TIE = 1.03
+WIDE = 1000  # values of all attributes together
 NOT_PLAYED = "not predicted, as that takes longer; name it to have it predicted"
 STEPS = (-2, -1, 1, 2)  # powers of four times the participants, at which a curve has points beside
 
@@ -202,8 +203,10 @@ def _needed(
         found = {m: predict(m, population, people, eps, repeats=1, seed=seed) for m in methods}
         return bool(_gaining(found, LEARNT))
 
-    people = least(lambda n: learnt(round(n), epsilon), participants, MOST_PARTICIPANTS, 4.0)
-    eps = least(lambda e: learnt(participants, e), epsilon, max(MOST_EPSILON, epsilon), 1.6)
+    wide = sum(population.schema.cardinalities) > WIDE  # each step takes long there: larger ones, and a rougher answer
+    factors, precision = ((16.0, 4.0), 4.0) if wide else ((4.0, 1.6), 1.2)
+    people = least(lambda n: learnt(round(n), epsilon), participants, MOST_PARTICIPANTS, factors[0], precision)
+    eps = least(lambda e: learnt(participants, e), epsilon, max(MOST_EPSILON, epsilon), factors[1], precision)
     return {
         "participants": None if people is None else _rounded(people),
         "epsilon": None if eps is None else round(eps, 2),

@@ -20,6 +20,7 @@ CLASSES = 12
 OWN = 0.5  # spread of a class's own preferences beside the common factor
 SKEWS = (1.0, 2.5, 0.5, 2.0, 4.0)
 MOST_PAIRS = 200
+MOST_CELLS = 1 << 20  # of a pair whose tables are held whole
 
 
 def typical_dependence(cardinalities: Sequence[int]) -> float:
@@ -86,9 +87,20 @@ def _mixture(schema: Schema, scores: Sequence[Floats], shares: Floats, scale: fl
     return Mixture(schema, np.full(CLASSES, 1.0 / CLASSES), tuple(tables))
 
 
-def some_pairs(count: int, most: int = MOST_PAIRS) -> list[tuple[int, int]]:
-    """All pairs of `count` attributes, or evenly many of them."""
-    pairs = list(combinations(range(count), 2))
+def some_pairs(cardinalities: Sequence[int], most: int = MOST_PAIRS) -> list[tuple[int, int]]:
+    """All pairs of attributes, or evenly many of them; those with very many cells only where there are no others."""
+    pairs = list(combinations(range(len(cardinalities)), 2))
+    cells = {(i, j): cardinalities[i] * cardinalities[j] for i, j in pairs}
+    narrow = [pair for pair in pairs if cells[pair] <= MOST_CELLS]
+    if pairs and not narrow:
+        least = min(cells.values())
+        if least > 16 * MOST_CELLS:
+            raise ParameterError(
+                f"every pair of these attributes has {least:,} cells or more, too many to play; give them fewer or coarser values",
+                where="schema",
+            )
+        narrow = [min(pairs, key=lambda pair: cells[pair])]
+    pairs = narrow
     return pairs if len(pairs) <= most else [pairs[i] for i in np.linspace(0, len(pairs) - 1, most).astype(int)]
 
 
@@ -96,7 +108,7 @@ def _distance(model: Mixture) -> float:
     """The mean distance of a pair from independence."""
     means = [model.weights @ table for table in model.components]
     found = []
-    for i, j in some_pairs(len(means)):
+    for i, j in some_pairs([len(mean) for mean in means]):
         joint = (model.components[i].T * model.weights) @ model.components[j]
         found.append(0.5 * np.abs(joint - np.outer(means[i], means[j])).sum())
     return float(np.mean(found)) if found else 0.0

@@ -92,7 +92,7 @@ def _settled(found: list[dict[int, float]]) -> bool:
 
 def _errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:
     singles = [tvd(truth.marginal([n]), model.marginal([n])) for n in schema.names]
-    pairs = [[schema.names[i], schema.names[j]] for i, j in some_pairs(len(schema))]
+    pairs = [[schema.names[i], schema.names[j]] for i, j in some_pairs(schema.cardinalities)]
     out = {1: float(np.mean(singles))}
     if pairs:
         own = {n: model.marginal([n]) for n in schema.names}
