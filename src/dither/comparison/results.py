@@ -40,6 +40,12 @@ class Comparison:
     `results` has plain values: `method`, `epsilon`, `trust` ("local": nobody holds a record; "central": a curator does; "none": not
     private), `runs`, mean `tvd` by number of attributes, `worst_pair`, `coverage`, `accuracy`, `cpu_seconds`, `peak_megabytes`, and
     the `spread` of each over the runs.
+
+    >>> import dither
+    >>> table = dither.load_dataset("adult").table.select(["sex", "income"]).slice(0, 1000)
+    >>> found = dither.compare(table, epsilons=2.0, methods="independent", replicates=0, isolated=False)
+    >>> found.best(epsilon=2.0)
+    'independent'
     """
 
     about: JsonObject

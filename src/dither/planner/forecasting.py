@@ -60,6 +60,11 @@ class Forecast:
     marginals. `needed` holds the participants (at this epsilon) and the epsilon (with these participants) from which pairs
     begin to be learnt, where they are not; None where nothing in reach does. `points` are the errors with fewer and with more
     participants, where a curve was asked for.
+
+    >>> import dither
+    >>> expected = dither.forecast("adult", 45_000, 1.0, methods=["independent"], repeats=1)
+    >>> expected.recommendation, expected.methods[1].tvd[1] > 0.05
+    ('independent', True)
     """
 
     participants: int

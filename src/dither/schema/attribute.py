@@ -46,6 +46,10 @@ class Attribute:
 
     `unit` says that every number is a multiple of it (1 for whole numbers, 0.01 for cents). `cycles` cut every bin of a date or an
     instant by weekday or by hour of the day. `groups` has a group for each value (the region of each city).
+
+    >>> from dither import Attribute
+    >>> Attribute("age", "numeric", edges=(0.0, 18.0, 65.0, 120.0), missing=True).cardinality
+    4
     """
 
     name: str
