@@ -78,6 +78,12 @@ def several_values(
     Guarantee: everything one participant sends is epsilon-locally differentially private for all its values together.
     The parameter `mechanism` is the randomiser; `summed` takes unary ones (sue, oue). Methods: `one`, `independent`, `summed`.
     With a `seed` whoever knows it can draw the noise again; without one nobody can.
+
+    >>> import dither
+    >>> trips = [[3.0, 12.0], [7.5], []] * 400
+    >>> found = dither.several_values(trips, consumers=[4], epsilon=4.0, low=0, high=20, most=2)
+    >>> found.participants
+    1200
     """
     consumers, seed = list(consumers), check_seed(seed)
     call = recorded(several_values, locals())

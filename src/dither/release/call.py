@@ -142,7 +142,7 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
     return f'import dither\n\nrelease = dither.{function}(\n    {inside},\n)\nrelease.save("out")'
 
 
-NEVER_RECORDED = ("name", "clock")  # of no effect on what is released
+NEVER_RECORDED = ("name", "clock", "progress")  # of no effect on what is released
 COMMANDS = {"histogram": "histogram", "central_release": "central"}
 
 

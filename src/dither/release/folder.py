@@ -94,7 +94,14 @@ def save_release(release: Release, directory: str | Path, clock: Callable[[], fl
 
 
 def load_release(directory: str | Path) -> Release:
-    """Read a saved release. The truth of a simulation is not in the folder, so the result has none."""
+    """Read a saved release. The truth of a simulation is not in the folder, so the result has none.
+
+    >>> import dither, tempfile
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dither.load_release(release.save(f"{folder}/out")).method
+    'independent'
+    """
     folder = Path(directory)
     manifest = read_manifest(folder)
     with reading(folder):

@@ -96,6 +96,11 @@ class HistogramRelease:
     `call` has every argument of that call (`release.call.recorded`). A collection from real participants has a `campaign` instead
     and the `schema` that they were shown. `moved` is how many values lay
     outside the range: a true count, for whoever holds the values, and written nowhere.
+
+    >>> import dither
+    >>> found = dither.histogram([1.0, 2.5, 7.0] * 1000, consumers=[4], epsilon=4.0, low=0, high=8)
+    >>> [round(edge) for edge in found.consumers[0].edges], found.participants
+    ([0, 2, 4, 6, 8], 3000)
     """
 
     consumers: tuple[ConsumerHistogram, ...]

@@ -53,6 +53,10 @@ class Attribute:
 
     People read the `question`, the `help` beneath it and a caption for each answer (`labels` in a schema file; one more for the
     missing answer, if it has one). They mean nothing to a machine: two schemas that differ in them alone mean the same codes.
+
+    >>> from dither import Attribute
+    >>> Attribute("age", "numeric", edges=(0.0, 18.0, 65.0, 120.0), missing=True).cardinality
+    4
     """
 
     name: str

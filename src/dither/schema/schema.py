@@ -29,6 +29,11 @@ class Schema:
     """The public domain of a record: attributes with distinct names, in a fixed order, and the `rules` that every record keeps.
 
     `dropped` names columns of a table that are not asked, each with the reason; it is no part of what devices are told.
+
+    >>> from dither import Attribute, Schema
+    >>> schema = Schema((Attribute("sex", "categorical", ("Female", "Male")), Attribute("smokes", "boolean", (False, True))))
+    >>> schema.names, schema.cardinalities
+    (('sex', 'smokes'), (2, 2))
     """
 
     attributes: tuple[Attribute, ...]
@@ -138,7 +143,15 @@ def _dropped(data: object) -> tuple[tuple[str, str], ...]:
 
 
 def load_schema(path: str | Path) -> Schema:
-    """Read a schema file; an error names the file."""
+    """Read a schema file; an error names the file.
+
+    >>> import dither, json, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "schema.json")
+    ...     _ = file.write_text(json.dumps(dither.load_dataset("adult").schema.to_json()))
+    ...     len(dither.load_schema(file))
+    15
+    """
     path = Path(path)
     try:
         return schema_from_json(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_duplicates))

@@ -135,6 +135,12 @@ def bootstrap(
 
     Time is `replicates` fits; `effort` "quick" fits with fewer starts, "full" exactly as the release was. The tallies, which a
     machine knows and a release carries in `state`, let the residuals be checked; without them the fit is taken at its word.
+
+    >>> import dither
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=10)
+    >>> interval = dither.bootstrap(release, [["sex"]], replicates=5)[0]
+    >>> bool((interval.low < interval.high).all())
+    True
     """
     prepared = prepare_bootstrap(source, replicates=replicates, seed=seed, effort=effort, progress=progress)
     return [prepared.interval([names] if isinstance(names, str) else names, level) for names in attributes]
