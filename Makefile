@@ -1,6 +1,7 @@
 # make demo   publish Adult end to end and say where the report is
 # make check  the fast lane, under two minutes on two idle cores: linters, types, layers and the tests not marked slow
 # make test   linters, types, layers and the whole test suite
+# make docs   the documentation site into site/, without network: broken links, pages in no menu and notebooks that fail end it
 # make bench  the mechanisms against other libraries, quick (BENCH=full for the long one); dither bench NAME for the others
 # make soak   ten times as many kills of the collector under load
 # All rest on `make setup`, which makes .venv and, as root on Debian, installs the browser, PostgreSQL, Node.js and Java that some tests use.
@@ -10,14 +11,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo check test lint bench soak clean
+.PHONY: setup demo check test lint docs bench soak clean
 
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt tools/system_packages.sh
 	sh tools/system_packages.sh
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,server,spark]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs,server,spark]"
 	touch $@
 
 demo: setup
@@ -37,6 +38,10 @@ check: lint
 test: lint
 	$(BIN)/python -m pytest
 
+docs: setup
+	$(BIN)/python -m tools.site
+	@echo "Open site/index.html, or with search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
 bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,server,bench]"
 	$(BIN)/dither bench mechanisms $(if $(filter full,$(BENCH)),,--quick)
@@ -45,4 +50,4 @@ soak: setup
 	DITHER_SOAK=1 $(BIN)/python -m pytest tests/crash
 
 clean:
-	rm -rf $(VENV) demo bench-out .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo site bench-out .pytest_cache .mypy_cache .ruff_cache
