@@ -25,6 +25,9 @@ BROUGHT = {
 }
 DECISIONS = "decisions/index.md"
 _CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+_REMARK = re.compile(
+    r"^ *<!--.*?-->\n", re.MULTILINE | re.DOTALL
+)  # for those who test the page, not for those who read it
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _MENU = re.compile(rf"^( *)- Decisions: {re.escape(DECISIONS)}.*\n", re.MULTILINE)
 
@@ -42,7 +45,7 @@ def gather(target: Path, root: Path = ROOT) -> Path:
     for place, source in sources.items():
         text = source.read_text(encoding="utf-8")
         text = run(source) if is_notebook(text) else text
-        _write(written / place, with_links(text, source.parent, place, root))
+        _write(written / place, with_links(_REMARK.sub("", text), source.parent, place, root))
     decisions = sorted((docs / "decisions").glob("[0-9]*.md"))
     _write(written / DECISIONS, _list_of(decisions))
     _write(written / "reference/python.md", site_page())
