@@ -1,4 +1,6 @@
 # make demo   publish Adult end to end and say where the report is
+# make demo-web  a collector with two example campaigns, until Ctrl-C
+# make pictures  the screenshots in docs/pictures, made anew
 # make check  the fast lane, under two minutes on two idle cores: linters, types, layers and the tests not marked slow
 # make test   linters, types, layers and the whole test suite
 # make docs   the documentation site into site/, without network: broken links, pages in no menu and notebooks that fail end it
@@ -12,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo check test lint docs bench soak clean
+.PHONY: setup demo demo-web pictures check test lint docs bench soak clean
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -34,6 +36,12 @@ demo: $(VENV)/.core
 	@echo "The demonstration gives the seed 7, so that it shows the same figures everywhere, and lets each row play some 22 participants; Adult is a public table."
 	$(BIN)/dither publish adult --epsilon 4 --population 1000000 --rows 45222 --seed 7 -o demo
 	@echo "Open demo/report.html in a browser; the synthetic table is demo/synthetic.parquet."
+
+demo-web: setup
+	@$(BIN)/python -m tools.demo_web
+
+pictures: setup
+	$(BIN)/python -m tools.screenshots docs/pictures
 
 lint: setup
 	$(BIN)/ruff check .

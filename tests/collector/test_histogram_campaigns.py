@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Sequence
 from functools import partial
@@ -75,7 +74,7 @@ def off(found: np.ndarray, errors: np.ndarray, truth: np.ndarray) -> float:
     return float(np.abs((found - truth) / errors).max())
 
 
-@pytest.mark.parametrize("method", ["chp", "shp", "split", "sampled"])
+@pytest.mark.parametrize("method", ["chp", "shp", "split", "sampled", "smart"])
 @pytest.mark.parametrize("holdout", [0.0, 0.05], ids=["all", "held-out"])
 def test_a_histogram_campaign_gives_counts_within_their_errors(
     method: str, holdout: float, caller: Caller, server: ServerThread, tmp_path: Path
@@ -103,12 +102,3 @@ def test_a_histogram_campaign_gives_counts_within_their_errors(
     for consumer, counts, variances in zip(machine.consumers, answer.counts, answer.variances, strict=True):
         found, errors = counts / machine.population, np.sqrt(variances) / machine.population
         assert off(found, errors, share_of_bins(consumer.edges)) < SURE
-
-
-def test_a_report_made_of_sets_is_refused_when_the_campaign_is_created(caller: Caller) -> None:
-    described, _ = plan_for("smart")
-    answer = caller.admin("POST", "", described | {"epsilon": 0.5})
-    assert answer.status == 422
-    said = json.loads(answer.body)["detail"]
-    assert "no device would answer round 0" in said
-    assert "choose another method" in said

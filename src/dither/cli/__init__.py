@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("bench:bench", "Rerun a benchmark from a clone of the repository."),
     "serve": ("serve:serve", "Run a collector."),
     "campaign": ("campaign:app", "Campaigns of a running collector (see 'dither serve')."),
+    "key": ("key:app", "Keys of a running collector: who may change campaigns, and who may only look."),
     "tally": ("tally:tally", "Count exported reports, here or on a Spark cluster."),
     "submit": ("submit:submit", "Send a table's rows to a collector as simulated participants."),
 }

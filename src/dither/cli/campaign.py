@@ -60,7 +60,17 @@ def create(
     epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
     participants: Annotated[int, typer.Option(help="how many are expected to take part")],
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
-    name: Annotated[str, typer.Option(help="what participants read")] = "",
+    name: Annotated[str, typer.Option(help="a short name, for lists")] = "",
+    title: Annotated[str, typer.Option(help="what participants read first  [default: the name, else the id]")] = "",
+    purpose: Annotated[str, typer.Option(help="why people are asked and what is done with it, in their words")] = "",
+    contact: Annotated[str, typer.Option(help="whom participants can ask: a name, an address")] = "",
+    closes: Annotated[
+        str | None, typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC")
+    ] = None,
+    closes_at_reports: Annotated[int | None, typer.Option(min=1, help="close when it has so many reports")] = None,
+    listed: Annotated[
+        bool, typer.Option("--listed", help="show it on the collector's first page while it is open")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
     settings: Settings = None,
     holdout: Annotated[
@@ -68,6 +78,12 @@ def create(
     ] = 0.05,
     tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
     tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one per line")] = None,
+    assignment: Annotated[
+        str | None,
+        typer.Option(
+            help="'arrival': whoever comes is asked in the open round; 'token': each token belongs to one  [default: arrival]"
+        ),
+    ] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
@@ -84,12 +100,18 @@ def create(
         "epsilon": epsilon,
         "participants": participants,
         "name": name,
+        "title": title,
+        "purpose": purpose,
+        "contact": contact,
         "parameters": read_settings(settings),
         "participation": "tokens" if tokens else "open",
         "draft": draft,
         "holdout": holdout,
+        "listed": listed,
     }
-    body |= {key: value for key, value in (("method", method), ("seed", seed)) if value is not None}
+    given = {"method": method, "seed": seed, "closes": closes, "closes_at_reports": closes_at_reports}
+    given |= {"assignment": assignment}
+    body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     if tokens_file is not None:
         issued = operator.call("POST", f"/{status['campaign']}/tokens", {"count": tokens})["tokens"]
@@ -189,6 +211,27 @@ def finalise(
     print(f"  readers {release.readers}")
 
 
+@app.command("publish-release", no_args_is_help=True)
+def publish_release(
+    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+) -> None:
+    """Let everybody read the release: figures, questions and downloads at /releases/CAMPAIGN and /v1/releases/CAMPAIGN.
+
+    The collector makes its replicates first, so that every figure has an interval; that may take minutes. Safe to repeat.
+    """
+    found = Operator(url, key_file).call("POST", f"/{campaign}/publish-release", {})
+    print(json.dumps(found) if as_json else f"{url.rstrip('/')}/releases/{campaign}")
+
+
+@app.command("unpublish-release", no_args_is_help=True)
+def unpublish_release(
+    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+) -> None:
+    """Hide the release from everybody without a key. What was downloaded is out."""
+    found = Operator(url, key_file).call("POST", f"/{campaign}/unpublish-release", {})
+    print(json.dumps(found) if as_json else f"{campaign} is not public")
+
+
 @app.command(no_args_is_help=True)
 def export(
     campaign: CampaignId,
@@ -254,7 +297,7 @@ def _show(status: JsonObject, as_json: bool) -> None:
         print(json.dumps(status))
         return
     names = f"{status['campaign']}  {status['state']}  {status['method']}"
-    print(f"{names}  epsilon {status['epsilon']:g}  {status['name']}")
+    print(f"{names}  epsilon {status['epsilon']:g}  {status['title']}")
     for entry in status["rounds"]:
         print(
             f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "

@@ -125,7 +125,7 @@ def progress_bar() -> Iterator[Progress]:
 class Operator:
     """A collector's operator, over HTTP with the admin key like any other: every call is one request."""
 
-    def __init__(self, url: str, key_file: Path) -> None:
+    def __init__(self, url: str, key_file: Path, under: str = "/v1/admin/campaigns") -> None:
         try:
             self._key = key_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -136,12 +136,14 @@ class Operator:
         if not self._key or not self._key.isprintable():
             raise InputError(f"the admin key in {key_file} is not one line of text", where="--key-file")
         self._url = url
-        self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
+        self._path = urlsplit(url).path.rstrip("/") + under
 
-    def call(self, method: str, path: str = "", body: Mapping[str, object] | bytes | None = None) -> JsonObject:
+    def call(
+        self, method: str, path: str = "", body: Mapping[str, object] | bytes | None = None, query: str = ""
+    ) -> JsonObject:
         """The JSON object a collector answers."""
         try:
-            found = json.loads(self.fetch(method, path, body))
+            found = json.loads(self.fetch(method, path, body, query))
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -162,5 +164,5 @@ class Operator:
                 raise DitherError(f"{self._url}: {error}") from None
         if answer.status in (200, 201):
             return answer.body
-        refusal = InputError if answer.status in (400, 401, 404, 409, 422) else DitherError
+        refusal = InputError if answer.status in (400, 401, 403, 404, 409, 422) else DitherError
         raise refusal(f"{self._url} says {answer.status}: {answer.reason}")

@@ -12,16 +12,19 @@ from pydantic import WithJsonSchema as Described
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
+from dither.checks import check_text
 from dither.client.announcement import read_announcement
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.protocols import DEFAULT, ProtocolMachine, start
 from dither.randomness import public_seed
 from dither.release import Call
 from dither.reports import Plan, limits
+from dither.reports.closing import closing_text
 from dither.schema import Schema, schema_from_json
 
 T = TypeVar("T")
 Participation = Literal["open", "tokens"]
+Assignment = Literal["arrival", "token"]
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _SLACK = 1e-6  # populations are floats
 
@@ -58,6 +61,21 @@ def _line(value: str) -> str:
     return value
 
 
+def _told(value: str) -> str:
+    """What a page can show to people, in several lines."""
+    try:
+        return check_text("it", value, limits.MOST_PURPOSE, lines=True)
+    except ParameterError:
+        raise PydanticCustomError("told", "must be text without control characters") from None
+
+
+def _closing(value: str | None) -> str | None:
+    try:
+        return None if value is None else closing_text(value)
+    except ParameterError as error:
+        raise PydanticCustomError("closing", "{said}", {"said": str(error).replace("closes must", "must")}) from None
+
+
 def _read_schema(value: object) -> Schema:
     return value if isinstance(value, Schema) else schema_from_json(value)
 
@@ -65,6 +83,8 @@ def _read_schema(value: object) -> Schema:
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
+Told = Annotated[str, Field(max_length=limits.MOST_PURPOSE), AfterValidator(_told)]
+Closing = Annotated[str | None, AfterValidator(_closing)]
 PlainValue = Annotated[object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})]
 _SCHEMA = {"type": "object", "description": "The public domain of each attribute, in the form of a schema file."}
 
@@ -72,7 +92,13 @@ _SCHEMA = {"type": "object", "description": "The public domain of each attribute
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class CampaignSpec:
     """A campaign before anybody is asked. The seed, if one was given, is that of the fit and of the synthetic rows; participants
-    draw their own noise, which no seed of a server reaches."""
+    draw their own noise, which no seed of a server reaches.
+
+    Whoever arrives is asked in the round that is open (`assignment` "arrival"), or each token belongs to one round ("token":
+    how campaigns of earlier versions went, hence what a stored one without this field has). People read the `title`, the
+    `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that instant), or when it has
+    `closes_at_reports` reports. `listed` puts it on the collector's first page while it is open.
+    """
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
     schema: Annotated[
@@ -85,13 +111,21 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
+    title: Annotated[Line, Field(max_length=limits.MOST_TITLE)] = ""
+    purpose: Told = ""
+    contact: Annotated[Line, Field(max_length=limits.MOST_CONTACT)] = ""
+    assignment: Assignment = "token"
+    closes: Closing = None
+    closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MOST_NUMBER)] | None = None
+    listed: Annotated[bool, Field(strict=True)] = False
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
     def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
-        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
-        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name != "schema"}
+        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder,
+        and where the campaign was listed, which is no part of it."""
+        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in ("schema", "listed")}
         days = {"created": created, "finalised": finalised}
         return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
 
@@ -101,6 +135,7 @@ class NewCampaign(CampaignSpec):
     """What an operator sends to create one; a draft's first round is not open yet."""
 
     name: Annotated[Line, Field(max_length=200)] = ""
+    assignment: Assignment = "arrival"
 
     draft: Annotated[bool, Field(strict=True)] = False
 

@@ -105,6 +105,12 @@ def mechanism_from_json(data: object) -> Mechanism:
     return MECHANISMS[name].cls.from_json(fields)
 
 
+def lists_of(data: object) -> Collection[str]:
+    """Which numbers of a mechanism of cells are lists."""
+    name, _ = _named(data, MECHANISMS)
+    return MECHANISMS[name].cls.lists
+
+
 def device_work(data: object) -> DeviceWork:
     """What it would cost a device to rebuild a mechanism of cells."""
     name, numbers = _named(data, MECHANISMS)

@@ -133,10 +133,19 @@ class ProtocolMachine(ABC, Generic[P]):
         tallies = {str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self._closed)}
         return pack({**self._facts(), "rounds": len(self._closed)}, tallies)
 
+    def design(self) -> JsonObject | None:
+        """What the machine worked out before anybody was asked and another computer might work out otherwise: it is kept, as
+        plain values, and given to `take_design` when the machine starts again. Nothing, for most methods."""
+        return None
+
+    def take_design(self, design: JsonObject) -> None:
+        """Start from a design that was kept; it is checked like anything that comes from outside."""
+        raise ReportError(f"method {self.method!r} keeps no design")
+
     def _facts(self) -> JsonObject:
         """What the machine started from."""
-        campaign = self.campaign
-        return {
+        campaign, design = self.campaign, self.core.design()
+        return ({} if design is None else {"design": design}) | {
             "method": self.method,
             "schema": campaign.schema.to_json(),
             "epsilon": campaign.epsilon,
@@ -160,7 +169,10 @@ class ProtocolMachine(ABC, Generic[P]):
         if meta.get("method") != cls.method:
             raise ReportError(f"a state of method {meta.get('method')!r} cannot be restored as {cls.method!r}")
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
-        return cls.start(campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method))
+        machine = cls.start(campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method))
+        if "design" in meta:
+            machine.take_design(meta["design"])
+        return machine
 
     def plain_parameters(self) -> JsonObject:
         """The parameters as plain values, for a manifest."""

@@ -219,6 +219,8 @@ def start_again(state: bytes) -> ProtocolMachine:
         chosen = method(str(meta.get("method")))
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
         machine = _begin(chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name))
+        if "design" in meta:
+            machine.core.take_design(meta["design"])
         return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine
     except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise ReportError(f"not the state of a method: {error!r}") from None

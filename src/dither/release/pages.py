@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from dither.release.words import certainty, likelihood_factor, shown_epsilon
 
@@ -30,6 +31,11 @@ def render_page(
         "contents": [],
     }
     return _environment(folder).get_template(template).render(head | values)
+
+
+def render_part(template: str, **values: object) -> Markup:
+    """A part of a page, to stand in another template as it is: every value in it is escaped."""
+    return Markup(_environment().get_template(template).render(values))
 
 
 def percent(share: float) -> str:

@@ -221,12 +221,14 @@ class Release:
         return self.call.no_privacy
 
     @property
-    def campaign(self) -> dict[str, str] | None:
-        """The campaign's id and name and the days on which it was created and finalised; None for a simulation."""
+    def campaign(self) -> dict[str, str | int | None] | None:
+        """The campaign's id, what it said of itself, when it was to close, and the days on which it was created and finalised; None
+        for a simulation."""
         if self.simulated:
             return None
         call = self.call
-        return {"id": call.campaign, "name": call.name, "created": call.created, "finalised": call.finalised}
+        told = ("name", "title", "purpose", "contact", "closes", "closes_at_reports", "created", "finalised")
+        return {"id": call.campaign, **{key: getattr(call, key) for key in told}}
 
     @property
     def schema_fingerprint(self) -> str:

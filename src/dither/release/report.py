@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
@@ -25,7 +25,7 @@ from dither.release.figures import (
     strong_pairs,
     telling_attributes,
 )
-from dither.release.pages import counted, percent, render_page
+from dither.release.pages import counted, percent, render_page, render_part
 from dither.release.release import Release
 from dither.release.standard_errors import pair_errors
 from dither.release.words import RESTS_ON, find_warnings, hidden_sentence, shown_epsilon
@@ -51,6 +51,7 @@ class Card:
     rows: Rows
     chart: Markup | None = None
     remark: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,36 @@ class PairCard:
         return f"{self.pair.first} and {self.pair.second}"
 
 
+@dataclass(frozen=True)
+class ReportBody:
+    """The content of a report: its sections as HTML, the anchor and heading of each, and what stands above them."""
+
+    html: Markup
+    contents: Sequence[tuple[str, str]]
+    heading: str
+    subtitle: str
+    facts: Sequence[tuple[str, object]]
+    citation: str
+
+
 def render_report(release: Release) -> str:
     """The whole page."""
+    source = "" if release.call.table is None else f" · {release.call.table}"
+    body = report_body(release)
+    return render_page(
+        "report.html",
+        title=f"Dither release: {release.method}, epsilon {shown_epsilon(release.epsilon_achieved, 4)}{source}",
+        heading=body.heading,
+        subtitle=body.subtitle,
+        version=release.dither_version,
+        facts=body.facts,
+        contents=list(body.contents),
+        sections=body.html,
+    )
+
+
+def report_body(release: Release) -> ReportBody:
+    """What a report says, for a page of whatever frame."""
     found, pairs = quality(release), strong_pairs(release)
     errors = pair_errors(release) if pairs else None
     charted = telling_attributes(release, pairs, MOST_CHARTS)
@@ -90,26 +119,17 @@ def render_report(release: Release) -> str:
     figures = [_figure(release, name) for name in charted]
     source = "" if release.call.table is None else f" · {release.call.table}"
     spent = shown_epsilon(release.epsilon_achieved, 4)
-    return render_page(
-        "report.html",
-        title=f"Dither release: {release.method}, epsilon {spent}{source}",
-        heading="Simulated release" if release.simulated else "Release",
-        subtitle=f"{_kind(release)} · method {release.method}{source}{_campaign(release)}",
-        version=release.dither_version,
-        facts=(
-            ("Participants", f"{release.participants:,}"),
-            ("Epsilon per record", "not private" if release.no_privacy else spent),
-            ("Attributes", len(release.schema)),
-            ("Synthetic rows", f"{release.rows:,}"),
-            ("Rounds", release.rounds),
-        ),
+    contents: list[tuple[str, str]] = []
+    html = render_part(
+        "report_body.html",
+        contents=contents,
         release=release,
         hidden=None if release.central is None else hidden_sentence(release.central),
         rests_on=RESTS_ON,
         warnings=find_warnings(release),
         quality=found,
         quality_rows=_quality_rows(found),
-        cards=[attribute_card(figure) for figure in figures],
+        cards=[attribute_card(figure, release.schema[figure.name].question) for figure in figures],
         intervals=any(bar.low is not None for figure in figures for bar in figure.bars),
         rest=len(rest),
         compact=[_compact_card(_figure(release, name)) for name in rest[:COMPACT_ATTRIBUTES]],
@@ -125,12 +145,26 @@ def render_report(release: Release) -> str:
         command=rerun_command(release),
         python=rerun_python(release),
     )
+    return ReportBody(
+        html=html,
+        contents=tuple(contents),
+        heading="Simulated release" if release.simulated else "Release",
+        subtitle=f"{_kind(release)} · method {release.method}{source}{_campaign(release)}",
+        facts=(
+            ("Participants", f"{release.participants:,}"),
+            ("Epsilon per record", "not private" if release.no_privacy else spent),
+            ("Attributes", len(release.schema)),
+            ("Synthetic rows", f"{release.rows:,}"),
+            ("Rounds", release.rounds),
+        ),
+        citation=citation(release),
+    )
 
 
-def attribute_card(figure: AttributeFigure) -> Card:
-    """The chart of an attribute with all its figures."""
-    summary = f"Figures ({len(figure.table)} values)"
-    return Card(figure.name, summary, *_values(figure.table, TABLE_ROWS), attribute_chart(figure), figure.remark)
+def attribute_card(figure: AttributeFigure, question: str = "") -> Card:
+    """The chart of an attribute with all its figures, and what people were asked."""
+    values = f"Figures ({len(figure.table)} values)", *_values(figure.table, TABLE_ROWS)
+    return Card(figure.name, *values, attribute_chart(figure), figure.remark, question)
 
 
 def shown_note(value: object) -> str:
@@ -146,7 +180,11 @@ def shown_note(value: object) -> str:
 
 def _figure(release: Release, name: str) -> AttributeFigure:
     truth = None if release.truth is None else release.truth.marginal([name])
-    return attribute_figure(release.schema[name], release.marginal([name]), truth)
+    marginal = release.marginal([name])
+    figure = attribute_figure(release.schema[name], marginal, truth)
+    if not marginal.reason or release.no_privacy:
+        return figure
+    return replace(figure, remark=f"{figure.remark} No interval: {marginal.reason}.".lstrip())
 
 
 def _kind(release: Release) -> str:
@@ -337,5 +375,6 @@ def _campaign(release: Release) -> str:
     told = release.campaign
     if told is None or not told["id"]:
         return ""
-    days = " to ".join(day for day in (told["created"], told["finalised"]) if day)
-    return f" · campaign {told['name'] + ', ' if told['name'] else ''}{told['id']}" + (f", {days}" if days else "")
+    days = " to ".join(str(day) for day in (told["created"], told["finalised"]) if day)
+    name = told["title"] or told["name"]
+    return f" · campaign {f'{name}, ' if name else ''}{told['id']}" + (f", {days}" if days else "")

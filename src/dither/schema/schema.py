@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import SchemaError
-from dither.schema.attribute import Attribute
+from dither.schema.attribute import TEXTS, Attribute
 from dither.schema.read import attribute_from_json
 from dither.schema.rules import Rule, check_rules, rules_from_json
 
@@ -96,8 +96,10 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical form: two parties with the same fingerprint mean the same codes."""
-        canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        """SHA-256 of the canonical form without the texts for people: two parties with the same fingerprint mean the same codes."""
+        whole = self.to_json()
+        coded = [{key: part for key, part in entry.items() if key not in TEXTS} for entry in whole["attributes"]]
+        canonical = json.dumps({**whole, "attributes": coded}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 

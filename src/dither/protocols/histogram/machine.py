@@ -283,9 +283,18 @@ class Smart(PartitionMachine[SmartParameters]):
 
     @cached_property
     def _choice(self) -> Choice:
-        budget = smallest(self.consumers, self.campaign.epsilon)
         given = self.parameters
-        return choose(self.partition, tuple(self.consumers), budget, given.mechanism, given.objective)
+        return choose(self.partition, tuple(self.consumers), self._budget, given.mechanism, given.objective)
+
+    @property
+    def _budget(self) -> float:
+        return smallest(self.consumers, self.campaign.epsilon)
+
+    def design(self) -> JsonObject | None:
+        return self._choice.to_json() if self._questions else None
+
+    def take_design(self, design: JsonObject) -> None:
+        self._choice = Choice.from_json(design, self.partition.cells, len(self.consumers), self._budget)
 
     @cached_property
     def _mechanism(self) -> Mechanism:

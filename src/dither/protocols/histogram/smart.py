@@ -20,18 +20,19 @@ mu p most (column generation). No design reads data.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 import numpy as np
 
 from dither.checks import check_choice
-from dither.errors import PrivacyError
-from dither.mechanisms import Mechanism, SetStrategy
+from dither.errors import PrivacyError, ReportError
+from dither.mechanisms import Mechanism, SetStrategy, mechanism_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition
 from dither.protocols.histogram.estimates import build, variance_by_type
-from dither.types import Flags, Floats, Integers
+from dither.types import Flags, Floats, Integers, JsonObject
 
 Objective = Literal["mean", "worst"]
 
@@ -86,12 +87,43 @@ class Choice:
 
     mechanism: Mechanism
     ratios: tuple[float, ...]
-    decoder: Floats | None = None
+    counts_for: tuple[float, ...] = ()
+
+    @cached_property
+    def decoder(self) -> Floats | None:
+        """The decoder of a strategy, made for cells as frequent as they count."""
+        if not isinstance(self.mechanism, SetStrategy):
+            return None
+        return self.mechanism.decoder(np.asarray(self.counts_for))
 
     @property
     def gain(self) -> float:
         """By how much the mean variance over the consumers is below CHP's."""
         return 1 - float(np.mean(self.ratios))
+
+    def to_json(self) -> JsonObject:
+        """Whole numbers for the mechanism: the search for it is in floats, which no two computers need round alike."""
+        return {
+            "mechanism": self.mechanism.to_json(),
+            "ratios": list(self.ratios),
+            "counts_for": list(self.counts_for),
+        }
+
+    @classmethod
+    def from_json(cls, data: JsonObject, cells: int, consumers: int, epsilon: float) -> Choice:
+        """A choice that was kept, for so many cells and consumers at most this epsilon."""
+        try:
+            ratios, counts_for = (tuple(map(float, data[key])) for key in ("ratios", "counts_for"))
+            made = cls(mechanism_from_json(data["mechanism"]), ratios, counts_for)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReportError(f"not a choice of a mechanism: {error!r}"[:200]) from None
+        weighed = cells if isinstance(made.mechanism, SetStrategy) else 0
+        finite = all(math.isfinite(x) and x > 0 for x in counts_for) and all(map(math.isfinite, ratios))
+        if (made.mechanism.cells, len(ratios), len(counts_for)) != (cells, consumers, weighed) or not finite:
+            raise ReportError(f"the mechanism that was kept is not one for {cells} cells and {consumers} consumers")
+        if made.mechanism.epsilon > epsilon:
+            raise PrivacyError(f"the mechanism that was kept spends epsilon {made.mechanism.epsilon}", where="epsilon")
+        return made
 
 
 @lru_cache(maxsize=64)
@@ -127,7 +159,7 @@ def choose(
         spread = [_by_type(strategy, decoder, b) for b in bins]
         ratios = [s.sum(axis=0) / rivals[i] for s, i in zip(spread, asked, strict=True)]
         worst = {i: float(r.max()) for i, r in zip(asked, ratios, strict=True)}
-        found = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), decoder)
+        found = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), tuple(counts_for.tolist()))
         fits = max(worst.values()) <= 1.0
         score = found.gain if objective == "mean" else 1 - max(float(s.mean(axis=1).max()) for s in spread) / rival_bin
         if fits and score > best_score:
