@@ -79,7 +79,8 @@ def _planner(page: Page, running: Demo) -> None:
 
 
 def _release(page: Page, running: Demo) -> None:
-    page.goto(f"{running.url}/releases/{running.published}")
+    page.goto(f"{running.url}/releases/{running.published}/ask?by=way&given=age+%3C+45")
+    page.wait_for_selector("main svg")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from collector_harness import Caller, ServerThread
+from collector_harness import Caller, ServerThread, asked_tokens, plan_of, seeded_source, token_of
 from playwright.sync_api import Browser, Page, Route, expect
 
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Row
+from dither.reports import Envelope, Report, encode
+from dither.reports.plan import is_asked, pick
+from dither.schema import Schema
 from dither.web import add_pages
 
 pytestmark = pytest.mark.slow
@@ -212,3 +215,46 @@ def test_without_script_the_page_says_so(running: ServerThread, caller: Caller, 
         page.goto(f"{running.url}/c/{campaign}")
         expect(page.get_by_text("This page needs JavaScript.")).to_be_visible()
         expect(page.get_by_role("heading", name="What is promised")).to_be_visible()
+
+
+def test_the_page_comes_back_to_life_when_the_ticket_is_asked(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    campaign = caller.create(schema=SCHEMA, method="privincr", participants=2000, assignment="token")
+    plan = plan_of(caller.announcement(campaign))
+    assert plan.population < 1
+    later = next(
+        t for i in range(1000) if not is_asked(t := token_of(i), bytes.fromhex(campaign), 0.0, plan.population)
+    )
+    phone.goto(f"{running.url}/c/{campaign}#{later.hex()}")
+    expect(phone.locator("#state")).to_contain_text("not asked yet")
+    schema = running.collector.campaigns.get(campaign).spec.schema
+    for number in range(20):
+        announced = caller.announcement(campaign)
+        if announced["plan"] is None or is_asked(
+            later, bytes.fromhex(campaign), announced["start"], plan_of(announced).population
+        ):
+            break
+        people(caller, campaign, announced, schema, 200, f"p{number}")
+        closed = caller.admin("POST", f"/{campaign}/close-round", {"round": announced["plan"]["round"]})
+        assert closed.status == 200, closed
+    phone.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(phone.locator("#questions")).to_be_visible()
+    answer(phone)
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+
+
+def people(caller: Caller, campaign: str, announced: dict[str, Any], schema: Schema, count: int, kind: str) -> None:
+    """Simulated people who answer the open round."""
+    plan, held = plan_of(announced), bytes.fromhex(campaign)
+    reports = []
+    for token in asked_tokens(campaign, announced["start"], plan, count, kind):
+        question = pick(token, held, plan)
+        source = seeded_source(token.hex())
+        codes = [i % schema.cardinalities[i] for i in range(len(schema))]
+        asked = plan.questions if question == -1 else (plan.questions[question],)
+        reports.append(
+            Report(token, question, b"".join(q.mechanism.randomise(q.cell(schema, codes), source) for q in asked))
+        )
+    assert caller.upload(campaign, encode(Envelope(held, plan.round, tuple(reports)))).status == 201

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,10 @@ def test_filter_share_the_address_and_open_the_file(site: Site, reader: Page, br
 def test_what_cannot_be_trusted_says_why_in_its_place(site: Site, reader: Page) -> None:
     reader.goto(site.address("/ask?by=member&given=score+%3E%3D+5"))
     cells = reader.locator("#answer tbody tr td:last-child").all_inner_texts()
-    assert cells
-    for cell in cells:
-        assert ("none" in cell and len(cell) > 20) or "to" in cell
+    assert len(cells) == 3
+    assert cells[0].startswith("none")
+    assert "independent" in cells[0], "why there is no interval stands where it would"
+    assert set(cells[1:]) == {"none\nas above"}
     reader.goto(site.address("/ask?where=membr"))
     expect(reader.get_by_role("alert")).to_contain_text("member")
     assert reader.evaluate("fetch(location.href).then((a) => a.status)") == 422
@@ -189,16 +191,15 @@ def test_what_is_not_public_is_nothing_without_a_session(site: Site, reader: Pag
     expect(reader.get_by_role("note").first).to_contain_text("not published")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_anybody_can_read_it(site: Site, reader: Page, width: int, scheme: Any) -> None:
-    reader.set_viewport_size({"width": width, "height": 900})
-    reader.emulate_media(color_scheme=scheme)
-    for below in ("", "/ask?by=score&by=member&w1=1", "/download", f"/compare?with={site.second}"):
-        reader.goto(site.address(below))
-        reader.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+@pytest.mark.parametrize("below", ["", "/ask?by=score&by=member&w1=1", "/download", "/compare?with="])
+def test_anybody_can_read_it(site: Site, reader: Page, below: str) -> None:
+    reader.goto(site.address(below + (site.second if below.endswith("=") else "")))
+    reader.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    for width, scheme in product((390, 1280), ("light", "dark")):
+        reader.set_viewport_size({"width": width, "height": 900})
+        reader.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         found = Axe().run(reader)
         told = [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in found.response["violations"]]
-        assert told == [], json.dumps(told)
+        assert told == [], (width, scheme, json.dumps(told))
         wide = reader.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert wide <= 0, below
+        assert wide <= 0, (width, scheme)

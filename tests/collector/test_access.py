@@ -11,14 +11,18 @@ from typing import Any
 
 import pytest
 from collector_harness import KEY, Caller, Cluster, ServerThread, describe, envelope_of, plan_of, token_of
+from starlette.requests import Request
+from starlette.responses import Response
 
 from dither import cli
 from dither.client.transport import Answer
+from dither.collector.access import check_form, clear_cookie, set_cookie
 from dither.collector.audit import ITSELF, acting
 from dither.collector.collector import Collector
 from dither.collector.keys import OPERATOR, Keys, Principal, hash_of
 from dither.collector.layout import audit, keys, sessions, sign_ins
 from dither.collector.postgres import PostgresStore
+from dither.collector.problems import Problem
 from dither.collector.sessions import (
     MOST_FAILURES,
     MOST_SESSIONS,
@@ -307,6 +311,57 @@ def test_a_session_reads_and_changes_only_with_its_token(server: ServerThread, c
     assert ask(caller, "GET", path, key="wrong", **cookie).status == 401, "a wrong key is not made good by a cookie"
     server.collector.sessions.sign_out(value)
     assert ask(caller, "GET", path, key="", **cookie).status == 401
+
+
+def browser_request(host: str, **headers: str) -> Request:
+    given = {"host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    raw = [(name.encode(), value.encode()) for name, value in given.items()]
+    return Request(
+        {"type": "http", "method": "POST", "scheme": "http", "path": "/", "query_string": b"", "headers": raw}
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "secure", "name"),
+    [
+        ("127.0.0.1:8700", False, "dither-session"),
+        ("localhost", False, "dither-session"),
+        ("[::1]:8700", False, "dither-session"),
+        ("survey.example", True, "__Host-dither-session"),
+        ("127.0.0.1.evil.example", True, "__Host-dither-session"),
+        ("10.0.0.7", True, "__Host-dither-session"),
+    ],
+)
+def test_a_cookie_is_out_of_reach_of_scripts_other_sites_and_listeners(host: str, secure: bool, name: str) -> None:
+    request, response = browser_request(host), Response()
+    set_cookie(request, response, "secret")
+    said = response.headers["set-cookie"].lower()
+    assert said.startswith(f"{name}=secret;".lower())
+    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in said.split(";")}
+    assert ("secure" in said.split("; ")) is secure
+    assert "domain" not in said
+    clear_cookie(request, response)
+    assert "max-age=0" in response.headers.getlist("set-cookie")[-1].lower()
+
+
+def test_forms_of_other_sites_sessions_and_readers_are_refused(open_store: Opening) -> None:
+    _, held, signed, _ = opened(open_store)
+    session, other = signed.sign_in(KEY)[1], signed.sign_in(KEY)[1]
+    reader = signed.sign_in(held.create("ann", "reader"))[1]
+    own = browser_request("a.example", origin="https://a.example", sec_fetch_site="same-origin")
+    check_form(own, session, session.csrf)
+    for request, who, token in (
+        (browser_request("a.example", origin="https://evil.example"), session, session.csrf),
+        (browser_request("a.example", origin="null"), session, session.csrf),
+        (browser_request("a.example", sec_fetch_site="cross-site"), session, session.csrf),
+        (browser_request("a.example", sec_fetch_site="same-site"), session, session.csrf),
+        (own, session, other.csrf),
+        (own, session, ""),
+        (own, reader, reader.csrf),
+    ):
+        with pytest.raises(Problem) as refused:
+            check_form(request, who, token)
+        assert refused.value.cause == "forbidden"
 
 
 @pytest.mark.slow

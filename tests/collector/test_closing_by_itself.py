@@ -233,8 +233,9 @@ def test_rounds_share_the_time() -> None:
     spec = spec_of(closes="2030-01-31")
     assert round_closes(spec, *first, START) == START + 6 * DAY
     assert round_closes(spec, *second, START + 6 * DAY) == START + 15 * DAY
-    assert round_closes(spec, *second, START) == pytest.approx(START + 0.375 * 30 * DAY, abs=60), "it began early"
-    assert round_closes(spec, *second, START + 12.3) % 60 == 0, "no finer than a minute"
+    assert round_closes(spec, *second, START) == pytest.approx(START + 0.375 * 30 * DAY, abs=3600), "it began early"
+    assert round_closes(spec, *second, START + 12.3) % 3600 == 0, "no finer than an hour"
+    assert round_closes(spec, *second, END - DAY + 12.3) % 60 == 0, "no finer than a minute on the last days"
     for now in (START, END - 1, END, END + 1):
         assert round_closes(spec, *last, now) == END
     assert round_closes(spec_of(), *first, START) is None

@@ -223,7 +223,7 @@ def test_serve_on_a_port_in_use_says_so_in_one_line_and_makes_nothing(folder: Pa
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with serving(port) as process:
-            said, errors = process.communicate(timeout=15)
+            said, errors = process.communicate(timeout=90)
     assert (process.returncode, said) == (2, "")
     (line,) = errors.splitlines()
     assert f"127.0.0.1:{port}" in line

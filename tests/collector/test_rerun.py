@@ -63,7 +63,8 @@ def made_again(spec: CampaignSpec, folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_field_of_a_campaign_is_tried() -> None:
-    assert set(OTHER) == {f.name for f in fields(CampaignSpec)}
+    # Whether a collector's first page lists it is no part of a campaign that is made again.
+    assert set(OTHER) == {f.name for f in fields(CampaignSpec)} - {"listed"}
     assert all(getattr(SPEC, name) != value for name, value in OTHER.items())
 
 

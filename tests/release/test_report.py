@@ -245,6 +245,6 @@ def test_a_collected_release_says_how_to_ask_again(make_release: Callable[..., R
     release = make_release(parameters={"deep": True, "k": None})
     command = rerun_command(release)
     assert command.startswith("dither campaign create --schema schema.json --epsilon 2 --participants 12345 ")
-    assert "--method independent --holdout 0 --seed 7 --set deep=true\n" in command
+    assert "--method independent --holdout 0 --assignment token --seed 7 --set deep=true\n" in command
     compile(rerun_python(release), "read", "exec")
     assert "dither.load_release" in Page(release.report()).text

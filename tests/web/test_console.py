@@ -254,6 +254,7 @@ def test_the_planner_says_whether_it_will_do(curator: Visitor) -> None:
     assert "no short name" in send(curator, "/console/plan", **cards(**{"a0-name": ""})).text
 
 
+@pytest.mark.slow
 def test_the_way_to_a_release_goes_on_behind_the_page(running: ServerThread, curator: Visitor) -> None:
     campaign = create(curator, participants="200")
     from collector_harness import asked_tokens, plan_of
@@ -328,3 +329,37 @@ def test_rates_are_of_the_last_hour() -> None:
     assert rates.look("c", 120) == pytest.approx(120.0)
     now = 3650.0
     assert rates.look("c", 120) == pytest.approx(0.0)
+
+
+def test_a_schema_file_is_taken_as_it_is_and_a_table_gives_a_draft_with_a_warning(curator: Visitor) -> None:
+    csrf = {"csrf": token(curator)}
+    told = curator.upload("/console/new/file", csrf, "s.json", json.dumps(SCHEMA.to_json()).encode())
+    assert told.status == 200
+    assert 'value="colour"' in told.text
+    assert "red\ngreen\nblue" in told.text
+    assert "Read with care" not in told.text
+    drafted = curator.upload("/console/new/file", csrf, "t.csv", b"way,age\n" + b"foot,31\nbus,44\n" * 30)
+    assert drafted.status == 200
+    assert "Read with care" in drafted.text
+    assert 'value="way"' in drafted.text
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("s.json", b"{]"),
+        ("s.json", b"[" * 100_000),
+        ("t.csv", b""),
+        ("t.csv", b"\xff\xfe\x00" * 50),
+        ("t.parquet", b"PAR1" + b"x" * 100 + b"PAR1"),
+        ("t.exe", b"MZ"),
+        ("../../etc/passwd", b"root"),
+    ],
+)
+def test_files_that_are_neither_are_refused_in_one_line(curator: Visitor, name: str, data: bytes) -> None:
+    answer = curator.upload("/console/new/file", {"csrf": token(curator)}, name, data)
+    assert answer.status == 422
+    fault = re.search(r'role="alert"><p>(.*?)</p>', answer.text)
+    assert fault is not None
+    assert "/tmp" not in fault[1]
+    assert len(fault[1]) < 400

@@ -37,6 +37,18 @@ class Visitor:
         sent = {"accept": BROWSER, "content-type": "application/x-www-form-urlencoded", **(headers or {})}
         return self._ask("POST", path, urlencode(fields).encode(), sent)
 
+    def upload(self, path: str, fields: dict[str, str], name: str, data: bytes) -> Seen:
+        """A form with a file."""
+        line = "a-line-between-parts"
+        parts = [
+            f'--{line}\r\ncontent-disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()
+        ]
+        head = f'--{line}\r\ncontent-disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        body = b"".join([*parts, head.encode(), data, f"\r\n--{line}--\r\n".encode()])
+        return self._ask(
+            "POST", path, body, {"accept": BROWSER, "content-type": f"multipart/form-data; boundary={line}"}
+        )
+
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Seen:
         if self.cookies:
             headers["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())

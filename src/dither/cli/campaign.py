@@ -36,6 +36,7 @@ from dither.release import check_target, load_release
 from dither.release.words import shown_epsilon
 from dither.reports import plan_from_json
 from dither.schema import load_schema
+from dither.schema.calendar import shown_instant
 from dither.schema.files import write_atomically
 from dither.tally.archive import pack
 from dither.tally.counting import COLUMNS
@@ -352,5 +353,15 @@ def _show(status: JsonObject, as_json: bool) -> None:
         print(
             f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "
             f"epsilon {entry['epsilon']:.6g}  {entry['population']:.1%} of the participants"
+            + _ends(entry)
             + ("  its files may still show the order of arrival" if entry["untidied"] else "")
         )
+
+
+def _ends(entry: JsonObject) -> str:
+    """When an open round closes by itself."""
+    if entry["state"] != "open" or (entry["wanted"] is None and entry["closes"] is None):
+        return "  held for a tally" if entry["held"] else ""
+    at = "" if entry["wanted"] is None else f" at {entry['wanted']:,} reports"
+    until = "" if entry["closes"] is None else f" on {shown_instant(entry['closes'])}Z"
+    return f"  closes{at}{' or' if at and until else ''}{until}"

@@ -20,6 +20,7 @@ from dither.collector.collector import Collector
 from dither.collector.downloads import read_counted, spool_reports
 from dither.collector.edge import TALLY_BYTES, read_body
 from dither.collector.problems import DOCUMENTED, Problem
+from dither.collector.schedule import reports_wanted
 from dither.collector.spec import STRICT, NewCampaign, Whole, read
 from dither.collector.store import State
 from dither.tally import CountTally
@@ -83,11 +84,13 @@ class Summary:
     contact: str
     closes: str | None
     closes_at_reports: int | None
+    assignment: str
 
 
 @dataclass(frozen=True)
 class RoundStatus:
-    """A round, and whether its files may still show the order of arrival (`untidied`)."""
+    """A round, when it closes by itself (at so many reports, `wanted`, or at a time in seconds since 1970, `closes`), whether it is
+    `held` for a tally counted elsewhere, and whether its files may still show the order of arrival (`untidied`)."""
 
     round: int
     state: str
@@ -96,6 +99,9 @@ class RoundStatus:
     split: bool
     epsilon: float
     population: float
+    wanted: int | None
+    closes: float | None
+    held: bool
     untidied: bool
 
 
@@ -177,6 +183,9 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
                 split=plan.split,
                 epsilon=plan.epsilon,
                 population=plan.population,
+                wanted=reports_wanted(live.spec, plan, stored.start),
+                closes=stored.closes,
+                held=stored.held,
                 untidied=stored.number in untidied,
             )
             for stored, plan in zip(live.rounds, live.plans, strict=True)
@@ -301,6 +310,7 @@ def _summary(live: Live) -> Summary:
         contact=spec.contact,
         closes=spec.closes,
         closes_at_reports=spec.closes_at_reports,
+        assignment=spec.assignment,
     )
 
 

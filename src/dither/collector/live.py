@@ -21,9 +21,9 @@ from dither.errors import DitherError
 
 EVERY_SECONDS = 1.0
 PER_WATCHER = 100e-6  # seconds that telling one of them takes, about
-SHARE = 0.02  # of this process
-LOOK_SHARE = 0.05  # of the database, for looking at one campaign
-QUIET_SECONDS = 15.0  # after which a line without meaning tells whether anybody still reads
+SHARE = 0.01  # of this process
+LOOK_SHARE = 0.02  # of the database, for looking at one campaign
+QUIET_SECONDS = 10.0  # after which a line without meaning tells whether anybody still reads
 STREAM_SECONDS = 300.0  # after which whoever watches asks anew, and is asked for the key anew
 MOST_WATCHERS = 2_000
 _LOOKS = 2  # at the store at a time
@@ -58,6 +58,7 @@ class _Watched:
     event: bytes = b""
     looked: float = -1e9  # when
     took: float = 0.0  # seconds
+    told: float = -1e9  # when those who watch were last told something
     task: asyncio.Task[None] | None = None
     looking: asyncio.Task[Progress] | None = None
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -116,10 +117,8 @@ class LiveProgress:
                     seen = watched.version
                     yield watched.event
                     continue
-                try:
-                    async with asyncio.timeout(QUIET_SECONDS):
-                        await news.wait()
-                except TimeoutError:
+                await news.wait()
+                if seen == watched.version and not self._ended:
                     yield b": still here\n\n"
         finally:
             watched.watchers -= 1
@@ -149,7 +148,11 @@ class LiveProgress:
         while not self._ended:
             with suppress(DitherError):  # the store is away: who watches hears nothing new until it is back
                 await self._look(campaign, watched)
-            await asyncio.sleep(self._pause(watched))
+            until = self._clock() + self._pause(watched)
+            while (left := until - self._clock()) > 0:
+                await asyncio.sleep(min(left, QUIET_SECONDS))
+                if self._clock() - watched.told >= QUIET_SECONDS:
+                    self._tell(watched)
 
     async def _look(self, campaign: str, watched: _Watched) -> Progress:
         async with self._looks:
@@ -160,9 +163,14 @@ class LiveProgress:
             watched.event = _event(found, watched.progress)
             watched.progress = found
             watched.version += 1
-            earlier, watched.news = watched.news, asyncio.Event()
-            earlier.set()
+            self._tell(watched)
         return found
+
+    def _tell(self, watched: _Watched) -> None:
+        """Wake all who watch, with one timer for all of them."""
+        watched.told = self._clock()
+        earlier, watched.news = watched.news, asyncio.Event()
+        earlier.set()
 
     def _compute(self, campaign: str) -> Progress:
         stored = self._campaigns.get(campaign).stored

@@ -111,6 +111,7 @@ class Publications:
     def __init__(self, table: PublicationTable, questions: Questions) -> None:
         self._table, self._questions = table, questions
         self._guard = Lock()
+        self._digests: dict[str, str] = {}
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def public(self) -> list[str]:
@@ -128,11 +129,16 @@ class Publications:
         found = self._table.find(campaign)
         if found is not None and (found.public or everything):
             return found
-        if everything:
-            data = self._table.finalised(campaign)
-            if data is not None:
-                return Published(campaign, digest_of(data), False)
+        if everything and (digest := self._finalised(campaign)):
+            return Published(campaign, digest, False)
         raise NoRelease
+
+    def _finalised(self, campaign: str) -> str:
+        """The digest of a release that was never published; empty if there is none. A release once made stays as it is."""
+        known = self._digests.get(campaign, "")
+        if not known and (data := self._table.finalised(campaign)) is not None:
+            known = self._digests[campaign] = digest_of(data)
+        return known
 
     def publish(self, campaign: str) -> Published:
         """Let everybody read a release. The first time its replicates are made, which takes about as long as twenty fits."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from dither.collector.spec import CampaignSpec
 
 _LAST = 1 - 1e-9  # populations are floats: an end this near to 1 is 1
-_MINUTE = 60.0  # a round's time is kept no finer, lest it tell when somebody came who filled the round before
+# A round's time is kept no finer, lest it tell when somebody came who filled the round before: hours where days are left.
+_HOUR, _MINUTE, _SOON = 3600.0, 60.0, 2 * 86_400.0
 
 
 def is_last(plan: Plan, start: float) -> bool:
@@ -50,5 +51,5 @@ def round_closes(spec: CampaignSpec, plan: Plan, start: float, now: float) -> fl
     end = closing_seconds(spec.closes)
     if is_last(plan, start) or now >= end:
         return end
-    share = plan.population / (1 - start)
-    return min(end, math.ceil((now + share * (end - now)) / _MINUTE) * _MINUTE)
+    share, step = plan.population / (1 - start), _HOUR if end - now > _SOON else _MINUTE
+    return min(end, math.ceil((now + share * (end - now)) / step) * step)

@@ -110,7 +110,7 @@ class StoredCampaign:
 class StoredRound:
     """A round: its plan, the share of places before it, and, once closed, its tally.
 
-    `closes` is when it closes by itself (seconds since 1970, whole minutes or the campaign's end); `held`, while it is closing,
+    `closes` is when it closes by itself (seconds since 1970, in whole hours or minutes); `held`, while it is closing,
     that it waits for a tally counted elsewhere.
     """
 

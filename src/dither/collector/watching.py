@@ -33,6 +33,7 @@ def watching_routes(collector: Collector, access: Access) -> APIRouter:
     async def events(campaign: str) -> Response:
         """The same as events, whenever it changes; a stream ends after five minutes and is asked for anew."""
         await collector.find(campaign)
-        return StreamingResponse(await collector.live.follow(campaign), media_type=EVENTS)
+        unbuffered = {"x-accel-buffering": "no"}  # a proxy that keeps events until there are many would spoil them
+        return StreamingResponse(await collector.live.follow(campaign), media_type=EVENTS, headers=unbuffered)
 
     return routes

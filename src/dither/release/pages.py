@@ -7,6 +7,7 @@ marked safe is a chart, whose own text `svg` escapes.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -69,6 +70,11 @@ def _pieces(word: str) -> list[str]:
     return [word[i : i + _LONGEST] for i in range(0, len(word), _LONGEST)]
 
 
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970, to the minute."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d, %H:%M UTC")
+
+
 def uncapitalised(words: str) -> str:
     """A sentence as it goes on after a colon."""
     return words[:1].lower() + words[1:]
@@ -92,6 +98,7 @@ def _environment(folder: Path | None = None) -> Environment:
         "epsilon": shown_epsilon,
         "factor": likelihood_factor,
         "grouped": "{:,}".format,
+        "moment": moment,
         "percent": percent,
         "sentence": sentence,
         "uncapitalised": uncapitalised,

@@ -48,6 +48,7 @@ from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
 from dither.uncertainty.misfit import misfit_notes
 from dither.uncertainty.replicates import prepare_bootstrap
+from dither.uncertainty.rounds import rounds_notes
 from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 FORMAT = "dither-release-1"
@@ -137,6 +138,7 @@ class Release:
                 **manipulation_notes(machine),
                 # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
                 **misfit_notes(machine.core, core_of(model)),
+                **({} if call.simulated else rounds_notes(model, machine.tallies)),
             },
             central=None if call.replayable else central_guarantee(machine.tallies, participants),
             state=machine.state(),

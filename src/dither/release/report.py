@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -40,7 +41,7 @@ CELL_ROWS = 25
 MOST_MULTIPLES, MULTIPLE_BARS = 3, 4  # at a glance, beside the summary
 MOST_DISTANCES = 8
 WHOLE_SCHEMA = 30
-_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation")
+_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation", "rounds_agree")
 Rows = Sequence[Sequence[object]]
 
 
@@ -144,6 +145,7 @@ def report_body(release: Release) -> ReportBody:
         maps=[_pair_card(heat_map(release, pair, errors)) for pair in pairs[:MOST_HEAT_MAPS]],
         exposed=_exposed(release.notes.get("manipulation") or {}),
         asked=[_round(entry) for entry in release.asked],
+        agreement=_agreement(release.notes.get("rounds_agree")),
         parameters=[(name, "none" if value is None else value) for name, value in release.parameters.items()],
         seconds=_seconds(release.seconds),
         run=_run(release),
@@ -319,6 +321,14 @@ def _round(entry: AskedRound) -> Sequence[object]:
         counted(entry.report_bytes, "byte"),
         percent(entry.population),
     )
+
+
+def _agreement(found: Mapping[str, Any] | None) -> Rows:
+    """The attributes asked in several rounds, those that agree least first."""
+    return [
+        (t["attribute"], " and ".join(str(n + 1) for n in t["rounds"]), f"{t['p']:.3g}")
+        for t in (found["tests"] if found else [])
+    ]
 
 
 def _seconds(stages: Mapping[str, float]) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from dither.collector.access import on_loopback
 from dither.collector.audit import acting
 from dither.collector.campaigns import Live
+from dither.collector.live import Progress as Counted
 from dither.collector.problems import Problem
 from dither.collector.sessions import Session
 from dither.errors import DitherError
@@ -27,6 +29,7 @@ from dither.web.progress import Rates, progress_of, title_of
 from dither.web.wording import answers as spoken_answers
 from dither.web.wording import question_of
 
+log = logging.getLogger("dither.web")
 LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that go on behind the page
 
 
@@ -65,9 +68,9 @@ class Fits:
                 work()
             except DitherError as error:
                 fit.fault = str(error)
-            except Exception:
+            except Exception:  # nobody waits for this thread: the log is the only place to say it
                 fit.fault = "it failed; the collector's log says why"
-                raise
+                log.exception("the step %s of campaign %s failed", step, campaign)
             finally:
                 fit.done = True
 
@@ -88,29 +91,39 @@ class CampaignPages:
         self.collector = console.collector
         self.rates, self.fits = Rates(), Fits()
 
-    def listed(self) -> dict[str, Any]:
+    async def listed(self) -> dict[str, Any]:
         """All campaigns, those that take reports first, and which of them are published."""
         if self.collector.store.shared:
-            self.collector.campaigns.look()
-        found = [self.collector.campaigns.get(campaign) for campaign in self.collector.campaigns.ids()]
-        shown = [progress_of(self.collector, live, self.rates) for live in found]
+            await self.collector.look_again()
+        counted = [await self.collector.live.now(campaign) for campaign in self.collector.campaigns.ids()]
+        return await run_in_threadpool(self._listed, counted)
+
+    def _listed(self, counted: list[Counted]) -> dict[str, Any]:
+        find = self.collector.campaigns.get
+        shown = [progress_of(self.collector, find(each.campaign), each, self.rates) for each in counted]
         order = ["open", "closing", "draft", "collected", "finalised"]
         shown.sort(key=lambda p: (order.index(p.state.value), p.title.lower()))
         return {"campaigns": shown, "published": set(self.collector.publications.public())}
 
-    def one(self, campaign: str) -> dict[str, Any]:
+    async def one(self, campaign: str) -> dict[str, Any]:
         """One of them as it stands now."""
+        await self.collector.find(campaign)
+        counted = await self.collector.live.now(campaign)
+        return await run_in_threadpool(self._one, counted)
+
+    def _one(self, counted: Counted) -> dict[str, Any]:
+        campaign = counted.campaign
         live = self.collector.campaigns.current(campaign)
         return {
             "live": live,
-            "progress": progress_of(self.collector, live, self.rates),
+            "progress": progress_of(self.collector, live, counted, self.rates),
             "published": self.collector.publications.is_public(campaign),
             "fit": self.fits.find(campaign),
         }
 
     async def show(self, request: Request, session: Session, campaign: str, fault: str = "") -> Response:
         """The page of a campaign."""
-        found = await run_in_threadpool(self.one, campaign)
+        found = await self.one(campaign)
         live: Live = found["live"]
         link = participant_link(request, campaign)
         response = self.console.page(
@@ -150,7 +163,6 @@ class CampaignPages:
         steps: dict[str, tuple[str, Callable[[], object]]] = {
             "open": ("open", lambda: campaigns.open(campaign)),
             "reopen": ("open", lambda: campaigns.open(campaign)),
-            "hold": ("close-round", lambda: campaigns.close_round(campaign, number or 0, hold=True)),
             "close-round": ("close-round", lambda: campaigns.close_round(campaign, number or 0)),
             "finalise": ("finalise", lambda: campaigns.finalise(campaign, rows)),
             "publish": ("publish-release", lambda: self.collector.publications.publish(campaign)),
@@ -175,12 +187,12 @@ def campaign_routes(console: Console) -> APIRouter:
 
     @routes.get("/console")
     async def listed(session: Session = signed_in) -> Response:
-        shown = await run_in_threadpool(pages.listed)
+        shown = await pages.listed()
         return console.page("campaigns.html", session, "/console", title="Campaigns", **shown)
 
     @routes.get("/console/live")
     async def listed_live(session: Session = signed_in) -> Response:
-        shown = await run_in_threadpool(pages.listed)
+        shown = await pages.listed()
         return console.page("campaigns_live.html", session, "", title="Campaigns", **shown)
 
     @routes.get("/console/c/{campaign}")
@@ -189,7 +201,7 @@ def campaign_routes(console: Console) -> APIRouter:
 
     @routes.get("/console/c/{campaign}/live")
     async def campaign_live(campaign: str, session: Session = signed_in) -> Response:
-        found = await run_in_threadpool(pages.one, campaign)
+        found = await pages.one(campaign)
         return console.page("campaign_live.html", session, "", title="Progress", **found)
 
     @routes.get("/console/c/{campaign}/ask/{action}")
@@ -197,7 +209,7 @@ def campaign_routes(console: Console) -> APIRouter:
         danger = DANGERS.get(action)
         if danger is None or not session.principal.may_change:
             raise Problem("not-found", "there is no such step")
-        found = await run_in_threadpool(pages.one, campaign)
+        found = await pages.one(campaign)
         return console.page("confirm.html", session, "", title=danger.title, danger=danger, action=action, **found)
 
     @routes.post("/console/c/{campaign}/do/{action}")

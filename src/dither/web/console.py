@@ -7,7 +7,7 @@ role of a curator. Every change goes through the functions that the HTTP API cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -77,8 +77,9 @@ class Console:
             raise SignInNeeded(request.url.path)
         return found
 
-    async def form(self, request: Request) -> Form:
-        """The form that a curator sent; the session is looked at before the body is read, its token right after."""
+    async def form(self, request: Request) -> AsyncIterator[Form]:
+        """The form that a curator sent, a dependency of what changes something: the session is looked at before the body is read,
+        its token right after; a file is gone when the page is made."""
         session = await self.session(request)
         try:
             async with asyncio.timeout(FORM_SECONDS):
@@ -87,9 +88,12 @@ class Console:
             raise Problem("timeout", f"the form took longer than {FORM_SECONDS:g} s") from None
         except (HTTPException, MultiPartException):
             raise Problem("bad-request", "the form cannot be read") from None
-        csrf = fields.get("csrf", "")
-        check_form(request, session, csrf if isinstance(csrf, str) else "")
-        return Form(session, fields)
+        try:
+            csrf = fields.get("csrf", "")
+            check_form(request, session, csrf if isinstance(csrf, str) else "")
+            yield Form(session, fields)
+        finally:
+            await fields.close()
 
     async def change(self, form: Form, what: str, work: Callable[[], T]) -> T:
         """Do something in a thread, noted as this key's act."""

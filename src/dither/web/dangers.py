@@ -24,14 +24,6 @@ DANGERS = {
         ),
         "Close it",
     ),
-    "hold": Danger(
-        "Stop taking answers?",
-        (
-            "The round takes no more answers; senders are told to come back later.",
-            "It waits for a tally counted elsewhere. Until that comes, you can take this back.",
-        ),
-        "Stop taking answers",
-    ),
     "finalise": Danger(
         "Make the release?",
         (
@@ -61,7 +53,6 @@ DANGERS = {
 SAID = {
     "open": "The campaign is open and takes answers.",
     "reopen": "The closing is taken back; the round takes answers again.",
-    "hold": "The round takes no more answers and waits for a tally.",
     "close-round": "The round is closed.",
     "finalising": "The release is being made.",
     "publishing": "The release is being published.",

@@ -13,7 +13,7 @@ from dither.web.answers import page
 from dither.web.assets import asset
 from dither.web.wording import spoken_schema
 
-_PARTS = ("participate.js", "form.js", "odds.js", "words.js", "pages.js")
+_PARTS = ("participate.js", "form.js", "fits.js", "words.js", "pages.js")
 
 
 def participant_routes(collector: Collector) -> APIRouter:

@@ -10,15 +10,25 @@ from dataclasses import dataclass
 
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
+from dither.collector.live import Progress as Counted
 from dither.collector.precision import planned_answers, standard_error
 from dither.collector.store import State
 from dither.reports import Plan
-from dither.tally import CountTally
 from dither.web.wording import question_of
 
 WINDOW_SECONDS = 3600.0
 LEAST_SECONDS = 10.0  # below, a rate says nothing
 MOST_SAMPLES = 400
+REASONS = {
+    "answered": "had answered in an earlier round",
+    "conflict": "had answered already, otherwise",
+    "round-closed": "came after the round was closed",
+    "unknown-token": "had no valid ticket",
+    "not-this-round": "belongs to another round",
+    "wrong-question": "answered a question that was not theirs",
+    "malformed": "sent what nobody can have answered",
+    "bad-envelope": "sent what is no report",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class Progress:
     answers: tuple[tuple[str, int, int], ...]  # question, answers so far, planned
     error_now: float | None
     error_planned: float | None
+    refused: tuple[tuple[str, int], ...]  # reason, reports
 
 
 class Rates:
@@ -75,8 +86,8 @@ def title_of(live: Live) -> str:
     return live.spec.title or live.spec.name or live.stored.id
 
 
-def progress_of(collector: Collector, live: Live, rates: Rates) -> Progress:
-    """Count what is stored; asks the store, so not in the event loop."""
+def progress_of(collector: Collector, live: Live, counted: Counted, rates: Rates) -> Progress:
+    """Add up the rounds and how exact they are; asks the store, so not in the event loop."""
     campaign, spec = live.stored.id, live.spec
     lines = tuple(
         RoundLine(
@@ -90,18 +101,17 @@ def progress_of(collector: Collector, live: Live, rates: Rates) -> Progress:
     reports = sum(line.reports for line in lines)
     answers: tuple[tuple[str, int, int], ...] = ()
     now = planned = None
+    if live.stored.state is State.DRAFT:
+        planned = standard_error(live.plans[0], planned_answers(live.plans[0], spec.participants))
     if live.open_round is not None and lines:
         plan = live.open_round.plan
-        counted, wanted = (
-            _answers(collector, campaign, plan, lines[-1].reports),
-            planned_answers(plan, spec.participants),
-        )
-        now, planned = standard_error(plan, counted), standard_error(plan, wanted)
+        got, wanted = _answers(plan, counted), planned_answers(plan, spec.participants)
+        now, planned = standard_error(plan, got), standard_error(plan, wanted)
         names = [
             " with ".join(question_of(spec.schema[name]) for name in question.attributes) for question in plan.questions
         ]
         answers = tuple(
-            (name, int(count), round(people)) for name, count, people in zip(names, counted, wanted, strict=True)
+            (name, int(count), round(people)) for name, count, people in zip(names, got, wanted, strict=True)
         )
     return Progress(
         *(campaign, title_of(live), live.stored.state, live.stored.round, reports, spec.participants),
@@ -110,11 +120,14 @@ def progress_of(collector: Collector, live: Live, rates: Rates) -> Progress:
         answers=answers,
         error_now=now,
         error_planned=planned,
+        refused=tuple((REASONS.get(cause, cause), count) for cause, count in counted.refused.items()),
     )
 
 
-def _answers(collector: Collector, campaign: str, plan: Plan, reports: int) -> list[int]:
-    tally = collector.running_tally(campaign)
-    if isinstance(tally, CountTally) and tally.plan.round == plan.round:
-        return [int(n) for n in tally.n]
-    return [reports] * len(plan.questions)
+def _answers(plan: Plan, counted: Counted) -> list[int]:
+    """How many have answered each question of the open round; of a split plan everybody answers all."""
+    if counted.round != plan.round:
+        return [0] * len(plan.questions)
+    if plan.split:
+        return [counted.reports] * len(plan.questions)
+    return [counted.answers.get(str(i), 0) for i in range(len(plan.questions))]

@@ -1,7 +1,7 @@
 // What every page shares, without which each still works: parts that renew themselves, and forms that cannot be sent twice.
 // <div data-live="/address"> is replaced by what the address gives, whenever its events say so or, failing that, now and then.
 
-const EVERY = 5000, FASTEST = 500;
+const EVERY = 5000, FASTEST = 500, AGAIN = 1500;
 
 async function renew(part) {
   const answer = await fetch(part.dataset.live, { headers: { accept: 'text/html' }, cache: 'no-store' });
@@ -18,9 +18,12 @@ function keepAlive(part) {
     waiting ??= setTimeout(async () => {
       waiting = null;
       last = Date.now();
-      if (await renew(part).catch(() => false)) stop();
+      if (await renew(part).catch(() => false)) stop(); else goOn();
     }, Math.max(0, last + FASTEST - Date.now()));
   };
+  // Something under way of which no event tells: its part says that it wants to be looked at again.
+  const goOn = () => { if (part.querySelector('[data-again]')) setTimeout(soon, AGAIN); };
+  goOn();
   let poll = null, events = null;
   const stop = () => { clearInterval(poll); events?.close(); };
   const start = () => { poll ??= setInterval(() => { if (!document.hidden) soon(); }, EVERY); };

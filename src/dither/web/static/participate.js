@@ -2,7 +2,7 @@
 
 import * as dither from './dither.js';
 import { control, readAll } from './form.js';
-import { fits, odds } from './odds.js';
+import { fitting } from './fits.js';
 import { cellText, element, hundred, ofHundred, spelt } from './words.js';
 
 const page = document.getElementById('participate'), campaign = page.dataset.campaign;
@@ -18,17 +18,19 @@ const SENTENCES = {
   offline: ['The collector cannot be reached.', 'Look at your connection; this page tries again by itself.'],
   token: ['An invitation is needed to take part.', 'Open the link of your invitation itself: the part after # is your ticket, and it is missing here.'],
   'bad-token': ['The invitation in this link is damaged.', 'Open the link again as it was sent, to its very last character.'],
-  'not-asked': ['You are not asked at the moment.', 'Your ticket is drawn for a later round. Keep this page or the link: it comes to life when your round opens.'],
-  used: ['This invitation has been used already.', 'It counts once. If that was not you, tell whoever sent it to you; nothing was sent from here.'],
-  stranger: ['The collector does not know this invitation.', 'Open the link again as it was sent, or ask for a new one.'],
+  'not-asked': ['You are not asked.', 'The round of your ticket has passed. There is nothing left to do; thank you for coming.'],
+  later: ['You are not asked yet.', 'Your ticket is drawn for a later round. Keep this page or the link: it comes to life when your round opens.'],
+  answered: ['This invitation has been used already.', 'It counts once. If that was not you, tell whoever sent it to you; nothing was sent from here.'],
+  'token-unknown': ['The collector does not know this invitation.', 'Open the link again as it was sent, or ask for a new one.'],
   cap: ['This device has given as much as it was allowed to.', 'Answering would exceed the limit kept in this browser for all surveys together. Nothing was sent.'],
   storage: ['This browser does not let the page keep anything.', 'Without that it could not make sure that you answer once. Allow storage for this site, or leave private browsing.'],
   insecure: ['This page is not loaded securely.', 'Open it with https: only then can your answer be randomised and sent.'],
+  moved: ['This is another collector than the one you first answered at.', 'To be safe nothing is sent. Ask whoever invited you.'],
   changed: ['The questions have changed since you first looked.', 'To be safe nothing is sent. Ask whoever invited you.'],
-  refused: ['The collector did not take the answer.', 'Nothing of yours is counted. You need not do anything.'],
+  invalid: ['The collector did not take the answer.', 'Nothing of yours is counted. You need not do anything.'],
 };
 
-const state = { announcement: null, token: '', question: 0, asked: [], controls: new Map(), kept: null };
+const state = { announcement: null, token: '', asked: [], names: [], controls: new Map() };
 
 function say(kind, more = '') {
   const [what, then] = SENTENCES[kind];
@@ -63,6 +65,10 @@ async function look() {
   return { announcement: (await dither.readAnnouncement(await answer.text())).announcement };
 }
 
+// The id under which the answer is stored: of its round, or, where whoever comes is asked, of the whole campaign.
+const receiptOf = async (announcement, round) => dither.toHex(await dither.reportId(
+  dither.fromHex(state.token), dither.fromHex(campaign), announcement.assignment === 'arrival' ? null : round));
+
 let again = null;
 function lookAgain() {
   clearTimeout(again);
@@ -82,20 +88,27 @@ async function begin() {
   if (mine.fault) return say(mine.fault);
   Object.assign(state, { announcement, token: mine.token });
   const answers = Object.entries(books()?.token === mine.token ? books().answers : {});
-  const answered = answers.find(([, x]) => x.state === 'acknowledged'), waiting = answers.find(([, x]) => x.state === 'waiting');
-  if (answered) return showReceipt(Number(answered[0]));
-  if (waiting) return showWaiting(Number(waiting[0]));
+  const [[round, last] = []] = answers;
+  if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
+  if (last?.state === 'waiting') return showWaiting();
+  if (last?.state === 'answered') return say('answered');
   if (announcement.state === 'draft') { say('draft'); return lookAgain(); }
   if (announcement.plan === null) { say('closed'); return announcement.state === 'closing' ? lookAgain() : undefined; }
-  const id = dither.fromHex(campaign), own = dither.fromHex(state.token), { plan } = announcement;
-  if (!(await dither.isAsked(own, id, announcement.start, plan.population))) { say('not-asked'); return lookAgain(); }
-  state.question = await dither.pick(own, id, plan);
-  state.asked = state.question === -1 ? plan.questions : [plan.questions[state.question]];
+  const now = await dither.chosen(announcement, dither.fromHex(state.token));
+  if (!now.asked) {
+    say(now.later ? 'later' : 'not-asked', now.later ? comeBack(announcement.round_closes) : '');
+    return now.later ? lookAgain() : undefined;
+  }
+  Object.assign(state, { asked: now.questions, names: now.attributes });
   return showForm();
 }
 
+// When to come back, if the round has an end that is known.
+const comeBack = (seconds) => (Number.isFinite(seconds)
+  ? `Your ticket is drawn for a later round. Come back after ${new Date(1000 * seconds).toLocaleString()}, or leave this page open: it comes to life by itself.` : '');
+
 function showForm() {
-  const names = [...new Set(state.asked.flatMap((q) => q.attributes))], all = state.announcement.schema.attributes;
+  const { names } = state, all = state.announcement.schema.attributes;
   const others = all.filter((a) => !names.includes(a.name)).map((a) => words[a.name].question);
   at('state').hidden = true;
   at('asked').replaceChildren(...explainChoice(names.length, all.length, others));
@@ -121,21 +134,25 @@ function explainChoice(count, total, others) {
   ];
 }
 
+// The chances of the one question that is asked; null where its reports speak for no single answer.
+function oddsHere() {
+  const [{ mechanism }] = state.asked;
+  return state.asked.length === 1 && fitting(mechanism) !== null ? dither.odds(mechanism) : null;
+}
+
 function showOdds() {
-  const found = state.asked.length === 1 ? odds(state.asked[0].mechanism) : null;
+  const found = oddsHere();
   at('odds').hidden = found === null;
   at('try').hidden = found === null;
   if (found === null) return;
-  const [same, other] = [ofHundred(found.same), ofHundred(found.other)];
+  const [same, other] = [ofHundred(found.own), ofHundred(found.other)];
   at('odds').replaceChildren(
     element('p', {}, `Of 100 people with your answer, about ${same} send something that fits it:`),
-    hundred(found.same, `${same} of 100 dots are filled`),
+    hundred(found.own, `${same} of 100 dots are filled`),
     element('p', {}, `Of 100 people with any other answer, about ${other} send something that fits yours all the same:`),
     hundred(found.other, `${other} of 100 dots are filled`),
   );
 }
-
-const random = (count) => crypto.getRandomValues(new Uint8Array(count));
 
 function cellFor(q, record) {
   const known = new Map(state.announcement.schema.attributes.map((a) => [a.name, a]));
@@ -147,11 +164,11 @@ const practised = { drawn: 0, hits: 0 };
 async function practise(times) {
   const record = readAll(state.controls);
   if (record === null) return;
-  const [q] = state.asked, made = dither.mechanism(q.mechanism), cell = cellFor(q, record), { same } = odds(q.mechanism);
+  const [q] = state.asked, fits = fitting(q.mechanism), cell = cellFor(q, record);
   let last = null;
   for (let i = 0; i < times; i++) {
-    last = await made.randomise(cell, random);
-    const hit = fits(q.mechanism, last, cell);
+    [last] = (await dither.practise(state.announcement, state.asked, record)).parts;
+    const hit = fits(last, cell);
     practised.drawn++;
     practised.hits += hit ? 1 : 0;
     const dot = element('span', { className: hit ? '' : 'other', title: hit ? 'fits your answer' : 'does not fit it' });
@@ -160,34 +177,29 @@ async function practise(times) {
   }
   at('strip').hidden = false;
   at('key').hidden = false;
-  at('practised').textContent = `${practised.hits} of ${practised.drawn} practice draws fit your answer (expected are about ${ofHundred(same)} of 100). `
+  at('practised').textContent = `${practised.hits} of ${practised.drawn} practice draws fit your answer (expected are about ${ofHundred(oddsHere().own)} of 100). `
     + `The last one would have said: ${meaning(q, last)}`;
 }
 
 // A report of one question in words: the answers it fits, if they are few.
 function meaning(q, payload) {
-  const { cells } = q.mechanism;
-  if (odds(q.mechanism) === null || cells > 4096) return `${payload.length} bytes of noise about ${cells.toLocaleString('en')} possible answers.`;
+  const { cells } = q.mechanism, fits = fitting(q.mechanism);
+  if (fits === null || cells > 4096) return `${payload.length} bytes of noise about ${cells.toLocaleString('en')} possible answers.`;
   const found = [];
-  for (let cell = 0; cell < cells; cell++) if (fits(q.mechanism, payload, cell)) found.push(cell);
+  for (let cell = 0; cell < cells; cell++) if (fits(payload, cell)) found.push(cell);
   if (q.mechanism.name === 'grr') return `“${cellText(words, q, found[0])}”.`;
   if (!found.length) return `none of the ${cells} possible answers.`;
   const shown = found.slice(0, 6).map((cell) => `“${cellText(words, q, cell)}”`).join(', ');
   return `one of ${found.length} of ${cells} possible answers: ${shown}${found.length > 6 ? ` and ${found.length - 6} more` : ''}.`;
 }
 
-// Sending. The bytes are seen as they leave, whoever makes them; the answer's own words tell refusals apart.
-async function send(record) {
-  let sent = null, cause = '';
-  const seen = async (address, options = {}) => {
-    if (options.method === 'POST') { sent = options.body; showBytes(sent); }
-    const answer = await fetch(address, options);
-    if (options.method === 'POST' && !answer.ok) cause = await answer.clone().json().then((said) => String(said.type).split(':').pop(), () => '');
-    return answer;
+// Sending. The bytes are seen as they leave, whoever made them.
+function send(record) {
+  const seen = (address, options = {}) => {
+    if (options.method === 'POST') showBytes(options.body);
+    return fetch(address, options);
   };
-  const given = { url: location.origin, campaign, record, cap: state.announcement.epsilon, token: state.token, fetch: seen };
-  const { result } = await dither.takePart(given);
-  return { result, cause };
+  return dither.takePart({ url: location.origin, campaign, record, cap: state.announcement.epsilon, token: state.token, fetch: seen });
 }
 
 function showBytes(body) {
@@ -198,8 +210,8 @@ function showBytes(body) {
   at('left').hidden = false;
 }
 
-const CAUSES = { conflict: 'used', answered: 'used', 'unknown-token': 'stranger', 'round-closed': 'closed', 'not-this-round': 'not-asked' };
-const THROWN = [[/cap/, 'cap'], [/storage|books/, 'storage'], [/schema|plan has changed/, 'changed'], [/another token/, 'used'], [/collector says 404/, 'unknown']];
+// A code of the encoder's -> the sentence for it. A ticket is wrong for the collector, or for this device, which has another.
+const KINDS = { token: 'token-unknown', 'no-campaign': 'unknown', 'not-open': 'closed', 'not-allowed': 'invalid' };
 
 async function deliver(record) {
   for (const button of page.querySelectorAll('button')) button.disabled = true;
@@ -207,24 +219,24 @@ async function deliver(record) {
   at('state').className = 'said';
   at('state').textContent = 'Sending…';
   try {
-    const { result, cause } = await send(record);
-    if (result === 'acknowledged') return await showReceipt(roundNow());
-    if (result === 'waiting') return showWaiting(roundNow());
-    at('questions').hidden = true;
-    if (result === 'refused') say(CAUSES[cause] ?? 'refused');
-    else say(result === 'not-open' ? 'closed' : result);
+    const { result, code, receipt, comeBack: after } = await send(record);
+    if (result === 'acknowledged') showReceipt(receipt);
+    else if (result === 'waiting') showWaiting();
+    else {
+      at('questions').hidden = true;
+      say(KINDS[code] ?? code, code === 'not-asked' ? comeBack(after) : '');
+    }
   } catch (error) {
-    if (error instanceof dither.Unreachable && !/404/.test(error.message)) say('offline', 'Nothing has left this device yet. Look at your connection and press Send again.');
-    else say(THROWN.find(([pattern]) => pattern.test(error.message))?.[1] ?? 'refused');
+    const code = error.code ?? 'invalid';
+    if (code === 'offline') say('offline', 'Nothing has left this device yet. Look at your connection and press the button again.');
+    else say(KINDS[code] ?? code);
   } finally {
     for (const button of page.querySelectorAll('button')) button.disabled = false;
     at('state').scrollIntoView({ block: 'nearest' });
   }
 }
 
-const roundNow = () => Number(Object.keys(books()?.answers ?? {}).pop() ?? 0);
-
-function showWaiting(round) {
+function showWaiting() {
   at('questions').hidden = true;
   at('waiting').hidden = false;
   at('state').hidden = false;
@@ -234,11 +246,9 @@ function showWaiting(round) {
     element('p', {}, element('strong', {}, 'Your answer is kept here and not yet acknowledged.')),
     element('p', {}, 'The connection broke, or the collector is busy. Its noise is drawn once and for all; sending again sends the same bytes, and it counts once.'),
   );
-  state.kept = round;
 }
 
-async function showReceipt(round) {
-  const id = await dither.reportId(dither.fromHex(state.token), dither.fromHex(campaign), round);
+function showReceipt(receipt) {
   for (const part of ['questions', 'waiting']) at(part).hidden = true;
   at('state').hidden = false;
   at('state').className = 'done';
@@ -246,7 +256,7 @@ async function showReceipt(round) {
   at('state').replaceChildren(
     element('p', {}, element('strong', {}, 'You have answered. Sent and stored: thank you.')),
     element('p', {}, 'Your receipt, the number under which the randomised answer is stored; it tells nothing about it:'),
-    element('p', { className: 'bytes', id: 'receipt' }, dither.toHex(id)),
+    element('p', { className: 'bytes', id: 'receipt' }, receipt),
     element('p', { className: 'help' }, 'Coming back shows this receipt again. There is no second draw: one answer is all that is asked of you.'),
   );
 }
@@ -261,5 +271,8 @@ at('once').addEventListener('click', () => practise(1));
 at('often').addEventListener('click', () => practise(20));
 at('resend').addEventListener('click', () => deliver({}));
 window.addEventListener('hashchange', () => location.reload());
-window.addEventListener('online', () => { if (at('state').dataset.kind === 'offline') begin(); });
+// What may have changed meanwhile is looked at again as soon as somebody looks here, and now and then without.
+const lookNow = () => { if (!document.hidden && ['offline', 'draft', 'later'].includes(at('state').dataset.kind)) begin(); };
+window.addEventListener('online', lookNow);
+document.addEventListener('visibilitychange', lookNow);
 begin();
