@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from dither._histogram import histogram as histogram
     from dither._publish import publish as publish
     from dither._several_values import several_values as several_values
+    from dither._synthesiser import Synthesiser as Synthesiser
     from dither.central.curator import central_release as central_release
     from dither.central.release import CentralRelease as CentralRelease
+    from dither.comparison import Comparison as Comparison
+    from dither.comparison import compare as compare
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluation import evaluate as evaluate
@@ -41,14 +44,17 @@ if TYPE_CHECKING:
 _HOMES = {
     "Attribute": "dither.schema",
     "CentralRelease": "dither.central.release",
+    "Comparison": "dither.comparison",
     "Consumer": "dither.protocols.histogram.consumer",
     "DitherError": "dither.errors",
     "Forecast": "dither.planner",
     "HistogramRelease": "dither.release.histogram",
     "Release": "dither.release",
     "Schema": "dither.schema",
+    "Synthesiser": "dither._synthesiser",
     "bootstrap": "dither.uncertainty.replicates",
     "central_release": "dither.central.curator",
+    "compare": "dither.comparison",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",
     "histogram": "dither._histogram",

@@ -11,6 +11,7 @@ ADVICE = {
     "replayable-noise": "run without a seed",
     "rows-resampled": "leave the population out, so that each row is one participant",
     "shows-the-truth": "give the synthetic table and release.json away, not the report",
+    "measured-against-truth": "keep the page and its files where you keep the table",
     "inferred-domain": "write a schema from public knowledge ('dither schema infer' makes a draft) and pass it",
     "schema-beside": "pass the schema by name if another one is meant",
     "file-form": "say how the file is written if this is wrong: delimiter, encoding, decimal",

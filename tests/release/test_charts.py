@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.harness.lines import Line, line_chart
 from dither.display.bars import Bar
 from dither.display.svg import (
     AMBER,
@@ -25,6 +24,7 @@ from dither.display.svg import (
     ticks,
 )
 from dither.estimate import Marginal
+from dither.harness.lines import Line, line_chart
 from dither.models import Independent
 from dither.models.bayes_net import BayesNet
 from dither.models.mixture import Mixture

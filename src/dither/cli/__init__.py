@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "query": ("query:query", "Ask a release: shares, tables, means and quantiles with intervals."),
     "plan": ("plan:plan", "Predict the error of a collection before anybody is asked."),
     "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
+    "compare": ("compare:compare", "Run methods on your own table and compare what comes out."),
     "methods": ("plan:methods", "List the methods, what each asks, its parameters and its reference."),
     "audit": ("evaluate:audit", "Check that a mechanism keeps its epsilon."),
     "schema": ("schema:schemas", "Schema files: the public domain of each attribute."),

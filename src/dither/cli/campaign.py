@@ -23,14 +23,15 @@ from dither.cli.options import (
     AsJson,
     KeyFile,
     Operator,
+    Quiet,
     Replicates,
     Settings,
     Url,
     print_warnings,
-    progress_bar,
     read_settings,
 )
 from dither.cli.tally import BESIDE
+from dither.display.progress import progress_bar
 from dither.errors import InputError, ParameterError
 from dither.release import check_target, load_release
 from dither.release.words import shown_epsilon
@@ -178,6 +179,7 @@ def finalise(
     replicates: Replicates = 0,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
+    quiet: Quiet = False,
 ) -> None:
     """Fit the model, make the release, keep it on the collector and write its folder here.
 
@@ -197,12 +199,14 @@ def finalise(
             raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
         release = load_release(scratch)
         if replicates:
-            with progress_bar() as progress:
+            with progress_bar(quiet) as progress:
                 release = release.with_replicates(replicates, progress=progress)
         folder = release.save(output)
     if rows is not None and rows != release.rows:
         print(f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them", file=sys.stderr)
     print_warnings(release.warnings)
+    if quiet:
+        return
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote, urlsplit
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from dither.client.transport import Connection, Unreachable
 from dither.errors import DitherError, InputError, ParameterError
@@ -21,7 +18,7 @@ from dither.notice import Notice
 from dither.schema.csv_files import MISSING, CsvOptions
 
 if TYPE_CHECKING:
-    from dither.types import JsonObject, Progress
+    from dither.types import JsonObject
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or a bundled dataset's name (adult)")]
 Columns = Annotated[str | None, typer.Option("--columns", help="only these columns, with commas [default: all]")]
@@ -61,6 +58,7 @@ SimulationPath = Annotated[
     Literal["counts", "reports"],
     typer.Option("--path", help="counts: draw tallies directly; reports: make every person's report"),
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no word of success; warnings and errors stay")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]
 KeyFile = Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key that 'dither serve' made")]
@@ -102,24 +100,6 @@ def print_warnings(warnings: Iterable[Notice | str]) -> None:
     """Each warning as a line on stderr; its code and what to do stand in the JSON and on the page."""
     for warning in warnings:
         print(f"dither: warning: {warning}", file=sys.stderr)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Gives a function to call with what is done, how much of it, and of how much; off a terminal it does nothing."""
-    if not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield show
 
 
 class Operator:

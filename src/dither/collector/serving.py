@@ -29,6 +29,7 @@ from dither.collector.problems import SeldomFilter
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Store
 from dither.errors import InputError
+from dither.plugins import Plugin, plugin
 from dither.private_files import make_private
 from dither.types import JsonObject
 
@@ -44,8 +45,19 @@ def open_store(address: str) -> Store:
         return PostgresStore(address)
     if "://" in address:
         kind = re.split(r"[^\w+.-]", address)[0]  # no more of it: an address may hold a password
+        if (added := plugin("stores", kind)) is not None:
+            return added_store(added, address)
         raise InputError(f"a store of kind {kind}:// is neither a file nor a postgresql:// address", where="store")
     return SqliteStore(address)
+
+
+def added_store(added: Plugin, address: str) -> Store:
+    """A store that another package brings; its entry point names a function of an address NAME://..., which no message repeats."""
+    make = added.load()
+    if not callable(make):
+        raise added.fault("is no function that opens a store")
+    store: Store = make(address)
+    return store
 
 
 def admin_key(file: Path) -> str:

@@ -9,6 +9,7 @@ from importlib import import_module
 from dither.checks import check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.probability import check_epsilon
+from dither.plugins import Plugin, plugin, usable
 from dither.protocols.holdout import HoldOut
 from dither.protocols.machine import Campaign, ProtocolMachine, tallies_in
 from dither.protocols.parameters import build_parameters, describe_parameters
@@ -159,11 +160,42 @@ DEFAULT = "mixture"
 
 
 def method(name: str) -> Method:
-    """A method by name; an error lists the ones there are."""
+    """A method by name, other packages' included; an error lists the ones there are."""
     known = METHODS | HISTOGRAMS
-    if name not in known:
-        raise ParameterError(f"no method {name!r}; there are {', '.join(known)}", where="method", value=name)
-    return known[name]
+    if name in known:
+        return known[name]
+    added = plugin("methods", name)
+    if added is None:
+        there = ", ".join([*methods(), *HISTOGRAMS])
+        raise ParameterError(f"no method {name!r}; there are {there}", where="method", value=name)
+    return _read(added)
+
+
+def methods() -> dict[str, Method]:
+    """Every method that publishes tables, those of other packages last; `plugin_faults` says which of theirs are left out."""
+    return METHODS | usable("methods", METHODS | HISTOGRAMS, _read)[0]
+
+
+def plugin_faults() -> list[str]:
+    """A line for each method of another package that cannot be used."""
+    return usable("methods", METHODS | HISTOGRAMS, _read)[1]
+
+
+def _read(added: Plugin) -> Method:
+    """What a machine's class of another package says of itself: its docstring, and `asks` and `reference` if it has them."""
+    cls = added.load()
+    if not (isinstance(cls, type) and issubclass(cls, ProtocolMachine)):
+        raise added.fault("is no class of dither.protocols.ProtocolMachine")
+    if getattr(cls, "method", None) != added.name:
+        raise added.fault(f"calls itself {getattr(cls, 'method', None)!r} in `method`; both names must be the same")
+    if not isinstance(getattr(cls, "parameters_class", None), type):
+        raise added.fault("has no `parameters_class`")
+    summary = (cls.__doc__ or "").strip().partition("\n")[0]
+    asks, reference = (str(getattr(cls, name, "")) for name in ("asks", "reference"))
+    source = f"{added.package} {added.version}"
+    return Method(
+        added.name, cls.__module__, cls.__qualname__, asks or "see its documentation", summary, reference or source
+    )
 
 
 def start(

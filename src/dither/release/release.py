@@ -443,6 +443,10 @@ class Release:
             "standard_errors": None if marginal.standard_errors is None else plain(marginal.standard_errors),
         }
 
+    def __getstate__(self) -> JsonObject:
+        """What is pickled: everything but what a simulation knows of the truth, which is written nowhere."""
+        return {k: v for k, v in vars(self).items() if k != "_inquiry"} | {"truth": None, "clipped": {}}
+
     def __repr__(self) -> str:
         kind = "simulated " if self.simulated else ""
         return (

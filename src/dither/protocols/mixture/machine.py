@@ -51,7 +51,8 @@ class MixtureParameters:
     `components` per start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
     looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
     what may). `edges`: the strong pairs that the fit ties together: `auto` chooses them from the reports, `none` leaves
-    them out, a list of pairs of names ties these and no others.
+    them out, a list of pairs of names ties these and no others. `tables`: larger sets are fitted as whole tables where that pays
+    (`auto`), or through their pairs only (`never`), in a fraction of the time.
     """
 
     components: int | None = None
@@ -59,10 +60,12 @@ class MixtureParameters:
     singles: float | None = None
     screen: Literal["auto", "always", "never"] = "auto"
     edges: Pairs | str = "auto"
+    tables: Literal["auto", "never"] = "auto"
 
     def __post_init__(self) -> None:
         check_whole_or_none("components", self.components, 1, 2000)
         check_whole("total", self.total, 2, 20_000)
+        check_choice("tables", self.tables, ("auto", "never"))
         if self.singles is not None:
             check_between("singles", self.singles, 0, 1, ends="[)")
         if isinstance(self.edges, str):
@@ -195,7 +198,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if not self._members:
             return product_fit(targets)
         options = FitOptions(components=self.parameters.components, total=self.parameters.total, edges=self._edges)
-        whole = tables_pay(len(self.campaign.schema), answers)
+        whole = self.parameters.tables == "auto" and tables_pay(len(self.campaign.schema), answers)
         sets = partial(set_targets, self.campaign.schema, answers, targets.columns) if whole else None
         return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
 

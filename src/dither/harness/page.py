@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dither
-from benchmarks.harness.frames import Mean
-from benchmarks.harness.lines import HUES, Line, line_chart
-from benchmarks.harness.study import Chart
+from dither.harness.frames import Mean
+from dither.harness.lines import HUES, Line, line_chart
+from dither.harness.study import Chart
 from dither.release.pages import render_page
 
 if TYPE_CHECKING:
-    from benchmarks.harness.run import Outcome
+    from dither.harness.run import Outcome
 
 TEMPLATES = Path(__file__).with_name("templates")
 OPEN_ROWS = 24  # longer tables are folded
@@ -29,6 +29,7 @@ def render(outcome: Outcome) -> str:
         version=dither.__version__,
         folder=TEMPLATES,
         bench=bench,
+        facts=bench.facts,
         seconds=outcome.seconds,
         notes=outcome.notes,
         studies=[
@@ -36,13 +37,20 @@ def render(outcome: Outcome) -> str:
                 "name": study.name,
                 "title": study.title,
                 "note": study.note,
-                "charts": [drawn for chart in study.charts if (drawn := draw(chart, rows[study.name]))],
+                **_charts([drawn for chart in study.charts if (drawn := draw(chart, rows[study.name]))]),
                 "table": table(rows[study.name]),
             }
             for study in bench.studies
         ],
         open_rows=OPEN_ROWS,
     )
+
+
+def _charts(drawn: list[dict[str, Any]]) -> dict[str, Any]:
+    """Charts one below the other, or side by side under one legend where each is a single panel."""
+    single = len(drawn) > 1 and all(len(c["panels"]) == 1 and not c["panels"][0][0] for c in drawn)
+    legend = sorted({entry for chart in drawn for entry in chart["legend"]})
+    return {"charts": drawn, "legend": legend if single else None}
 
 
 def contents(outcomes: Mapping[str, Outcome]) -> str:

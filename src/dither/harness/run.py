@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import frames, page
-from benchmarks.harness.journal import Journal
-from benchmarks.harness.study import Bench, NotAvailable, Point, Row, Study
+from dither.display.progress import in_notebook, progress_bar, time_left
+from dither.harness import frames, page
+from dither.harness.journal import Journal
+from dither.harness.study import Bench, NotAvailable, Point, Study
 from dither.schema.files import write_atomically
+
+Say = Callable[[str], None]
+Advance = Callable[[int], None]
 
 
 @dataclass
@@ -25,6 +29,8 @@ class Outcome:
     rows: list[frames.Long] = field(default_factory=list)
     summary: list[frames.Mean] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    points: list[dict[str, Any]] = field(default_factory=list)  # as measured, remarks included
+    missing: list[tuple[Point, str]] = field(default_factory=list)  # what could not be measured, and why
     seconds: float = 0.0  # of measuring, earlier runs included
     resumed: int = 0  # points that an earlier run had measured
     code: str = ""
@@ -43,24 +49,26 @@ class Outcome:
         return float(found[0]["mean"])
 
 
-def execute(bench: Bench, out: Path, fresh: bool = False, show: Callable[[str], None] | None = None) -> Outcome:
+def execute(bench: Bench, out: Path, fresh: bool = False, show: Say | None = None, quiet: bool = False) -> Outcome:
     """Measure every point that the journal in `out` does not hold yet, then write Parquet and the page.
 
-    Interrupting loses the point in work, nothing else. A journal of other code or another size is not used.
+    Interrupting loses the point in work, nothing else. A journal of other code, size or data is not used. `show` is told what the
+    user should know; if quiet there is no bar and nothing is told.
     """
     out.mkdir(parents=True, exist_ok=True)
     journal = Journal(out / "journal.jsonl", bench, fresh)
     outcome = Outcome(bench, code=journal.head["code"], resumed=len(journal))
-    say = show or (lambda text: print(text, file=sys.stderr, flush=True))
+    say = show or (lambda text: None if quiet else print(text, file=sys.stderr, flush=True))
     if journal.stale:
-        say(f"{bench.name}: the code or the size changed since the last run; measuring anew")
+        say(f"{bench.name}: the code, the size or the data changed since the last run; measuring anew")
     elif outcome.resumed:
         say(f"{bench.name}: {outcome.resumed} points were measured before; going on from there (--fresh measures anew)")
     points = [(study, point) for study in bench.studies for point in study.points()]
-    with _progress(bench.name, len(points), say) as advance:
-        for study, point in points:
-            advance(study.name, point)
+    with _progress(bench.name, points, journal, quiet, say) as advance:
+        for done, (study, point) in enumerate(points):
+            advance(done)
             _measure(study, point, journal, outcome)
+        advance(len(points))
     for study in bench.studies:
         outcome.rows += frames.long_rows(study, [{"source": "published", **row} for row in study.known])
     outcome.summary = frames.means(outcome.rows)
@@ -87,6 +95,7 @@ def _measure(study: Study, point: Point, journal: Journal, outcome: Outcome) -> 
         try:
             found = study.measure(**point)
         except NotAvailable as reason:
+            outcome.missing.append((point, str(reason)))
             note = f"{study.name}: {reason}"
             if note not in outcome.notes:
                 outcome.notes.append(note)
@@ -94,43 +103,58 @@ def _measure(study: Study, point: Point, journal: Journal, outcome: Outcome) -> 
         rows = [{**point, **_plain(row)} for row in ([found] if isinstance(found, Mapping) else found)]
         entry = journal.add(study.name, point, rows, time.perf_counter() - begin)
     outcome.seconds += entry["seconds"]
+    outcome.points += entry["rows"]
     outcome.rows += frames.long_rows(study, entry["rows"])
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """NumPy's numbers as Python's, so that a resumed run reads back what a first run saw."""
     return {k: v.item() if hasattr(v, "item") else v for k, v in row.items()}
 
 
 @contextmanager
-def _progress(name: str, total: int, say: Callable[[str], None]) -> Iterator[Callable[[str, Point], None]]:
-    """A bar with the remaining time on a terminal; elsewhere a line every half minute."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+def _progress(
+    name: str, points: Sequence[tuple[Study, Point]], journal: Journal, quiet: bool, say: Say
+) -> Iterator[Advance]:
+    """A bar with the remaining time on a terminal or in a notebook; elsewhere a line every half minute."""
+    pace, last = Pace(points, journal), time.monotonic()
+    with progress_bar(quiet) as show:
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(name, total=total, completed=-1)
-            yield lambda study, point: bar.update(task, advance=1, description=f"{name} {study} {_short(point)}"[:70])
-        return
-    last, done = time.monotonic(), 0
+        def advance(done: int) -> None:
+            nonlocal last
+            now = f"{points[done][0].name} {_short(points[done][1])}" if done < len(points) else ""
+            left = pace.left(done)
+            show(name, done, len(points), now=now, left=left)
+            if not quiet and time.monotonic() - last > 30 and not (sys.stderr.isatty() or in_notebook()):
+                more = "" if left is None else f", about {time_left(left)} left"
+                say(f"{name}: {done} of {len(points)} points; now {now}{more}")
+                last = time.monotonic()
 
-    def advance(study: str, point: Point) -> None:
-        nonlocal last, done
-        if time.monotonic() - last > 30:
-            say(f"{name}: {done} of {total} points; now {study} {_short(point)}")
-            last = time.monotonic()
-        done += 1
+        yield advance
 
-    yield advance
+
+class Pace:
+    """How long the rest will take: each point as long as those did that share its first label, such as the method."""
+
+    def __init__(self, points: Sequence[tuple[Study, Point]], journal: Journal) -> None:
+        self._points, self._journal = points, journal
+
+    def left(self, done: int) -> float | None:
+        """Seconds from this point on; None as long as nothing was measured."""
+        spent: dict[tuple[str, object], list[float]] = {}
+        for study, point in self._points:
+            if (entry := self._journal.find(study.name, point)) is not None:
+                spent.setdefault(_kind(study, point), []).append(entry["seconds"])
+        if not spent:
+            return None
+        usual = sum(sum(s) for s in spent.values()) / sum(len(s) for s in spent.values())
+        todo = [p for p in self._points[done:] if self._journal.find(p[0].name, p[1]) is None]
+        means = {kind: sum(s) / len(s) for kind, s in spent.items()}
+        return sum(means.get(_kind(*p), usual) for p in todo)
+
+
+def _kind(study: Study, point: Point) -> tuple[str, object]:
+    return study.name, next(iter(point.values()), None)
 
 
 def _short(point: Point) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness.study import REPEATED, Row, Study
+from dither.harness.study import REPEATED, Row, Study
 from dither.schema.files import write_atomically
 
 Long = dict[str, Any]  # study, labels, measure, value
@@ -21,10 +21,11 @@ Mean = dict[str, Any]  # study, labels (without seeds), measure, mean, spread, r
 def long_rows(study: Study, rows: Sequence[Row]) -> list[Long]:
     """One entry a number."""
     out = []
-    for row in rows:
+    for full in rows:
+        row = {k: v for k, v in full.items() if k not in study.remarks}
         labels = {k: v for k, v in row.items() if v is not None and study.is_label(k, v)}
         out += [
-            {"study": study.name, "labels": labels, "measure": k, "value": float(v)}  # type: ignore[arg-type]
+            {"study": study.name, "labels": labels, "measure": k, "value": float(v)}
             for k, v in row.items()
             if v is not None and not study.is_label(k, v)
         ]

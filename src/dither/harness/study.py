@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal
 
+from dither.notice import Notice
+
 Size = Literal["full", "quick", "smoke"]
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]
@@ -37,7 +39,8 @@ class Study:
     """One table or figure.
 
     `measure` is called with the value of every axis by name and returns a row, or several: text in a row is a label, a
-    number is a measure, unless its name stands in `labels`. What it returns must follow from its arguments alone.
+    number is a measure, unless its name stands in `labels`. What it returns must follow from its arguments alone. Text named in
+    `remarks` is neither: it stays with the point and is not averaged over.
     `known` are rows that were not measured here, published figures for instance; they appear beside the measured ones.
     """
 
@@ -46,6 +49,7 @@ class Study:
     axes: Mapping[str, Sequence[Value]]
     measure: Callable[..., Row | Sequence[Row]]
     labels: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
     charts: tuple[Chart, ...] = ()
     skip: Callable[..., bool] | None = None
     known: tuple[Row, ...] = ()
@@ -65,10 +69,17 @@ class Study:
 
 @dataclass(frozen=True)
 class Bench:
-    """A named set of studies with a title and a few sentences on what is measured and on which data."""
+    """A named set of studies with a title and a few sentences on what is measured and on which data.
+
+    `data` is a fingerprint of data and settings that the studies' axes do not name: points of other data are not reused.
+    `facts` and `warnings` stand at the head of the page.
+    """
 
     name: str
     title: str
     about: str
     studies: tuple[Study, ...]
     size: Size = "full"
+    data: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[Notice, ...] = ()
