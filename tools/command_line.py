@@ -87,7 +87,14 @@ def _text(found: Any) -> str:
 
 
 def _cell(words: str) -> str:
-    return " ".join(words.replace("|", BAR).replace("<", "&lt;").split())
+    for mark, shown in (
+        ("|", BAR),
+        ("<", "&lt;"),
+        ("[", "\\["),
+        ("]", "\\]"),
+    ):  # which would begin something in Markdown
+        words = words.replace(mark, shown)
+    return " ".join(words.split())
 
 
 def main() -> int:

@@ -264,7 +264,9 @@ def _small_multiple(figure: AttributeFigure) -> tuple[str, Markup]:
     """An attribute at a glance: its most frequent values."""
     largest = sorted(figure.bars, key=lambda bar: -bar.estimate)[:MULTIPLE_BARS]
     shown = [bar for bar in figure.bars if bar in largest]
-    return figure.name, bar_chart(shown, f"{figure.name}: {len(shown)} of {len(figure.table)} values")
+    return figure.name, bar_chart(
+        shown, f"{figure.name} at a glance: the {len(shown)} most frequent of {len(figure.table)} values."
+    )
 
 
 def _graph(release: Release, pairs: Sequence[Pair]) -> Graph:
