@@ -128,6 +128,17 @@ def page() -> str:
     return text
 
 
+def site_page() -> str:
+    """The same names for the documentation site, where mkdocstrings reads signatures and docstrings itself."""
+    public = [name for name in dither.__all__ if name != "__version__"]
+    parts = ["# Python\n", LEAD.split("\n\n", 1)[1].split(" This page is written", 1)[0] + "\n"]
+    for title, kind in (("Functions", inspect.isfunction), ("Classes", inspect.isclass)):
+        parts += [f"## {title}\n", *(f"::: dither.{name}\n" for name in public if kind(getattr(dither, name)))]
+    parts += ["## Returned types\n", "What the functions and classes above give back. They are not made by hand.\n"]
+    parts += [f"::: {home}.{name}\n" for name, home in RETURNED.items()]
+    return "\n".join([*parts, "## Plain types\n", _plain_types()])
+
+
 def _named(text: str) -> set[str]:
     """The types that signatures and fields name."""
     shown = [*re.findall(r"```text\n(.*?)```", text, re.DOTALL), *re.findall(r"^- `(.*?)`$", text, re.MULTILINE)]

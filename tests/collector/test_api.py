@@ -393,7 +393,7 @@ def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> 
     assert {"/v1/campaigns/{campaign}", "/v1/campaigns/{campaign}/reports", "/v1/admin/campaigns", "/ready"} <= set(
         described["paths"]
     )
-    page = caller.connection.request("GET", "/docs", None).body.decode()
+    page = caller.connection.request("GET", "/docs", None).body.decode().replace("<wbr>", "")
     assert "/v1/campaigns/{campaign}/reports" in page
     assert "//" not in page
     assert "<script" not in page
@@ -401,7 +401,9 @@ def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> 
 
 def test_the_page_of_addresses_escapes_what_it_shows() -> None:
     entry = {"tags": ["health"], "description": "<b>bold</b>\nmore"}
-    page = _docs_page({"info": {"title": "<i>", "version": "1", "description": "&"}, "paths": {"/<x>": {"get": entry}}})
+    page = _docs_page(
+        {"info": {"title": "<i>", "version": "1", "description": "&"}, "paths": {"/<x>": {"get": entry}}}
+    ).replace("<wbr>", "")
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "more" not in page
     assert "/&lt;x&gt;" in page

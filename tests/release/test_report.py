@@ -17,7 +17,7 @@ from dither.release.report import rerun_command, rerun_python
 from dither.release.words import find_warnings
 from dither.schema import Attribute, Schema
 
-VOID = {"meta", "br", "hr", "img", "input", "link"}
+VOID = {"meta", "br", "hr", "img", "input", "link", "wbr"}
 
 
 class Page(HTMLParser):
@@ -84,7 +84,7 @@ def test_every_chart_has_a_text_alternative_and_ids_are_unique(page: Page) -> No
     svgs = [attributes for tag, attributes in page.tags if tag == "svg"]
     charts = [a for a in svgs if a.get("role") == "img"]
     # three attributes, the graph, three pairs with the truth beside the estimate
-    assert len(charts) == 3 + 1 + 6
+    assert len(charts) == 3 + 1 + 3 + 1 + 6  # at a glance, distances, attributes, graph, pairs
     assert all(len(a["aria-label"] or "") > 30 and a.get("viewbox") for a in charts)
     assert all(a.get("aria-hidden") == "true" for a in svgs if a not in charts)
     ids = [a["id"] for _, a in page.tags if "id" in a]
@@ -222,7 +222,7 @@ def test_only_so_many_charts_are_drawn_but_every_attribute_is_listed(
 ) -> None:
     monkeypatch.setattr(report, "MOST_CHARTS", 1)
     shown = Page(make_release().report())
-    assert len([a for tag, a in shown.tags if tag == "svg" and a.get("role") == "img"]) == 1
+    assert len([a for tag, a in shown.tags if tag == "svg" and a.get("role") == "img"]) == 3 + 1
     assert all(name in shown.text for name in ("colour", "<b>x</b>", "age"))
 
 

@@ -129,8 +129,8 @@ def create(
         holdout = 0.0 if asked.get("method") in HISTOGRAMS | MEANS else 0.05
     if bool(tokens) != (tokens_file is not None):
         raise ParameterError("--tokens and --tokens-file go together", where="--tokens")
-    if tokens_file is not None and (not tokens_file.parent.is_dir() or tokens_file.is_dir()):  # tokens are shown once
-        raise ParameterError(f"cannot write {tokens_file}: name a file in a folder that exists", where="--tokens-file")
+    if tokens_file is not None:
+        _check_new_file(tokens_file, "--tokens-file")
     operator = Operator(url, key_file)
     body: dict[str, object] = {
         **asked,
@@ -150,10 +150,7 @@ def create(
     body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     if tokens_file is not None:
-        issued = operator.call("POST", f"/{status['campaign']}/tokens", {"count": tokens})["tokens"]
-        lines = "".join(token + "\n" for token in issued)
-        write_atomically(tokens_file, lambda temporary: temporary.write_text(lines, encoding="ascii"), private=True)
-        print(f"dither: {tokens:,} tokens in {tokens_file}; the collector keeps only their hashes", file=sys.stderr)
+        _issue(operator, status["campaign"], tokens, tokens_file)
     print(json.dumps(status) if as_json else status["campaign"])
 
 
@@ -285,6 +282,44 @@ def _finish_number(release: HistogramRelease, output: Path, rows: int | None, re
     print(f"  report   {folder / 'report.html'}")
 
 
+@app.command(no_args_is_help=True)
+def tokens(
+    campaign: CampaignId,
+    count: Annotated[int, typer.Option(min=1, help="how many")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="a new file for them, one per line")],
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+) -> None:
+    """Issue further tokens to a campaign that was created with some. They are shown this once."""
+    _check_new_file(output, "--output")
+    _issue(Operator(url, key_file), campaign, count, output)
+
+
+@app.command(no_args_is_help=True)
+def delete(
+    campaign: CampaignId,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+) -> None:
+    """Delete a campaign for good: rounds, reports, tokens and release. One that is open has to be held first.
+
+    What was exported, finalised to a folder or downloaded stays where it is; so does what the audit log says.
+    """
+    operator = Operator(url, key_file)
+    if not yes:
+        found = operator.call("GET", f"/{campaign}")
+        reports = sum(entry["reports"] for entry in found["rounds"])
+        if not sys.stdin.isatty():
+            raise ParameterError("there is nobody to ask at a terminal; say --yes to delete it", where="--yes")
+        question = f"Delete {campaign} {found['name']!r} ({found['state']}, {reports:,} reports) for good?"
+        if not typer.confirm(question, err=True):
+            print("dither: nothing was deleted", file=sys.stderr)
+            raise typer.Exit(1)
+    operator.call("DELETE", f"/{campaign}")
+    print(f"{campaign} is deleted")
+
+
 @app.command("publish-release", no_args_is_help=True)
 def publish_release(
     campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
@@ -336,6 +371,21 @@ def export(
         page = _page(operator, path, page.column("report_id")[-1].as_py().hex())
     writing.flush()
     print(f"{writing.folder}: {writing.written:,} of {seen:,} reports written to {writing.files:,} new files")
+
+
+def _check_new_file(path: Path, option: str) -> None:
+    """Tokens are shown once: whatever could go wrong with their file is found before, and no earlier ones are written over."""
+    if not path.parent.is_dir() or path.is_dir():
+        raise ParameterError(f"cannot write {path}: name a file in a folder that exists", where=option)
+    if path.exists():
+        raise ParameterError(f"{path} is there; name another file, since tokens are shown only once", where=option)
+
+
+def _issue(operator: Operator, campaign: str, count: int, path: Path) -> None:
+    issued = operator.call("POST", f"/{campaign}/tokens", {"count": count})["tokens"]
+    lines = "".join(token + "\n" for token in issued)
+    write_atomically(path, lambda temporary: temporary.write_text(lines, encoding="ascii"), private=True)
+    print(f"dither: {count:,} tokens in {path}; the collector keeps only their hashes", file=sys.stderr)
 
 
 def _page(operator: Operator, path: str, after: str) -> pa.Table:

@@ -61,6 +61,13 @@ class IssuedTokens:
 
 
 @dataclass(frozen=True)
+class Deleted:
+    """Which campaign is there no more."""
+
+    deleted: str
+
+
+@dataclass(frozen=True)
 class Summary:
     """A campaign in short."""
 
@@ -204,6 +211,13 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         """Where a campaign stands: state, rounds, and how many reports each has."""
         return status_of(campaigns.current(campaign))
 
+    @routes.delete("/{campaign}")
+    def delete(campaign: str, who: Who) -> Deleted:
+        """Delete a campaign that takes no reports, for good: its rounds, reports, tokens and release."""
+        with acting(who.name, "delete"):
+            campaigns.delete(campaign)
+        return Deleted(campaign)
+
     @routes.post("/{campaign}/open")
     def open_campaign(campaign: str, who: Who) -> Status:
         """Open a draft, or take back a closing that was interrupted."""
@@ -243,6 +257,13 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
             issued = campaigns.issue_tokens(campaign, asked.count)
         return Response(_tokens_json(issued), 201, media_type="application/json")
 
+    _add_counting(routes, collector)
+    return routes
+
+
+def _add_counting(routes: APIRouter, collector: Collector) -> None:
+    """What was sent so far: the running tally, and the reports themselves."""
+
     @routes.get("/{campaign}/tally", response_model_exclude_none=True)
     def tally(campaign: str) -> TallyStatus:
         """The running tally of the open round: how many answered each question."""
@@ -256,13 +277,11 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
     )
     def reports(campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MOST_PAGE) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids; with `after`, one page of ids above this one."""
-        plans = campaigns.current(campaign).plans
+        plans = collector.campaigns.current(campaign).plans
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
         above = None if after is None else bytes.fromhex(after)
         return FileAnswer(spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET)
-
-    return routes
 
 
 class FileAnswer(StreamingResponse):

@@ -124,15 +124,24 @@ class Campaigns:
         """Read a campaign anew from the store."""
         stored = self._store.campaign(campaign)
         if stored is None:
+            self._forget(campaign)
             raise NoCampaign(campaign)
         return self._keep(self._load(stored))
 
     def look(self) -> None:
-        """Read anew whatever another collector has made or moved since."""
-        for campaign, position in self._store.positions().items():
+        """Read anew whatever another collector has made or moved since, and forget what it has deleted."""
+        known_before = self.ids()
+        positions = self._store.positions()
+        for campaign in set(known_before) - set(positions):
+            self._forget(campaign)
+        for campaign, position in positions.items():
             known = self._live.get(campaign)
             if known is None or known.stored.moves != position.moves:
                 self.refresh(campaign)
+
+    def _forget(self, campaign: str) -> None:
+        with self._guard:
+            self._live.pop(campaign, None)
 
     def _keep(self, live: Live) -> Live:
         """Two threads may have read one campaign; the later state stays."""
@@ -240,6 +249,23 @@ class Campaigns:
             made = Move(campaign, state, last, State.FINALISED, last, release=zip_release(release))
             self._move(replace(made, moves=live.stored.moves))
             return self.refresh(campaign)
+
+    def delete(self, campaign: str) -> None:
+        """Delete a campaign for good: rounds, reports, tokens and release. One that takes reports has to be stopped before."""
+        with self._turn(campaign):
+            live = self.refresh(campaign)
+            if live.stored.state is State.OPEN:
+                raise StateError(f"campaign {campaign} is open and takes reports; hold it first (close-round --hold)")
+            try:
+                if not self._store.delete(campaign, live.stored.moves):
+                    raise StateError(f"campaign {campaign} was moved by somebody else meanwhile; look at its status")
+            except (StoreFull, StoreAway):
+                if self._store.campaign(campaign) is not None:
+                    raise
+                log.warning(
+                    "campaign %s is deleted; what it held may stay in the database's files for a while", campaign
+                )
+            self._forget(campaign)
 
     def release(self, campaign: str) -> bytes:
         """The release of a finalised campaign, a zip file of its folder."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dither.collector.announced import OpenRound
-from dither.collector.campaigns import Campaigns, Live
+from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.store import Batch, Outcome, State, Store
 from dither.errors import DitherError, TooFewAnswers
 
@@ -73,7 +73,10 @@ class Closer:
                 return
             count.since += outcomes.count(Outcome.STORED)
             reports = count.found + count.since
-        now = self._campaigns.get(batch.campaign).open_round
+        try:
+            now = self._campaigns.get(batch.campaign).open_round
+        except NoCampaign:  # deleted just now
+            return
         if now is not None and now.wanted is not None and reports >= now.wanted:
             self.due.set()
 

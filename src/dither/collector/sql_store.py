@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from dither.collector.audit import AuditLog, note
+from dither.collector.deletion import delete_campaign, delete_rows
 from dither.collector.keys import KeyTable
 from dither.collector.layout import (
     UNTIDIED,
@@ -119,6 +120,10 @@ class SqlStore(ABC):
     def _round_made(self, connection: Connection, key: int) -> None:  # noqa: B027
         """Make room for the reports of a new round."""
 
+    def _drop_reports(self, connection: Connection, key: int) -> None:
+        """Remove the reports of a round that is deleted."""
+        delete_rows(connection, key)
+
     def _announce(self, connection: Connection, campaign: str) -> None:  # noqa: B027
         """Tell other collectors, once the transaction is committed, that a campaign was made or moved."""
 
@@ -223,6 +228,14 @@ class SqlStore(ABC):
             note(connection, move.to_state.value, move.campaign, move.said)
             self._announce(connection, move.campaign)
             return True
+
+    def delete(self, campaign: str, moves: int) -> bool:
+        with self._write(WORK_SECONDS) as connection:
+            if not delete_campaign(connection, campaign, moves, self._drop_reports):
+                return False
+            self._announce(connection, campaign)
+        self._tidy(set(self._untidied()))
+        return True
 
     def release(self, campaign: str) -> bytes | None:
         with self._read(WORK_SECONDS) as connection:

@@ -198,6 +198,12 @@ class Store(Protocol):
     def move(self, move: Move) -> bool:
         """Apply a transition; False, and no change, if the campaign is not where the move expects it."""
 
+    def delete(self, campaign: str, moves: int) -> bool:
+        """Delete a campaign that takes no reports, with its rounds, reports, tokens and release, if nobody has moved it since.
+
+        Then its files hold none of its reports any more, unless `StoreAway` or `StoreFull` says that this could not be done.
+        """
+
     def release(self, campaign: str) -> bytes | None: ...
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None: ...
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from dither.display.bars import Bar
+from dither.display.bars import Bar, bar_chart
 from dither.release.call import AskedRound, campaign_command, command, python_code
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import (
@@ -28,6 +28,7 @@ from dither.release.figures import (
 )
 from dither.release.pages import counted, percent, render_page, render_part
 from dither.release.release import Release
+from dither.release.run_words import in_words
 from dither.release.standard_errors import pair_errors
 from dither.release.words import RESTS_ON, find_warnings, hidden_sentence, shown_epsilon
 
@@ -37,6 +38,8 @@ TABLE_ROWS = 100
 COMPACT_ROWS = 12
 COMPACT_ATTRIBUTES = 300
 CELL_ROWS = 25
+MOST_MULTIPLES, MULTIPLE_BARS = 3, 4  # at a glance, beside the summary
+MOST_DISTANCES = 8
 WHOLE_SCHEMA = 30
 _HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation", "rounds_agree")
 Rows = Sequence[Sequence[object]]
@@ -130,6 +133,10 @@ def report_body(release: Release) -> ReportBody:
         warnings=find_warnings(release),
         quality=found,
         quality_rows=_quality_rows(found),
+        distances=_distances(found),
+        multiples=[
+            _small_multiple(_figure(release, name)) for name in telling_attributes(release, pairs, MOST_MULTIPLES)
+        ],
         cards=[attribute_card(figure, release.schema[figure.name].question) for figure in figures],
         intervals=any(bar.low is not None for figure in figures for bar in figure.bars),
         rest=len(rest),
@@ -245,6 +252,23 @@ def _quality_rows(found: Quality | None) -> Rows:
     return rows
 
 
+def _distances(found: Quality | None) -> Markup | None:
+    """The attributes that are furthest from the truth, as bars."""
+    if found is None:
+        return None
+    worst = sorted(found.one_way.items(), key=lambda entry: -entry[1])[:MOST_DISTANCES]
+    return bar_chart([Bar(name, distance) for name, distance in worst], "Distance of single attributes from the truth")
+
+
+def _small_multiple(figure: AttributeFigure) -> tuple[str, Markup]:
+    """An attribute at a glance: its most frequent values."""
+    largest = sorted(figure.bars, key=lambda bar: -bar.estimate)[:MULTIPLE_BARS]
+    shown = [bar for bar in figure.bars if bar in largest]
+    return figure.name, bar_chart(
+        shown, f"{figure.name} at a glance: the {len(shown)} most frequent of {len(figure.table)} values."
+    )
+
+
 def _graph(release: Release, pairs: Sequence[Pair]) -> Graph:
     edges = graph_edges(pairs)
     involved = {name for pair in edges for name in (pair.first, pair.second)}
@@ -316,16 +340,16 @@ def _seconds(stages: Mapping[str, float]) -> Rows:
 
 
 def _run(release: Release) -> Rows:
-    told = [(name, shown_note(value)) for name, value in release.notes.items() if name not in _HIDDEN_NOTES]
+    told = in_words({name: value for name, value in release.notes.items() if name not in _HIDDEN_NOTES})
+    asked, achieved = (shown_epsilon(e, 9) for e in (release.epsilon_asked, release.epsilon_achieved))
     return [
         *told,
-        ("seed" if release.simulated else "seed of the fit", "none" if release.seed is None else release.seed),
-        ("noise", release.noise),
-        ("schema", release.schema_fingerprint[:16]),
-        ("epsilon asked", release.epsilon_asked),
-        ("epsilon achieved", release.epsilon_achieved),
-        ("model", release.model.kind),
-        ("dither", release.dither_version),
+        ("Epsilon", asked if asked == achieved else f"{asked} was asked for, {achieved} is spent"),
+        ("Seed" if release.simulated else "Seed of the fit", "None" if release.seed is None else str(release.seed)),
+        ("Noise", release.noise),
+        ("Kind of model", release.model.kind.replace("_", " ")),
+        ("Schema", f"fingerprint {release.schema_fingerprint[:16]}"),
+        ("Made with", f"Dither {release.dither_version}"),
     ]
 
 

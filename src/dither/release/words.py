@@ -102,9 +102,15 @@ def hidden_sentence(central: CentralGuarantee) -> str | None:
     )
 
 
+_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def shown_bound(bound: Bound) -> str:
     """(epsilon, delta), both rounded up."""
-    return f"({shown_epsilon(bound.epsilon, 3)}, {shown_epsilon(bound.delta, 2)})"
+    delta = shown_epsilon(bound.delta, 2)
+    factor, e, power = delta.partition("e")
+    delta = f"{factor} × 10{str(int(power)).translate(_POWERS)}" if e else delta
+    return f"({shown_epsilon(bound.epsilon, 3)}, {delta})"
 
 
 def central_json(central: CentralGuarantee, *, simulated: bool) -> JsonObject:
