@@ -240,7 +240,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     datasets = found if full else found[:1]
     epsilons = (0.5, 1.0, 2.0) if full else (1.0,)
     runs = {"full": 20, "quick": 3, "smoke": 2}[size]
-    blocks, each = {"full": (20, 50), "quick": (1, 10), "smoke": (1, 3)}[size]
+    blocks, each = {"full": (6, 50), "quick": (1, 10), "smoke": (1, 3)}[size]
     studies = (
         Study(
             name="range_errors",
