@@ -94,7 +94,7 @@ class Comers:
     def stop(self) -> None:
         self.stopping.set()
         for thread in self.threads:
-            thread.join(60)
+            thread.join(180)
             assert not thread.is_alive()
 
 
@@ -115,11 +115,11 @@ def test_everybody_counts_once_whatever_is_killed(
     try:
         for _ in range(KILLS[database]):
             before = len(comers.stored)
-            until(lambda n=before: len(comers.stored) > n + 5, 60)
+            until(lambda n=before: len(comers.stored) > n + 5, 180)
             time.sleep(float(rng.uniform(0.01, 0.4)))
             server.kill()
             server = ServerProcess(address, port=port, before=BEFORE)
-        until(lambda: max(number for number, _ in comers.stored.values()) >= 2, 60)
+        until(lambda: max(number for number, _ in comers.stored.values()) >= 2, 180)
     finally:
         comers.stop()
         server.kill()
