@@ -21,6 +21,7 @@ ADVICE = {
     "fallback": "see the method's page in docs/explanation",
     "held-out-skipped": "choose a method whose participants answer one question each",
     "too-little-data": "ask more participants or fewer attributes, or use a larger epsilon",
+    "coarse-cells": "ask about ranges whose ends are edges of cells, or collect with method 'ranges'",
     "little-data": "give these attributes fewer values or coarser bins, or leave them out",
     "cut-at-zero": "give these attributes fewer values or coarser bins",
     "empty-table": "use a larger epsilon, fewer columns or coarser bins",
