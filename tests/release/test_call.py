@@ -107,7 +107,7 @@ def test_a_campaign_is_asked_again_with_its_holdout() -> None:
     )
     assert create == (
         "dither campaign create --schema schema.json --epsilon 2 --participants 1000 --method mixture --holdout 0.05 "
-        "--set total=200"
+        "--assignment token --set total=200"
     )
     assert finalise == "dither campaign finalise CAMPAIGN --rows 7 -o out"
 
