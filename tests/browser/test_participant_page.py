@@ -73,7 +73,8 @@ def phone(browser: Browser) -> Iterator[Page]:
 
 
 def answer(page: Page) -> None:
-    """Fill in whatever is asked."""
+    """Fill in whatever is asked, once it is there."""
+    expect(page.locator("#questions")).to_be_visible()
     for field in page.locator("#fields > .field").all():
         if field.locator("input[type=radio]").count():
             field.locator("label").first.click()
@@ -144,9 +145,91 @@ def test_loses_the_network_in_the_middle_of_sending(running: ServerThread, calle
     expect(phone.locator("#questions")).to_be_hidden()
     phone.get_by_role("button", name="Send the same bytes again").click()
     expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    expect(phone.locator("#said")).not_to_be_empty()
+    expect(phone.locator("#said")).not_to_contain_text("0 questions")
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert len(stored(running, campaign)) == 1
+
+
+def typed(page: Page) -> str:
+    return str(
+        page.evaluate(
+            "[...document.querySelectorAll('#fields :is(input, select)')].map((i) => [i.checked, i.value]).join()"
+        )
+    )
+
+
+def test_what_is_typed_stays_whatever_the_network_does(running: ServerThread, caller: Caller, phone: Page) -> None:
+    campaign = caller.create(schema=SCHEMA, draft=True)
+    phone.goto(f"{running.url}/c/{campaign}")
+    expect(phone.locator("#state")).to_contain_text("has not begun yet")
+    caller.admin("POST", f"/{campaign}/open", {})
+    look_again = "document.dispatchEvent(new Event('visibilitychange')), dispatchEvent(new Event('online'))"
+    phone.evaluate(look_again)
+    expect(phone.locator("#questions")).to_be_visible()
+    empty = typed(phone)
+    answer(phone)
+    filled = typed(phone)
+    assert filled != empty
+    looked: list[str] = []
+    phone.on("request", lambda request: looked.append(request.url))
+    phone.evaluate(look_again)  # somebody looks something up in another window
+    phone.route("**/v1/campaigns/*", lambda route: route.abort())
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Nothing has left this device yet")
+    phone.unroute("**/v1/campaigns/*")
+    phone.evaluate(look_again)
+    phone.evaluate("new Promise((done) => { setTimeout(done, 300); })")  # longer than the collector takes to answer
+    assert len(looked) == 1, "what was typed is sent, and nothing asks anew"
+    assert typed(phone) == filled
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+
+
+def test_what_is_damaged_is_said_to_be(running: ServerThread, caller: Caller, phone: Page) -> None:
+    campaign = caller.create(schema=SCHEMA, participation="tokens")
+    for fragment in ("%zz", "%", "0" * 63 + "g"):
+        phone.goto("about:blank")
+        phone.goto(f"{running.url}/c/{campaign}#{fragment}")
+        expect(phone.locator("#state")).to_contain_text("The invitation in this link is damaged")
+    for kept in ("{", "5", '{"format": 2, "campaigns": {}}', '{"format": 1}'):
+        phone.evaluate("(text) => localStorage.setItem('dither:device', text)", kept)
+        phone.goto("about:blank")
+        phone.goto(f"{running.url}/c/{campaign}#{'0' * 64}")
+        expect(phone.locator("#state")).to_contain_text(re.compile("is damaged|did not work"))
+        expect(phone.locator("#questions")).to_be_hidden()
+
+
+def test_a_second_invitation_in_one_browser_is_told_what_is_the_matter(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    campaign = caller.create(schema=SCHEMA, participation="tokens")
+    first, second = json.loads(caller.admin("POST", f"/{campaign}/tokens", {"count": 2}).body)["tokens"]
+    phone.goto(f"{running.url}/c/{campaign}#{first}")
+    expect(phone.locator("#questions")).to_be_visible()
+    answer(phone)
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    phone.goto("about:blank")
+    phone.goto(f"{running.url}/c/{campaign}#{second}")
+    expect(phone.locator("#state")).to_contain_text("has taken part with another invitation")
+    expect(phone.locator("#questions")).to_be_hidden()
+    assert len(stored(running, campaign)) == 1
+
+
+def test_words_of_any_length_and_direction_fit_a_phone(running: ServerThread, caller: Caller, phone: Page) -> None:
+    long = "Donaudampfschifffahrtsgesellschaft" * 4
+    entry = {"name": "a", "kind": "categorical", "values": ["x", "y"], "labels": [long, "نعم"]}
+    for question, direction in ((long, "ltr"), ("كيف تذهب إلى العمل؟", "rtl")):
+        schema = {"attributes": [{**entry, "question": question, "help": long}]}
+        campaign = caller.create(schema=schema, title=long, purpose=long * 3, contact=long)
+        phone.goto(f"{running.url}/c/{campaign}")
+        expect(phone.locator("#questions")).to_be_visible()
+        answer(phone)
+        phone.get_by_role("button", name="Draw once").click()
+        assert phone.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        assert phone.evaluate("getComputedStyle(document.querySelector('#fields > .field')).direction") == direction
 
 
 def test_a_ticket_counts_once_on_whatever_device(

@@ -195,9 +195,7 @@ def check_close(open_plan: Plan | None, tally: RoundTally) -> None:
     if tally.plan.to_json() != open_plan.to_json():
         raise StateError(f"this tally is of another plan than the open round {open_plan.round}")
     if tally.participants == 0:
-        raise TooFewAnswers(
-            f"round {open_plan.round} was closed without a single report; leave it open until reports arrive"
-        )
+        raise TooFewAnswers("a round cannot be closed without a single report; leave it open until reports arrive")
 
 
 def check_clique_cells(schema: Schema, most: int) -> None:

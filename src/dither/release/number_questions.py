@@ -81,10 +81,16 @@ def _bins(release: HistogramRelease, text: str) -> AnswerTable:
     late = release.answer(int(numbers[0]) if len(numbers) == 1 else numbers, LEVEL)
     people = float(release.participants)
     low, high = late.interval()
+    # Counts are brought in line with each other, intervals are not: one that leaves its count out is stretched to it.
     rows = [
-        AnswerRow(ends, float(count) / people, float(a) / people, float(b) / people, float(error) / people)
+        AnswerRow(ends, count / people, min(a, count) / people, max(b, count) / people, error / people)
         for ends, count, a, b, error in zip(
-            pairwise(late.edges.tolist()), late.estimates, low, high, late.standard_errors, strict=True
+            pairwise(late.edges.tolist()),
+            late.estimates.tolist(),
+            low.tolist(),
+            high.tolist(),
+            late.standard_errors.tolist(),
+            strict=True,
         )
     ]
     return AnswerTable("share of people in a bin", ("from", "to"), tuple(rows), LEVEL, "reports")

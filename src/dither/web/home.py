@@ -11,6 +11,7 @@ from dither.collector.store import State
 from dither.web.answers import page
 from dither.web.assets import asset
 from dither.web.progress import title_of
+from dither.web.wording import until
 
 
 def home_routes(collector: Collector) -> APIRouter:
@@ -39,4 +40,4 @@ def _card(live: Live) -> dict[str, str]:
     """What strangers read of a campaign that its curator made public."""
     spec = live.spec
     about = next((line for line in spec.purpose.splitlines() if line.strip()), "")
-    return {"id": live.stored.id, "title": title_of(live), "about": about, "closes": spec.closes or ""}
+    return {"id": live.stored.id, "title": title_of(live), "about": about, "closes": until(spec.closes)}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from dither.collector.collector import Collector
 from dither.web.answers import page
 from dither.web.assets import asset
-from dither.web.wording import spoken_schema
+from dither.web.wording import spoken_schema, until
 
 _PARTS = ("participate.js", "form.js", "fits.js", "words.js", "pages.js")
 
@@ -31,7 +31,7 @@ def participant_routes(collector: Collector) -> APIRouter:
             campaign=campaign,
             purpose=[line for line in spec.purpose.splitlines() if line.strip()],
             contact=spec.contact,
-            closes=(spec.closes or "").replace("T", ", ").replace("Z", " UTC"),
+            closes=until(spec.closes),
             epsilon=spec.epsilon,
             words=spoken_schema(spec.schema),
             encoder=asset("dither.js"),

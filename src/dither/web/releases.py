@@ -7,44 +7,33 @@ the same page as what is not there. Every page works without script; every quest
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from dither.collector.access import Access
+from dither.collector.answering import Question
 from dither.collector.collector import Collector
 from dither.collector.publications import NoRelease, Publications, Published
 from dither.collector.questions import TooManyQuestions
-from dither.display.bars import Bar, bar_chart
+from dither.display.bars import bar_chart
 from dither.errors import InputError
 from dither.release.compare import ComparedAttribute, compare_manifests
 from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
+from dither.release.number_questions import FIGURES
 from dither.release.query import Answer, AnswerTable
-from dither.release.query.answer import AnswerRow, interval_heading, shown
+from dither.release.query.answer import shown
 from dither.schema import schema_from_json
 from dither.types import JsonObject
 from dither.web.answers import SECURITY, page
 from dither.web.asking import MOST_BY, Form, read_form
+from dither.web.number_asking import read_number_form
+from dither.web.shown_answers import shown_answer
 
-MOST_CHARTED = 40  # rows of an answer in its chart
-MOST_ROWS = 500  # in its table on the page; the files have all of them
 MOST_OFFERED = 50  # releases to compare with
-_NO_INTERVAL = ("no-interval", "divisor-unsure", "caution")
-
-
-@dataclass(frozen=True)
-class ShownRow:
-    """A row of an answer in words: what it is about, the figure, its interval, and why it cannot be trusted if it cannot."""
-
-    about: tuple[str, ...]
-    estimate: str
-    interval: str
-    remark: str
 
 
 def release_pages(collector: Collector) -> APIRouter:
@@ -103,8 +92,8 @@ def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = No
 def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any]:
     """What every page of a release has: the bar above, its name, and whether anybody may see it."""
     sections = [("", "Report"), ("/ask", "Ask"), ("/download", "Download"), ("/compare", "Compare")]
-    if about_a_number(manifest):  # forms for such questions and comparisons there are not; programs ask by address
-        sections = [("", "Report"), ("/download", "Download")]
+    if about_a_number(manifest):  # of a mean there is nothing more to ask, and numbers are not compared
+        sections = [s for s in sections if s[0] != "/compare" and (s[0] != "/ask" or not manifest.get("mean"))]
     return {
         "bar": [(_address(release.campaign, below), name, below == here) for below, name in sections],
         "campaign": release.campaign,
@@ -131,45 +120,75 @@ def _overview(publications: Publications, release: Published) -> Response:
 def _ask(publications: Publications, release: Published, asked: list[tuple[str, str]]) -> Response:
     manifest = json.loads(publications.manifest(release))
     if about_a_number(manifest):
-        return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
+        return _ask_number(publications, release, manifest, asked)
     schema = schema_from_json(json.loads(publications.schema(release)))
     form = read_form(schema, asked)
+    question = [("by", name) for name in form.question.by]
+    question += [(name, text) for name in ("where", "given") if (text := getattr(form.question, name))]
+    return _asking_page(
+        "release_ask.html",
+        (publications, release, manifest),
+        form.question if form.asks else None,
+        attributes=[(a.name, a.question) for a in schema],
+        form=form,
+        places=range(min(MOST_BY, len(schema))),
+        files=_files(release, question),
+        python=_python(form),
+    )
+
+
+def _ask_number(
+    publications: Publications, release: Published, manifest: JsonObject, asked: list[tuple[str, str]]
+) -> Response:
+    if manifest.get("mean"):
+        return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
+    form = read_number_form(asked, manifest["range"])
+    return _asking_page(
+        "release_ask_number.html",
+        (publications, release, manifest),
+        form.question if form.asks else None,
+        form=form,
+        figures=FIGURES,
+        number=(manifest.get("campaign") or {}).get("number") or "the number",
+        files=_files(release, form.parameters),
+        python=form.python,
+    )
+
+
+def _asking_page(
+    template: str, of: tuple[Publications, Published, JsonObject], question: Question | None, **more: Any
+) -> Response:
+    """The form and, if something is asked, its answer or why there is none."""
+    publications, release, manifest = of
     answer: Answer | AnswerTable | None = None
     fault, status = "", 200
-    if form.asks:
+    if question is not None:
         try:
-            answer = publications.ask(release, form.question)
+            answer = publications.ask(release, question)
         except InputError as error:
             fault, status = str(error), 422
         except TooManyQuestions as error:
             fault, status = str(error), 429
-    question = [("by", name) for name in form.question.by]
-    question += [(name, text) for name in ("where", "given") if (text := getattr(form.question, name))]
-    files = [
-        (form_name.upper() if form_name != "parquet" else "Parquet", _file(release, [*question, ("format", form_name)]))
-        for form_name in ("csv", "json", "parquet")
-    ]
     frame = _frame(release, manifest, "/ask")
     return page(
-        "release_ask.html",
+        template,
         title=f"Ask: {frame['name']}",
         heading="Ask this release",
         subtitle=frame["name"],
         status=status,
-        attributes=[(a.name, a.question) for a in schema],
-        form=form,
-        places=range(min(MOST_BY, len(schema))),
         fault=fault,
-        answer=answer,
-        shown_answer=None if answer is None else _shown_answer(answer),
-        files=files,
-        python=_python(form),
+        shown_answer=None if answer is None else shown_answer(answer),
+        **more,
         **frame,
     )
 
 
-def _file(release: Published, query: list[tuple[str, str]]) -> str:
-    return f"/v1/releases/{release.campaign}/query?{urlencode(query)}"
+def _files(release: Published, question: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same answer for programs: a name and an address each."""
+    return [
+        (name, f"/v1/releases/{release.campaign}/query?{urlencode([*question, ('format', name.lower())])}")
+        for name in ("CSV", "JSON", "Parquet")
+    ]
 
 
 def _python(form: Form) -> str:
@@ -178,55 +197,6 @@ def _python(form: Form) -> str:
     words = [f"{name}={text!r}" for name in ("where", "given") if (text := getattr(question, name))]
     call = f"table({', '.join([repr(list(question.by)), *words])})" if question.by else f"query({', '.join(words)})"
     return f'import dither\n\nrelease = dither.load_release("release")  # folder.zip, unpacked\nrelease.{call}'
-
-
-def _shown_answer(answer: Answer | AnswerTable) -> dict[str, Any]:
-    """An answer for the page: a chart, a table, and why figures cannot be trusted where they cannot."""
-    rows = _rows(answer)
-    reason = next((str(w) for w in answer.warnings if w.code in _NO_INTERVAL), "")
-    known = [row for row in rows if row.estimate == row.estimate]
-    charted = known if len(known) <= MOST_CHARTED else sorted(known, key=lambda row: -row.estimate)[:MOST_CHARTED]
-    bars = [Bar(" · ".join(map(str, row.values)), row.estimate, row.low, row.high) for row in charted]
-    words = f"{answer.asked}: " + ", ".join(f"{bar.label} {bar.estimate:.1%}" for bar in bars[:5])
-    listed = rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: -row.estimate)[:MOST_ROWS]
-    return {
-        "asked": answer.asked,
-        "head": list(answer.by) if isinstance(answer, AnswerTable) else ["Whom"],
-        "interval": interval_heading(answer.level),
-        "chart": bar_chart(bars, words) if bars else Markup(""),
-        "rows": _shown_rows(listed, reason),
-        "left": len(rows) - len(listed),
-        "uncharted": len(known) - len(charted),
-        "warnings": answer.warnings,
-        "people": None if isinstance(answer, AnswerTable) else answer.people,
-    }
-
-
-def _rows(answer: Answer | AnswerTable) -> list[AnswerRow]:
-    if isinstance(answer, AnswerTable):
-        return list(answer.rows)
-    return [AnswerRow((answer.asked,), answer.estimate, answer.low, answer.high, answer.standard_error)]
-
-
-def _shown_rows(rows: list[AnswerRow], reason: str) -> list[ShownRow]:
-    """Why there is no interval stands in full in the first row without one."""
-    out, said = [], reason or "no interval can be had for this figure"
-    for row in rows:
-        out.append(_row(row, said))
-        if row.low is None:
-            said = "as above"
-    return out
-
-
-def _row(row: AnswerRow, reason: str) -> ShownRow:
-    about = tuple(map(str, row.values))
-    estimate = shown(row.estimate, "share")
-    if row.low is None or row.high is None:
-        return ShownRow(about, estimate, "none", reason)
-    interval = f"{shown(row.low, 'share')} to {shown(row.high, 'share')}"
-    if row.low <= 0.0:
-        return ShownRow(about, estimate, interval, "cannot be told from none")
-    return ShownRow(about, estimate, interval, "cannot be told from all" if row.high >= 1.0 else "")
 
 
 def _download(publications: Publications, release: Published, origin: str) -> Response:
@@ -241,6 +211,7 @@ def _download(publications: Publications, release: Published, origin: str) -> Re
         files=f"/v1/releases/{release.campaign}",
         digest=release.digest,
         rows=manifest.get("rows"),
+        mean=bool(manifest.get("mean")),
         citation=body.citation,
         place=f"{origin}/releases/{release.campaign}",
         origin=origin,

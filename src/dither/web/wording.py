@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dither.release.pages import moment
+from dither.reports.closing import closing_seconds
 from dither.schema import Attribute, Schema
 from dither.types import JsonObject
 
 _NO_ANSWER = "No answer"
+
+
+def until(closes: str | None) -> str:
+    """When a campaign closes by itself: a day as it is, an instant to the minute; nothing if no time closes it."""
+    return moment(closing_seconds(closes)) if closes and "T" in closes else closes or ""
 
 
 def spoken_schema(schema: Schema) -> JsonObject:

@@ -18,7 +18,7 @@ export function control(attribute, words, at) {
   return line(attribute, own, id);
 }
 
-const helpOf = (own, id) => (own.help ? element('p', { className: 'help', id: `${id}-help` }, own.help) : null);
+const helpOf = (own, id) => (own.help ? element('p', { className: 'help', id: `${id}-help`, dir: 'auto' }, own.help) : null);
 const faultOf = (id) => element('p', { className: 'fault', id: `${id}-fault`, hidden: true });
 const describe = (own, id, ...more) => [own.help ? `${id}-help` : '', ...more, `${id}-fault`].filter(Boolean).join(' ');
 
@@ -26,10 +26,10 @@ function radios(own, id, offered) {
   const choices = element('div', { className: 'choices' });
   const boxes = offered.map(({ text }, i) => {
     const input = element('input', { type: 'radio', name: id, id: `${id}-${i}`, value: String(i) });
-    choices.append(element('label', {}, input, element('span', {}, text)));
+    choices.append(element('label', {}, input, element('span', { dir: 'auto' }, text)));
     return input;
   });
-  const box = element('fieldset', { className: 'field', id, 'aria-describedby': describe(own, id) },
+  const box = element('fieldset', { className: 'field', id, dir: 'auto', 'aria-describedby': describe(own, id) },
     element('legend', {}, own.question), helpOf(own, id), choices, faultOf(id));
   return {
     box,
@@ -64,7 +64,7 @@ function line(attribute, own, id) {
     type: TYPES[attribute.kind], id, step, min: low, max: high, inputMode: numbers ? 'decimal' : undefined,
     'aria-describedby': describe(own, id, `${id}-bin`),
   });
-  const bin = element('p', { className: 'help', id: `${id}-bin`, 'aria-live': 'polite' }, own.between);
+  const bin = element('p', { className: 'help', id: `${id}-bin`, dir: 'auto', 'aria-live': 'polite' }, own.between);
   const none = attribute.missing ? element('input', { type: 'checkbox', id: `${id}-none` }) : null;
   const value = () => (input.value === '' ? null : numbers ? Number(input.value) : input.value);
   const read = () => {
@@ -84,7 +84,7 @@ function line(attribute, own, id) {
 }
 
 function field(own, id, input, read, ...after) {
-  const box = element('div', { className: 'field' }, element('label', { htmlFor: id }, own.question), helpOf(own, id), input, ...after, faultOf(id));
+  const box = element('div', { className: 'field', dir: 'auto' }, element('label', { htmlFor: id }, own.question), helpOf(own, id), input, ...after, faultOf(id));
   return { box, read };
 }
 

@@ -3,7 +3,7 @@
 import * as dither from './dither.js';
 import { control, readAll } from './form.js';
 import { fitting } from './fits.js';
-import { cellText, element, hundred, ofHundred, spelt } from './words.js';
+import { bytesOf, cellText, element, hundred, ofHundred, quoted, spelt } from './words.js';
 
 const page = document.getElementById('participate'), campaign = page.dataset.campaign;
 const words = JSON.parse(document.getElementById('words').textContent);
@@ -21,34 +21,41 @@ const SENTENCES = {
   'not-asked': ['You are not asked.', 'The round of your ticket has passed. There is nothing left to do; thank you for coming.'],
   later: ['You are not asked yet.', 'Your ticket is drawn for a later round. Keep this page or the link: it comes to life when your round opens.'],
   answered: ['This invitation has been used already.', 'It counts once. If that was not you, tell whoever sent it to you; nothing was sent from here.'],
+  'other-token': ['This browser has taken part with another invitation.', 'It answers once, and nothing was sent for this one. Open your link in another browser or on another device.'],
   'token-unknown': ['The collector does not know this invitation.', 'Open the link again as it was sent, or ask for a new one.'],
   cap: ['This device has given as much as it was allowed to.', 'Answering would exceed the limit kept in this browser for all surveys together. Nothing was sent.'],
   storage: ['This browser does not let the page keep anything.', 'Without that it could not make sure that you answer once. Allow storage for this site, or leave private browsing.'],
   insecure: ['This page is not loaded securely.', 'Open it with https: only then can your answer be randomised and sent.'],
   moved: ['This is another collector than the one you first answered at.', 'To be safe nothing is sent. Ask whoever invited you.'],
   changed: ['The questions have changed since you first looked.', 'To be safe nothing is sent. Ask whoever invited you.'],
+  damaged: ['What this browser keeps about surveys is damaged.', 'Without it nobody could make sure that you answer once, so nothing is sent. Ask whoever invited you.'],
+  unreadable: ['What the collector asks cannot be read.', 'To be safe nothing is sent. Ask whoever invited you.'],
+  broken: ['This page did not work.', 'Nothing was sent. Load it again; if that does not help, tell whoever invited you.'],
   invalid: ['The collector did not take the answer.', 'Nothing of yours is counted. You need not do anything.'],
 };
 
 const state = { announcement: null, token: '', asked: [], names: [], controls: new Map() };
 
 function say(kind, more = '') {
-  const [what, then] = SENTENCES[kind];
+  const [what, then] = SENTENCES[kind] ?? SENTENCES.broken;
   at('state').replaceChildren(element('p', {}, element('strong', {}, what)), element('p', {}, more || then));
   at('state').className = 'said';
   at('state').dataset.kind = kind;
 }
 
+// What the encoder keeps about this campaign; a `SyntaxError` if that cannot be read.
 const books = () => {
-  const text = localStorage.getItem('dither:device');
-  return (text === null ? null : JSON.parse(text))?.campaigns?.[campaign] ?? null;
+  const kept = JSON.parse(localStorage.getItem('dither:device'));
+  if (kept !== null && kept.format !== 1) throw new SyntaxError('books of another version');
+  return kept?.campaigns[campaign] ?? null;
 };
 
 // The ticket: of an earlier visit, of the link, or, where anybody may take part, drawn now and kept.
 function ticket(participation) {
-  const given = decodeURIComponent(location.hash.slice(1)).trim().toLowerCase();
+  const given = location.hash.slice(1).replaceAll('%20', '').toLowerCase();
   if (given && !/^[0-9a-f]{64}$/.test(given)) return { fault: 'bad-token' };
-  const known = books()?.token ?? localStorage.getItem(OWN);
+  const kept = books()?.token, known = kept ?? localStorage.getItem(OWN);
+  if (given && kept && given !== kept) return { fault: 'other-token' };
   if (given) return { token: given };
   if (known) return { token: known };
   if (participation === 'tokens') return { fault: 'token' };
@@ -62,7 +69,8 @@ async function look() {
   const answer = await fetch(`/v1/campaigns/${campaign}`, { cache: 'no-store', credentials: 'omit' });
   if (answer.status === 404) return { fault: 'unknown' };
   if (!answer.ok) return { fault: 'offline' };
-  return { announcement: (await dither.readAnnouncement(await answer.text())).announcement };
+  const text = await answer.text();
+  return dither.readAnnouncement(text).catch(() => ({ fault: 'unreadable' }));
 }
 
 // The id under which the answer is stored: of its round, or, where whoever comes is asked, of the whole campaign.
@@ -75,7 +83,14 @@ function lookAgain() {
   again = setTimeout(begin, LOOK_AGAIN);
 }
 
+// What is typed stays: once the form is there, nothing looks again, whatever timer or event asks for it.
 async function begin() {
+  clearTimeout(again);
+  if (!at('questions').hidden) return;
+  await lookUp().catch((error) => say(error instanceof SyntaxError ? 'damaged' : 'broken'));
+}
+
+async function lookUp() {
   if (!at('state').dataset.kind) at('state').textContent = 'Looking up what is asked…';
   if (!globalThis.isSecureContext || !crypto.subtle) return say('insecure');
   try {
@@ -90,7 +105,7 @@ async function begin() {
   const answers = Object.entries(books()?.token === mine.token ? books().answers : {});
   const [[round, last] = []] = answers;
   if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
-  if (last?.state === 'waiting') return showWaiting();
+  if (last?.state === 'waiting') return showWaiting(await questionsOf(announcement, Number(round)));
   if (last?.state === 'answered') return say('answered');
   if (announcement.state === 'draft') { say('draft'); return lookAgain(); }
   if (announcement.plan === null) { say('closed'); return announcement.state === 'closing' ? lookAgain() : undefined; }
@@ -103,11 +118,16 @@ async function begin() {
   return showForm();
 }
 
+// What a report that waits is about, as long as its round is the open one.
+const questionsOf = async (announcement, round) => (announcement.plan?.round !== round ? []
+  : (await dither.chosen(announcement, dither.fromHex(state.token))).questions ?? []);
+
 // When to come back, if the round has an end that is known.
 const comeBack = (seconds) => (Number.isFinite(seconds)
   ? `Your ticket is drawn for a later round. Come back after ${new Date(1000 * seconds).toLocaleString()}, or leave this page open: it comes to life by itself.` : '');
 
 function showForm() {
+  if (!at('questions').hidden) return;
   const { names } = state, all = state.announcement.schema.attributes;
   const others = all.filter((a) => !names.includes(a.name)).map((a) => words[a.name].question);
   at('state').hidden = true;
@@ -125,7 +145,7 @@ function showForm() {
 
 function explainChoice(count, total, others) {
   if (!others.length) return [element('p', {}, count === 1 ? 'There is one question.' : `All ${total} questions are for you.`)];
-  const list = element('ul', {}, ...others.slice(0, 200).map((question) => element('li', {}, question)));
+  const list = element('ul', {}, ...others.slice(0, 200).map((question) => element('li', { dir: 'auto' }, question)));
   return [
     element('p', {}, `Of ${total} questions ${count === 1 ? 'one is' : `${count} are`} for you, drawn by chance from your ticket before you came. `
       + 'A little from each of many people is enough, and all of your protection goes to what counts.'),
@@ -184,12 +204,12 @@ async function practise(times) {
 // A report of one question in words: the answers it fits, if they are few.
 function meaning(q, payload) {
   const { cells } = q.mechanism, fits = fitting(q.mechanism);
-  if (fits === null || cells > 4096) return `${payload.length} bytes of noise about ${cells.toLocaleString('en')} possible answers.`;
+  if (fits === null || cells > 4096) return `${bytesOf(payload)} of noise about ${cells.toLocaleString('en')} possible answers.`;
   const found = [];
   for (let cell = 0; cell < cells; cell++) if (fits(payload, cell)) found.push(cell);
-  if (q.mechanism.name === 'grr') return `“${cellText(words, q, found[0])}”.`;
+  if (q.mechanism.name === 'grr') return `${quoted(cellText(words, q, found[0]))}.`;
   if (!found.length) return `none of the ${cells} possible answers.`;
-  const shown = found.slice(0, 6).map((cell) => `“${cellText(words, q, cell)}”`).join(', ');
+  const shown = found.slice(0, 6).map((cell) => quoted(cellText(words, q, cell))).join(', ');
   return `one of ${found.length} of ${cells} possible answers: ${shown}${found.length > 6 ? ` and ${found.length - 6} more` : ''}.`;
 }
 
@@ -206,7 +226,8 @@ function showBytes(body) {
   if (body.length <= 60) return;
   const payload = body.subarray(64), [q] = state.asked;
   at('bytes').textContent = spelt(body);
-  at('said').textContent = state.asked.length === 1 ? meaning(q, payload) : `${payload.length} bytes of noise about ${state.asked.length} questions.`;
+  at('said').textContent = state.asked.length === 1 ? meaning(q, payload)
+    : `${bytesOf(payload)} of noise${q ? ` about ${state.asked.length} questions` : ''}.`;
   at('left').hidden = false;
 }
 
@@ -236,7 +257,8 @@ async function deliver(record) {
   }
 }
 
-function showWaiting() {
+function showWaiting(asked = state.asked) {
+  state.asked = asked;
   at('questions').hidden = true;
   at('waiting').hidden = false;
   at('state').hidden = false;

@@ -16,6 +16,12 @@ export function cellText(words, q, cell) {
   return parts.join(' · ');
 }
 
+/** Words of a curator in a sentence of ours: whatever direction they are written in, the sentence goes on in its own. */
+export const quoted = (text) => `“\u2068${text}\u2069”`;
+
+/** How much a report is. */
+export const bytesOf = (payload) => (payload.length === 1 ? '1 byte' : `${payload.length} bytes`);
+
 /** An element with properties, data and children; text always as text. */
 export function element(tag, given = {}, ...children) {
   const made = document.createElement(tag);

@@ -1,0 +1,119 @@
+"""Questions about one number in a browser: the form asks what programs ask, and what it cannot ask ends in a sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from collector_harness import Caller, ServerThread, answers_of, plan_of
+from web_harness import Visitor
+
+from dither.collector.sqlite import SqliteStore
+from dither.protocols.mean import Mean
+from dither.schema import schema_from_json
+from dither.web import add_pages
+from dither.web.number_asking import read_number_form
+
+SCHEMA = {"attributes": [{"name": "pay", "kind": "numeric", "edges": [0, 10, 20, 40, 60], "clip": True}]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "parameters", "python"),
+    [
+        ([], [], ""),
+        ([("from", "10"), ("to", "20")], [("range", "10,20")], "release.range(10, 20)"),
+        ([("from", " 10 ")], [("range", "10,60")], "release.range(10, 60)"),
+        ([("to", "20"), ("to", "30")], [("range", "0,20")], "release.range(0, 20)"),
+        ([("quantiles", "0.1,0.5")], [("quantiles", "0.1,0.5")], "release.quantile([0.1,0.5])"),
+        ([("bins", "9")], [("bins", "9")], "release.answer(9)"),
+        ([("bins", "0,9")], [("bins", "0,9")], "release.answer([0,9])"),
+        ([("figure", "mean"), ("where", "x")], [("figure", "mean")], "release.mean()"),
+    ],
+)
+def test_what_is_typed_is_what_is_asked(
+    asked: list[tuple[str, str]], parameters: list[tuple[str, str]], python: str
+) -> None:
+    form = read_number_form(asked, [0.0, 60.0])
+    assert form.parameters == parameters
+    assert form.asks == bool(parameters)
+    assert python in form.python
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Two published releases: one that keeps its cells, and a mean."""
+
+    visitor: Visitor
+    cells: str
+    mean: str
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Numbers]:
+    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("numbers") / "c.db"), pages=add_pages)
+    caller = Caller(server.url, 120)
+    made = []
+    for schema, more in (
+        (SCHEMA, {"method": "chp", "consumers": [{"name": "all", "edges": [0, 10, 20, 40, 60]}]}),
+        (Mean.schema_of("pay", 0.0, 60.0).to_json(), {"method": "mean"}),
+    ):
+        campaign = caller.create(schema=schema, participants=300, title="<b>Pay", **more)
+        body = answers_of(campaign, plan_of(caller.announcement(campaign)), schema_from_json(schema), 300, "n")
+        assert caller.upload(campaign, body).status == 201
+        for step, sent in (("close-round", {"round": 0}), ("finalise", {})):
+            said = caller.admin("POST", f"/{campaign}/{step}", sent)
+            assert said.status == 200, said
+        server.collector.publications.publish(campaign)
+        made.append(campaign)
+    caller.connection.close()
+    yield Numbers(Visitor(server.url), *made)
+    server.stop()
+
+
+@pytest.mark.slow
+def test_the_page_gives_the_figures_that_programs_get(numbers: Numbers) -> None:
+    below = f"/releases/{numbers.cells}"
+    assert f'href="{below}/ask"' in numbers.visitor.get(below).text
+    assert numbers.visitor.get(f"{below}/ask").status == 200
+    for query in ("from=5&to=25", "quantiles=0.25,0.5", "bins=12", "bins=0,20,60", "figure=mean"):
+        seen = numbers.visitor.get(f"{below}/ask?{query}")
+        assert seen.status == 200, query
+        file = re.search(r'href="([^"]+format=json)"', seen.text)
+        assert file, query
+        answer = json.loads(numbers.visitor.get(file[1].replace("&amp;", "&")).body)
+        for row in answer.get("rows", [answer]):
+            assert row["low"] <= row["estimate"] <= row["high"], query
+            share = query.startswith(("from", "bins"))
+            assert (f"{100 * row['estimate']:.2f} %" if share else f"{row['estimate']:,.5g}") in seen.text
+        assert dict(parse_qsl(urlsplit(file[1]).query))
+
+
+@pytest.mark.slow
+def test_what_cannot_be_answered_is_said_in_its_place(numbers: Numbers) -> None:
+    below = f"/releases/{numbers.cells}/ask"
+    for query, said in (
+        ("bins=ten", "write numbers with commas"),
+        ("from=5&bins=3", "at a time"),
+        ("figure=<script>", "must be one of mean, variance"),
+        ("from=nan", "finite"),
+        ("quantiles=2", "quantile"),
+    ):
+        seen = numbers.visitor.get(f"{below}?{query}".replace("<", "%3C").replace(">", "%3E"))
+        assert seen.status == 422, query
+        assert said in seen.text.lower(), query
+        assert "<script>" not in seen.text.lower()
+
+
+@pytest.mark.slow
+def test_a_mean_has_nothing_more_to_ask(numbers: Numbers) -> None:
+    below = f"/releases/{numbers.mean}"
+    assert f"{below}/ask" not in numbers.visitor.get(below).text
+    assert numbers.visitor.get(f"{below}/ask").headers["location"] == below
+    told = numbers.visitor.get(f"{below}/download").text
+    assert "collected_mean" in told
+    assert "release.answer" not in told
+    assert "figure=mean" in told
