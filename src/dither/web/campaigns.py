@@ -135,7 +135,7 @@ class CampaignPages:
             spec=live.spec,
             link=link,
             code=qr_code(link),
-            questions=[(question_of(a), a.help, spoken_answers(a)[:40], a.cardinality) for a in live.spec.schema],
+            questions=[(question_of(a), a.help, spoken_answers(a)[:12], a.cardinality) for a in live.spec.schema],
             fault=fault,
             said=SAID.get(request.query_params.get("said", ""), ""),
         )

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from dither.collector.sessions import Session
 from dither.errors import DitherError, SchemaError, TableError
 from dither.protocols import DEFAULT, METHODS
+from dither.release.pages import sentence
 from dither.schema import Schema, load_schema
 from dither.schema.files import read_noted
 from dither.schema.infer import LEAK_WARNING, draft_schema
@@ -146,7 +147,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
             schema, leaks = await run_in_threadpool(_read_file, chosen)
         except DitherError as error:
             return show(form.session, Draft(), str(error))
-        note = f"{LEAK_WARNING} Look through every answer below before you go on." if leaks else ""
+        note = f"{sentence(LEAK_WARNING)} Look through every answer below before you go on." if leaks else ""
         return show(form.session, Draft(schema=show_schema(schema)), note=note)
 
     async def look_ahead(form: Form, draft: Draft) -> dict[str, Any] | None:
