@@ -1,0 +1,144 @@
+"""A fit averaged with what a public table says, so that a table that is wrong does no harm.
+
+Candidates are the fit itself; the public table's latent classes as they are, which follow none of the reports; a descent that
+starts from them; and a descent that starts from them after raking to the fitted one-way marginals. Their shares are those of least
+estimated risk (`blend`): the reports decide what the public table is worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dither.estimate.blend import LEAST_SHARE, Candidate, best_shares, blended, gram
+from dither.estimate.descent import Descent, State
+from dither.estimate.latent_class import LatentClasses, raked_classes
+from dither.estimate.mixture_fit import MOST_COLUMNS_FOR_ONE_THREAD, FitOptions, MixtureFit, descend
+from dither.estimate.pair_fit import PairLockstep, drawn_probe
+from dither.estimate.set_fit import tables_of, untied
+from dither.estimate.set_tables import SetTargets
+from dither.estimate.targets import PairTargets, inverse_variances
+from dither.types import Floats, JsonObject
+
+OWN, PUBLIC, DESCENT, RAKED = "reports alone", "public table as it is", "descent from it", "descent from it, raked"
+STARTS, TWINS, APART = 4, 3, 0.1
+OPTIONS = FitOptions(shrink=False, penalty=1.0)
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The average, the candidates' shares by name, and its estimated risk beside that of the fit alone."""
+
+    fit: MixtureFit
+    shares: dict[str, float]
+    risks: tuple[float, float]
+
+    @property
+    def note(self) -> JsonObject:
+        return {
+            "shares": self.shares,
+            "share_of_prior": 1.0 - self.shares.get(OWN, 0.0),
+            "estimated_risk": self.risks[0],
+            "estimated_risk_without": self.risks[1],
+        }
+
+
+def with_public(
+    targets: PairTargets,
+    own: MixtureFit,
+    df: float,
+    classes: LatentClasses,
+    rng: np.random.Generator,
+    sets: SetTargets | None = None,
+) -> Blend:
+    """The blend of a fit with df degrees of freedom and a public table's classes.
+
+    Where whole tables of sets were fitted, they judge too, and there are no descents: pairs of one set share its people.
+    """
+    weights = inverse_variances(targets, own.pairs, own.one)
+    level = float((targets.columns.cardinalities - 1).sum())  # raking follows the one-way marginals
+    raked = raked_classes(targets.columns, classes, np.maximum(own.one, 1e-6))
+    few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
+    candidates = [Candidate(OWN, own, df), Candidate(PUBLIC, as_fit(targets, own, classes), 0.0)]
+    with threadpool_limits(limits=few, user_api="blas"):
+        if sets is None:
+            candidates.append(_descended(targets, own, weights, classes, DESCENT, 0.0, rng))
+            candidates.append(_descended(targets, own, weights, raked, RAKED, level, rng))
+            products = gram(targets, *weights, [c.fit for c in candidates])
+        else:
+            candidates.append(Candidate(RAKED, as_fit(targets, own, raked), level))
+            products = _set_gram(sets, [own.states, *((_state(c.fit),) for c in candidates[1:])])
+    degrees = np.array([c.df for c in candidates])
+    shares = best_shares(products, degrees)
+    shares = np.where(shares > LEAST_SHARE, shares, 0.0) / shares[shares > LEAST_SHARE].sum()
+    cells = targets.cells if sets is None else float(sets.cells)
+    risk = float(shares @ products @ shares + 2.0 * shares @ degrees - cells)
+    return Blend(
+        replace(blended([c.fit for c in candidates], shares), states=own.states),
+        {c.name: float(s) for c, s in zip(candidates, shares, strict=True)},
+        (risk, float(products[0, 0] + 2.0 * df - cells)),
+    )
+
+
+def as_fit(targets: PairTargets, own: MixtureFit, classes: LatentClasses) -> MixtureFit:
+    """Classes as a fit with the edges of another one, whose tables tie nothing."""
+    pairs = np.asarray((classes.components.T * classes.weights) @ classes.components)
+    flat = tuple(np.ones((1, *psi.shape[1:])) for psi in own.potentials)
+    return MixtureFit(
+        classes.weights,
+        classes.components,
+        {},
+        pairs,
+        classes.weights @ classes.components,
+        own.edges,
+        flat,
+        np.zeros(len(classes.weights), dtype=np.intp),
+    )
+
+
+def _descended(
+    targets: PairTargets,
+    own: MixtureFit,
+    weights: tuple[Floats, Floats],
+    classes: LatentClasses,
+    name: str,
+    more: float,
+    rng: np.random.Generator,
+) -> Candidate:
+    """Descents from classes, stopped by their estimated risk; the start owes nothing to the reports, so twins share it."""
+    logits, log_weights = (np.log(np.maximum(p, 1e-9)) for p in (classes.components, classes.weights))
+
+    def begun(offset: Floats) -> Descent:
+        descent = Descent(targets.columns, logits + offset)
+        descent.weight_logits = log_weights.copy()
+        return descent
+
+    offsets = [APART * rng.standard_normal(logits.shape) for _ in range(STARTS)]
+    probes = [drawn_probe(targets, *weights, OPTIONS.probe, rng) for _ in range(TWINS)]
+    twins = [(begun(offset), probe) for offset, probe in zip(offsets, probes, strict=False)]
+    group = PairLockstep(
+        targets, *weights, [begun(offset) for offset in offsets], twins, OPTIONS.probe, OPTIONS.momentum
+    )
+    found = descend(group, targets, OPTIONS)
+    stacked = LatentClasses(found.weights, found.components)
+    return Candidate(name, as_fit(targets, own, stacked), found.diagnostics["degrees_of_freedom"] + more)
+
+
+def _state(fit: MixtureFit) -> State:
+    return State(fit.weights, fit.components, fit.components)
+
+
+def _set_gram(sets: SetTargets, models: list[tuple[State, ...]]) -> Floats:
+    """G on the whole tables, with the precision of the first model, whose states have the edges' tables already."""
+    tied = [[s if s.ties or not sets.edges else replace(s, ties=untied(sets, s)) for s in states] for states in models]
+    tables = [tables_of(sets, states) for states in tied]
+    out = np.zeros((len(models), len(models)))
+    for number, block in enumerate(sets.blocks):
+        precision = 1.0 / block.variances(tables[0][number])
+        off = [np.asarray(t[number] - block.tables, dtype=np.float64) for t in tables]
+        for k in range(len(models)):
+            for other in range(len(models)):
+                out[k, other] += float((precision * off[k] * off[other]).sum())
+    return out
