@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from dither._prior import read_prior
 from dither.checks import check_whole
 from dither.cli.options import (
     KEY_FILE,
@@ -23,6 +24,7 @@ from dither.cli.options import (
     AsJson,
     KeyFile,
     Operator,
+    Prior,
     Replicates,
     Settings,
     Url,
@@ -156,12 +158,14 @@ def finalise(
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write the release to")],
     rows: Annotated[int | None, typer.Option(min=1, help="rows of the synthetic table")] = None,
     replicates: Replicates = 0,
+    prior: Prior = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Fit the model, make the release, keep it on the collector and write its folder here.
 
-    Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile.
+    Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile. So is the
+    average with a prior; the collector keeps the release without it.
     """
     check_target(output)
     if replicates:
@@ -176,6 +180,8 @@ def finalise(
         except zipfile.BadZipFile:
             raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
         release = load_release(scratch)
+        if prior is not None:
+            release = release.with_prior(read_prior(prior, release.schema))
         if replicates:
             with progress_bar() as progress:
                 release = release.with_replicates(replicates, progress=progress)

@@ -18,6 +18,7 @@ from dither.cli.options import (
     Encoding,
     Keep,
     Missing,
+    Prior,
     Replicates,
     SchemaFile,
     Seed,
@@ -61,6 +62,7 @@ def publish(
         float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
     ] = 0.0,
     replicates: Replicates = 0,
+    prior: Prior = None,
     path: SimulationPath = "counts",
     unknown: Annotated[
         Literal["error", "other"],
@@ -99,6 +101,7 @@ def publish(
             no_privacy=no_privacy,
             holdout=holdout,
             replicates=replicates,
+            prior=prior,
             columns=listed(columns),
             drop=listed(drop) or (),
             keep=listed(keep) or (),

@@ -7,6 +7,7 @@ estimated risk (`blend`): the reports decide what the public table is worth.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +20,14 @@ from dither.estimate.mixture_fit import MOST_COLUMNS_FOR_ONE_THREAD, FitOptions,
 from dither.estimate.pair_fit import PairLockstep, drawn_probe
 from dither.estimate.set_fit import tables_of, untied
 from dither.estimate.set_tables import SetTargets
-from dither.estimate.targets import PairTargets, inverse_variances
+from dither.estimate.targets import Columns, PairTargets, inverse_variances
 from dither.types import Floats, JsonObject
 
 OWN, PUBLIC, DESCENT, RAKED = "reports alone", "public table as it is", "descent from it", "descent from it, raked"
 STARTS, TWINS, APART = 4, 3, 0.1
-OPTIONS = FitOptions(shrink=False, penalty=1.0)
+OPTIONS = FitOptions(shrink=False)  # degrees of freedom count as much as in the fit
+FAR = 4.0  # times the estimated risk of the fit
+LEAST, LEAST_SHARE_OF_VALUE = 1e-9, 1e-6
 
 
 @dataclass(frozen=True)
@@ -58,27 +61,34 @@ def with_public(
     Where whole tables of sets were fitted, they judge too, and there are no descents: pairs of one set share its people.
     """
     weights = inverse_variances(targets, own.pairs, own.one)
-    level = float((targets.columns.cardinalities - 1).sum())  # raking follows the one-way marginals
-    raked = raked_classes(targets.columns, classes, np.maximum(own.one, 1e-6))
     few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
     candidates = [Candidate(OWN, own, df), Candidate(PUBLIC, as_fit(targets, own, classes), 0.0)]
     with threadpool_limits(limits=few, user_api="blas"):
         if sets is None:
-            candidates.append(_descended(targets, own, weights, classes, DESCENT, 0.0, rng))
-            candidates.append(_descended(targets, own, weights, raked, RAKED, level, rng))
+            candidates.append(_descended(targets, own, weights, classes, DESCENT, rng, raked=False))
+            candidates.append(_descended(targets, own, weights, classes, RAKED, rng, raked=True))
             products = gram(targets, *weights, [c.fit for c in candidates])
         else:
+            level = float(
+                (targets.columns.cardinalities - 1).sum()
+            )  # raking follows the one-way marginals at most wholly
+            raked = raked_classes(targets.columns, classes, _moved(targets.columns, own.one))
             candidates.append(Candidate(RAKED, as_fit(targets, own, raked), level))
             products = _set_gram(sets, [own.states, *((_state(c.fit),) for c in candidates[1:])])
-    degrees = np.array([c.df for c in candidates])
-    shares = best_shares(products, degrees)
-    shares = np.where(shares > LEAST_SHARE, shares, 0.0) / shares[shares > LEAST_SHARE].sum()
+    degrees = OPTIONS.penalty * np.array([c.df for c in candidates])
     cells = targets.cells if sets is None else float(sets.cells)
+    risks = np.diag(products) + 2.0 * degrees - cells
+    # A little of a candidate that is far off can lower chi^2 by chance; what is plainly worse than the fit has no say.
+    heard = np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells))
+    heard = np.union1d([0], heard)
+    shares = np.zeros(len(candidates))
+    shares[heard] = best_shares(products[np.ix_(heard, heard)], degrees[heard])
+    shares = np.where(shares > LEAST_SHARE, shares, 0.0) / shares[shares > LEAST_SHARE].sum()
     risk = float(shares @ products @ shares + 2.0 * shares @ degrees - cells)
     return Blend(
         replace(blended([c.fit for c in candidates], shares), states=own.states),
         {c.name: float(s) for c, s in zip(candidates, shares, strict=True)},
-        (risk, float(products[0, 0] + 2.0 * df - cells)),
+        (risk, float(risks[0])),
     )
 
 
@@ -104,26 +114,37 @@ def _descended(
     weights: tuple[Floats, Floats],
     classes: LatentClasses,
     name: str,
-    more: float,
     rng: np.random.Generator,
+    *,
+    raked: bool,
 ) -> Candidate:
-    """Descents from classes, stopped by their estimated risk; the start owes nothing to the reports, so twins share it."""
-    logits, log_weights = (np.log(np.maximum(p, 1e-9)) for p in (classes.components, classes.weights))
+    """Descents from classes, stopped by their estimated risk. Twins share the start, which owes nothing to the reports; raked, it
+    follows the one-way marginals of the fit, and the start of a twin those that have moved along with its data."""
+    columns = targets.columns
 
-    def begun(offset: Floats) -> Descent:
-        descent = Descent(targets.columns, logits + offset)
-        descent.weight_logits = log_weights.copy()
+    def begun(offset: Floats, one: Floats) -> Descent:
+        start = raked_classes(columns, classes, one) if raked else classes
+        descent = Descent(columns, np.log(np.maximum(start.components, LEAST)) + offset)
+        descent.weight_logits = np.log(np.maximum(start.weights, LEAST))
         return descent
 
-    offsets = [APART * rng.standard_normal(logits.shape) for _ in range(STARTS)]
+    offsets = [APART * rng.standard_normal(classes.components.shape) for _ in range(STARTS)]
     probes = [drawn_probe(targets, *weights, OPTIONS.probe, rng) for _ in range(TWINS)]
-    twins = [(begun(offset), probe) for offset, probe in zip(offsets, probes, strict=False)]
-    group = PairLockstep(
-        targets, *weights, [begun(offset) for offset in offsets], twins, OPTIONS.probe, OPTIONS.momentum
-    )
+    starts = [begun(offset, own.one) for offset in offsets]
+    twins = [
+        (begun(offset, _moved(columns, own.one + probe.one - targets.one)), probe)
+        for offset, probe in zip(offsets, probes, strict=False)
+    ]
+    group = PairLockstep(targets, *weights, starts, twins, OPTIONS.probe, OPTIONS.momentum)
     found = descend(group, targets, OPTIONS)
     stacked = LatentClasses(found.weights, found.components)
-    return Candidate(name, as_fit(targets, own, stacked), found.diagnostics["degrees_of_freedom"] + more)
+    return Candidate(name, as_fit(targets, own, stacked), found.diagnostics["degrees_of_freedom"])
+
+
+def _moved(columns: Columns, one: Floats) -> Floats:
+    """One-way marginals that are distributions still."""
+    held = np.maximum(one, LEAST_SHARE_OF_VALUE)
+    return np.asarray(held / columns.spread(columns.sums(held)))
 
 
 def _state(fit: MixtureFit) -> State:

@@ -20,7 +20,8 @@ from dither.mechanisms.probability import check_spent
 from dither.models import Model
 from dither.models.ruled import core_of, told_within_groups
 from dither.notice import Notice
-from dither.protocols import ProtocolMachine, method
+from dither.protocols import ProtocolMachine, method, restore
+from dither.protocols.prior import PublicRows, give_prior
 from dither.release.call import AskedRound, Call, asked_in, plain
 from dither.release.query.answer import Answer, AnswerTable
 from dither.release.query.ask import Inquiry
@@ -341,6 +342,19 @@ class Release:
         # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
         made = unpack_replicates(pack_replicates(found), self.model, found.reports)
         return replace(self, replicates=made, call=replace(self.call, replicates=count))
+
+    def with_prior(self, prior: PublicRows) -> Release:
+        """The release of the same reports with the fit averaged with a public table, and a synthetic table drawn anew."""
+        if self.state is None:
+            raise ParameterError(
+                "this release carries no tallies to fit again with a prior; give the prior when it is made",
+                where="prior",
+            )
+        machine = restore(self.state)
+        give_prior(machine, prior)
+        call = replace(self.call, prior=prior.source, replicates=0)
+        draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
+        return Release.from_machine(machine, call, self.participants, draw, truth=self.truth, clipped=self.clipped)
 
     def to_arrow(self) -> NativeTable:
         """The synthetic table as a PyArrow table."""

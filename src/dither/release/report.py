@@ -37,7 +37,7 @@ COMPACT_ROWS = 12
 COMPACT_ATTRIBUTES = 300
 CELL_ROWS = 25
 WHOLE_SCHEMA = 30
-_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation")
+_HIDDEN_NOTES = ("prior", "warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation")
 Rows = Sequence[Sequence[object]]
 
 

@@ -156,6 +156,8 @@ def prepare_bootstrap(
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
+        if parameters.get("effort") == "thorough":  # a quick fit errs more, so its replicates are on the safe side
+            parameters = {**parameters, "effort": "quick"}
     if "edges" in parameters:  # the replicates tie the pairs that the release's own fit chose, and need not choose
         parameters = {**parameters, "edges": _notes_of(source).get("fit", {}).get("edges", parameters["edges"])}
     known = isinstance(source, ProtocolMachine) and bool(source.counted)
@@ -163,6 +165,8 @@ def prepare_bootstrap(
     redrawn: list[PairTargets] = []
     for replicate in range(replicates):
         machine = start(name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate)
+        if isinstance(source, ProtocolMachine):
+            machine.core.prior = source.core.prior
         redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]))
         refits.append(machine.model())
         if known:

@@ -10,6 +10,7 @@ dependence; if it finds too little, single attributes are asked and the model is
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
@@ -21,7 +22,8 @@ from dither.errors import ParameterError
 from dither.estimate import Marginal, answers_of, check_asked, pool
 from dither.estimate.edges import local_chi2, pair_cells
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture, product_fit
-from dither.estimate.set_tables import set_targets
+from dither.estimate.public_prior import with_public
+from dither.estimate.set_tables import SetTargets, set_targets
 from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay, trees
 from dither.estimate.thorough import thorough_fit
 from dither.models.mixture import Edge, Mixture
@@ -43,6 +45,7 @@ from dither.tally import CountTally, RoundTally
 from dither.types import JsonObject
 
 WITH_SETS = "sets of three attributes or more were asked, where it does not gain"
+NOT_JUDGED = "no pairs were asked, so nothing could tell whether its dependence is right"
 WORST_PAIRS = 10  # whose local fit a release states, beside those of edges
 
 
@@ -112,6 +115,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
 
     method = "mixture"
     parameters_class = MixtureParameters
+    takes_prior = True
 
     def __init__(self, campaign: Campaign, parameters: MixtureParameters) -> None:
         super().__init__(campaign, parameters)
@@ -195,26 +199,51 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         return pair_targets(self.campaign.schema, answers_of(self.counted))
 
     @cached_property
+    def _sets(self) -> Callable[[Edges], SetTargets] | None:
+        """The whole tables for a choice of edges, where they are fitted."""
+        answers, targets = answers_of(self.counted), self._targets
+        if not tables_pay(len(self.campaign.schema), answers):
+            return None
+        return partial(set_targets, self.campaign.schema, answers, targets.columns)
+
+    @cached_property
     def _fit(self) -> tuple[MixtureFit, JsonObject]:
         """The fit, and what to say of its Bayesian member if one was wanted."""
-        answers, targets = answers_of(self.counted), self._targets
+        targets = self._targets
         if not self._members:
             return product_fit(targets), {}
         options = FitOptions(components=self.parameters.components, total=self.parameters.total, edges=self._edges)
-        whole = tables_pay(len(self.campaign.schema), answers)
-        sets = partial(set_targets, self.campaign.schema, answers, targets.columns) if whole else None
-        fitted = fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
+        rng = np.random.default_rng([self.campaign.seed, 0x6D6978])
+        fitted = fit_mixture(targets, rng, options, self._sets)
         if self.parameters.effort == "quick" or not targets.has_pairs:
             return fitted, {}
-        if whole:
+        if self._sets is not None:
             return fitted, {"bayesian_member": {"share": 0.0, "left_out": WITH_SETS}}
         rng = np.random.default_rng([self.campaign.seed, 0x626179])
         fitted, said = thorough_fit(targets, fitted, rng, progress=self.progress)
         return fitted, {"bayesian_member": said}
 
+    @cached_property
+    def _blend(self) -> tuple[MixtureFit, JsonObject]:
+        """The fit averaged with the prior if there is one, and what a release says of that."""
+        fitted, said = self._fit
+        if self.prior is None:
+            return fitted, {}
+        known = {**self.prior.facts(), "classes": len(self.prior.classes.weights)}
+        if not self._members or not self._targets.has_pairs:
+            return fitted, {**known, "share_of_prior": 0.0, "left_out": NOT_JUDGED}
+        member = said.get("bayesian_member", {"share": 0.0, "degrees_of_freedom": 0.0})
+        df = fitted.diagnostics["degrees_of_freedom"]
+        if member["share"] > 0.0:
+            df += member["share"] * (member["degrees_of_freedom"] - df)
+        sets = None if self._sets is None else self._sets(fitted.edges)
+        rng = np.random.default_rng([self.campaign.seed, 0x7072696F])
+        blend = with_public(self._targets, fitted, df, self.prior.classes, rng, sets)
+        return blend.fit, {**known, **blend.note}
+
     @property
     def _fitted(self) -> MixtureFit:
-        return self._fit[0]
+        return self._blend[0]
 
     def model(self) -> Mixture:
         self._finished()
@@ -252,6 +281,8 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             "fit": {**self._fitted.diagnostics, **self._local, **self._fit[1]},
             "asked_in_pairs": len(self._members),
         }
+        if self.prior is not None:
+            notes["prior"] = self._blend[1]
         screen = self._design.screen
         if screen is not None:
             notes["screen"] = {"share": screen.share, "attributes": len(screen.members)}
