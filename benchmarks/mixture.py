@@ -24,8 +24,6 @@ from dither.simulate import simulate
 
 PEOPLE = {"Adult": 1_500_000, "NLTCS": 1_000_000}
 NO_EDGES = "mixture without edges"
-THOROUGH = "mixture, thorough"
-SETTINGS: dict[str, dict[str, str]] = {NO_EDGES: {"edges": "none"}, THOROUGH: {"effort": "thorough"}}
 COPIES = ("education", "education_num")  # of Adult: either determines the other
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 # PrivIncr (Liu, Tang, Hu, Jin, Guo, EDBT 2023), table 2: Adult, 1.5 million participants, mean 2-way distance, LoPub (Ren et
@@ -66,7 +64,7 @@ def errors(model: Model, name: str, people: int, seed: int, data_dir: Path | Non
 
 def collected(method: str, table: Table, epsilon: float, seed: int) -> tuple[ProtocolMachine[Any], np.random.Generator]:
     """A campaign of a method with all its reports in, and its random numbers."""
-    name, parameters = ("mixture", SETTINGS[method]) if method in SETTINGS else (method, {})
+    name, parameters = ("mixture", {"edges": "none"}) if method == NO_EDGES else (method, {})
     machine = start(name, table.schema, epsilon, len(table.codes), parameters, seed=seed)
     rng = np.random.default_rng([seed, 1])
     simulate(machine, table.codes, rng)
@@ -147,7 +145,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         Chart("epsilon", y, log_x=True, log_y=True, title=f"Mean {y[-1]}-way distance") for y in ("tvd_2", "tvd_3")
     )
     axes: dict[str, Any] = {"dataset": datasets, "seed": range(3 if size == "full" else 1)}
-    axes |= {"epsilon": epsilons, "method": ("mixture", NO_EDGES, THOROUGH, "independent", PRODUCT)}
+    axes |= {"epsilon": epsilons, "method": ("mixture", NO_EDGES, "independent", PRODUCT)}
     studies = (
         Study(
             "errors",

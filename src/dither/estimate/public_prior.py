@@ -21,12 +21,14 @@ from dither.estimate.pair_fit import PairLockstep, drawn_probe
 from dither.estimate.set_fit import tables_of, untied
 from dither.estimate.set_tables import SetTargets
 from dither.estimate.targets import Columns, PairTargets, inverse_variances
-from dither.types import Floats, JsonObject
+from dither.types import Flags, Floats, JsonObject
 
 OWN, PUBLIC, DESCENT, RAKED = "reports alone", "public table as it is", "descent from it", "descent from it, raked"
 STARTS, TWINS, APART = 4, 3, 0.1
 OPTIONS = FitOptions(shrink=False)  # degrees of freedom count as much as in the fit
-FAR = 4.0  # times the estimated risk of the fit
+DESCENT_PENALTY = 1.5  # how much their degrees of freedom count: twins and the choice of the stop miss some of them
+CAUTION = 1.0  # standard deviations of the estimate
+FAR, FAR_START = 4.0, 5.0  # times the estimated risk of the fit
 LEAST, LEAST_SHARE_OF_VALUE = 1e-9, 1e-6
 
 
@@ -62,34 +64,51 @@ def with_public(
     """
     weights = inverse_variances(targets, own.pairs, own.one)
     few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
-    candidates = [Candidate(OWN, own, df), Candidate(PUBLIC, as_fit(targets, own, classes), 0.0)]
+    raked = raked_classes(targets.columns, classes, _moved(targets.columns, own.one))
+    starts = {PUBLIC: as_fit(targets, own, classes), RAKED: as_fit(targets, own, raked)}
+    candidates = [Candidate(OWN, own, df), Candidate(PUBLIC, starts[PUBLIC], 0.0)]
+    cells = targets.cells if sets is None else float(sets.cells)
     with threadpool_limits(limits=few, user_api="blas"):
         if sets is None:
-            candidates.append(_descended(targets, own, weights, classes, DESCENT, rng, raked=False))
-            candidates.append(_descended(targets, own, weights, classes, RAKED, rng, raked=True))
+            near = _near(gram(targets, *weights, [own, *starts.values()]), df, cells)
+            if near[0]:
+                candidates.append(_descended(targets, own, weights, classes, DESCENT, rng, raked=False))
+            if near[1]:
+                candidates.append(_descended(targets, own, weights, classes, RAKED, rng, raked=True))
             products = gram(targets, *weights, [c.fit for c in candidates])
         else:
             level = float(
                 (targets.columns.cardinalities - 1).sum()
             )  # raking follows the one-way marginals at most wholly
-            raked = raked_classes(targets.columns, classes, _moved(targets.columns, own.one))
-            candidates.append(Candidate(RAKED, as_fit(targets, own, raked), level))
+            candidates.append(Candidate(RAKED, starts[RAKED], level))
             products = _set_gram(sets, [own.states, *((_state(c.fit),) for c in candidates[1:])])
-    degrees = OPTIONS.penalty * np.array([c.df for c in candidates])
-    cells = targets.cells if sets is None else float(sets.cells)
+    degrees = np.array(
+        [c.df * (DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty) for c in candidates]
+    )
     risks = np.diag(products) + 2.0 * degrees - cells
     # A little of a candidate that is far off can lower chi^2 by chance; what is plainly worse than the fit has no say.
-    heard = np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells))
-    heard = np.union1d([0], heard)
+    heard = np.union1d([0], np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells)))
     shares = np.zeros(len(candidates))
     shares[heard] = best_shares(products[np.ix_(heard, heard)], degrees[heard])
     shares = np.where(shares > LEAST_SHARE, shares, 0.0) / shares[shares > LEAST_SHARE].sum()
+    # The direction was chosen among several, by estimates that err by its length: go less far by as much.
+    step = shares - np.eye(len(shares))[0]
+    length = math.sqrt(max(float(step @ products @ step), 0.0))
+    shares = np.eye(len(shares))[0] + max(0.0, 1.0 - CAUTION / max(length, 1e-300)) * step
     risk = float(shares @ products @ shares + 2.0 * shares @ degrees - cells)
     return Blend(
         replace(blended([c.fit for c in candidates], shares), states=own.states),
         {c.name: float(s) for c, s in zip(candidates, shares, strict=True)},
         (risk, float(risks[0])),
     )
+
+
+def _near(products: Floats, df: float, cells: float) -> Flags:
+    """Whether starts are near enough to the reports to descend from: a fit that begins far off is one more fit to the same noise,
+    whose estimated risk is too low by the choice of where to stop."""
+    risks = np.diag(products) - cells
+    own = max(float(risks[0]) + 2.0 * OPTIONS.penalty * df, 0.0)
+    return np.asarray(risks[1:] <= FAR_START * own + math.sqrt(2.0 * cells))
 
 
 def as_fit(targets: PairTargets, own: MixtureFit, classes: LatentClasses) -> MixtureFit:
