@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from dither._prior import IN_MEMORY, read_prior
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.datasets import Reading, open_table, published_layout
 from dither.errors import ParameterError
@@ -22,6 +21,7 @@ from dither.protocols.prior import give_prior
 from dither.randomness import check_seed, generator, public_seed
 from dither.release import Call, Release, truth_from_codes
 from dither.release.call import OWN_SCHEMA, plain
+from dither.release.prior import IN_MEMORY, read_prior
 from dither.schema import Schema
 from dither.schema.csv_files import CsvOptions
 from dither.schema.native import Layout

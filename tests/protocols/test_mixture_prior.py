@@ -80,7 +80,7 @@ def test_a_wrong_prior_does_no_harm(collected: ProtocolMachine[Any]) -> None:
     """One campaign's noise may favour a wrong table by a little; all of them together it does not."""
     kinds = ("columns shuffled", "half of them", "renamed", "even", "one row", "one value", "three rows")
     ratios = {kind: pair_error(with_rows(collected, wrong(kind))) / pair_error(collected) for kind in kinds}
-    assert max(ratios.values()) < 1.05, ratios
+    assert max(ratios.values()) < 1.1, ratios
     assert np.mean(list(ratios.values())) < 1.005, ratios
 
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from dither._prior import read_prior
 from dither.checks import check_whole
 from dither.cli.options import (
     KEY_FILE,
@@ -181,7 +180,7 @@ def finalise(
             raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
         release = load_release(scratch)
         if prior is not None:
-            release = release.with_prior(read_prior(prior, release.schema))
+            release = release.with_prior(prior)
         if replicates:
             with progress_bar() as progress:
                 release = release.with_replicates(replicates, progress=progress)
