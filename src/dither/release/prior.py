@@ -33,6 +33,12 @@ def read_prior(
     it. The digest is that of the file, or of the codes where there is no file.
     """
     source = str(table) if isinstance(table, (str, Path)) else IN_MEMORY
+    if isinstance(table, (str, Path)) and Path(table).is_dir():
+        raise TableError(
+            f"prior {source} is a folder; give a public table, not an earlier release, whose noise would be taken for fact",
+            where="prior",
+            value=source,
+        )
     csv = CsvOptions(missing=None if missing is None else ("", *missing))
     try:
         native, _, _ = open_table(table, schema, Reading(columns=schema.names, csv=csv))
