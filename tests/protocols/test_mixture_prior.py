@@ -102,7 +102,12 @@ def test_a_prior_is_part_of_the_state_and_a_damaged_one_is_refused(collected: Pr
     found = with_rows(collected, NEAR)
     again = restore(found.state())
     assert again.core.prior is not None
-    assert again.core.prior.facts() == {"source": "public.csv", "rows": 3_000, "sha256": "00"}
+    assert again.core.prior.facts() == {
+        "kind": "table",
+        "source": "public.csv",
+        "rows": 3_000,
+        "sha256": "00",
+    }
     assert np.allclose(again.model().marginal(NAMES[:2]), found.model().marginal(NAMES[:2]))
     meta, arrays = unpack(found.state())
     for name, bad in (("prior weights", np.full(3, 0.5)), ("prior components", np.ones((50, 2)))):

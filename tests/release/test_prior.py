@@ -111,6 +111,9 @@ def test_the_command_line_takes_a_prior_and_writes_nothing_where_it_is_wrong(
     capsys.readouterr()
     assert run([*asked, "--prior", "nowhere.csv", "-o", str(tmp_path / "no")]) == 2
     assert "prior nowhere.csv: file not found" in capsys.readouterr().err
-    assert run([*asked, "--prior", str(tmp_path / "out"), "-o", str(tmp_path / "no")]) == 2
-    assert "is a folder; give a public table" in capsys.readouterr().err
+    assert run([*asked, "--prior", str(tmp_path), "-o", str(tmp_path / "no")]) == 2
+    assert "is a folder without a state.bin" in capsys.readouterr().err
+    other = ["publish", str(tmp_path / "mine.parquet"), "--epsilon", "2", "--set", "screen=never"]
+    assert run([*other, "--prior", str(tmp_path / "out"), "-o", str(tmp_path / "no")]) == 2
+    assert "is a release of another schema" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()

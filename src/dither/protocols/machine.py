@@ -9,7 +9,7 @@ forget a part of its state (decision 0004).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -19,7 +19,7 @@ from dither.errors import ParameterError, ReportError, StateError, TooFewAnswers
 from dither.estimate import Marginal
 from dither.models import Model
 from dither.protocols.parameters import build_parameters
-from dither.protocols.prior import PublicPrior, prior_from_state
+from dither.protocols.prior import Prior, prior_from_state
 from dither.reports import Plan
 from dither.schema import Schema, schema_from_json
 from dither.tally import CountTally, RoundTally, tally_from_bytes
@@ -51,7 +51,7 @@ class ProtocolMachine(ABC, Generic[P]):
     parameters_class: ClassVar[type]
     takes_prior: ClassVar[bool] = False
     progress: Progress | None
-    prior: PublicPrior | None
+    prior: Prior | None
 
     def __init__(self, campaign: Campaign, parameters: P) -> None:
         self.campaign = campaign
@@ -136,7 +136,7 @@ class ProtocolMachine(ABC, Generic[P]):
     def state(self) -> bytes:
         """Everything needed to go on elsewhere with identical results."""
         tallies = {str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self._closed)}
-        known = {} if self.core.prior is None else self.core.prior.arrays()
+        known: Mapping[str, np.ndarray] = {} if self.core.prior is None else self.core.prior.arrays()
         return pack({**self._facts(), "rounds": len(self._closed)}, {**tallies, **known})
 
     def _facts(self) -> JsonObject:

@@ -13,6 +13,7 @@ import numpy as np
 from dither.errors import ParameterError, ReportError
 from dither.estimate.latent_class import LatentClasses, latent_classes, one_ways, smoothed
 from dither.estimate.targets import Columns
+from dither.protocols.earlier import EarlierReports, earlier_from_state
 from dither.schema import Schema
 from dither.types import Codes, Floats, JsonMapping, JsonObject
 
@@ -44,14 +45,17 @@ class PublicPrior:
 
     def facts(self) -> JsonObject:
         """Where it came from, for a state and for a release."""
-        return {"source": self.source, "rows": self.rows, "sha256": self.sha256}
+        return {"kind": "table", "source": self.source, "rows": self.rows, "sha256": self.sha256}
 
     def arrays(self) -> dict[str, Floats]:
         return {WEIGHTS: self.classes.weights, COMPONENTS: self.classes.components}
 
 
-def give_prior(machine: ProtocolMachine, rows: PublicRows) -> None:
-    """Let a machine know a public table; an error for a method that has no use for one."""
+Prior = PublicPrior | EarlierReports
+
+
+def give_prior(machine: ProtocolMachine, rows: PublicRows | EarlierReports) -> None:
+    """Let a machine know a public table or an earlier campaign; an error for a method that has no use for one."""
     inner = machine.core
     if not inner.takes_prior:
         raise ParameterError(
@@ -59,6 +63,16 @@ def give_prior(machine: ProtocolMachine, rows: PublicRows) -> None:
             where="prior",
             value=rows.source,
         )
+    if isinstance(rows, EarlierReports):
+        if inner.campaign.schema.fingerprint != machine.campaign.schema.fingerprint:
+            raise ParameterError(
+                f"prior {rows.source}: an earlier release cannot be pooled where rules or groups leave something unasked; "
+                "leave it out",
+                where="prior",
+                value=rows.source,
+            )
+        inner.prior = rows
+        return
     if not len(rows.codes):
         raise ParameterError(f"prior {rows.source} has no rows", where="prior", value=rows.source)
     inner.prior = _learnt(inner.campaign.schema, asked_codes(machine, rows.codes), rows, inner.campaign.seed)
@@ -83,8 +97,10 @@ def asked_codes(machine: ProtocolMachine, codes: Codes) -> Codes:
     return np.stack(columns, axis=1)
 
 
-def prior_from_state(facts: JsonMapping, arrays: dict[str, np.ndarray], schema: Schema) -> PublicPrior:
+def prior_from_state(facts: JsonMapping, arrays: dict[str, np.ndarray], schema: Schema) -> Prior:
     """The prior of a saved machine, checked: a state may come from anywhere."""
+    if isinstance(facts, dict) and facts.get("kind") == "release":
+        return earlier_from_state(facts, arrays)
     columns = Columns(schema.cardinalities)
     try:
         weights, components = (np.asarray(arrays[name], dtype=np.float64) for name in (WEIGHTS, COMPONENTS))

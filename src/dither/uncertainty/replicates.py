@@ -10,6 +10,7 @@ has the measured coverage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ from dither.models import Model
 from dither.models.grouped import grouped_marginal
 from dither.models.ruled import core_of
 from dither.protocols import ProtocolMachine, method, restore, start
+from dither.protocols.earlier import EarlierReports
 from dither.protocols.holdout import HoldOut, fitted_tallies
+from dither.protocols.prior import Prior
 from dither.protocols.reduction import with_groups
 from dither.reports import Plan, Question
 from dither.schema import Schema
@@ -166,7 +169,9 @@ def prepare_bootstrap(
     for replicate in range(replicates):
         machine = start(name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate)
         if isinstance(source, ProtocolMachine):
-            machine.core.prior = source.core.prior
+            machine.core.prior = _prior_again(
+                source.core.prior, model, np.random.default_rng([seed, replicate, 0x7072])
+            )
         redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]))
         refits.append(machine.model())
         if known:
@@ -181,6 +186,13 @@ def prepare_bootstrap(
     found = local_misfit(core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn)
     reports = Reports(schema, tuple(answers_of(source.counted)))
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
+
+
+def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) -> Prior | None:
+    """A public table is what it is; an earlier campaign's answers have noise, and are drawn anew like those of now."""
+    if not isinstance(prior, EarlierReports):
+        return prior
+    return replace(prior, tallies=tuple(draw_tally(t.plan, model, t.participants, rng) for t in prior.tallies))
 
 
 def reports_in(schema: Schema, state: bytes | None) -> Reports | None:

@@ -27,6 +27,7 @@ from dither.estimate.set_tables import SetTargets, set_targets
 from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay, trees
 from dither.estimate.thorough import thorough_fit
 from dither.models.mixture import Edge, Mixture
+from dither.protocols.earlier import EarlierReports, Pooled, pooled_answers
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.mixture.plan import Sets, one_way_precision, pair_plan
 from dither.protocols.mixture.screen import (
@@ -39,6 +40,7 @@ from dither.protocols.mixture.screen import (
     second_round,
 )
 from dither.protocols.parameters import Pairs
+from dither.protocols.prior import PublicPrior
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
@@ -195,13 +197,21 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             check_asked(self.campaign.schema, answers_of([*self.counted, tally]))
 
     @cached_property
+    def _answers(self) -> Pooled:
+        """What the fit is to: all answers, with those of an earlier campaign if one is known."""
+        own = answers_of(self.counted)
+        if not isinstance(self.prior, EarlierReports):
+            return Pooled(own, {})
+        return pooled_answers(self.campaign.schema, own, self.prior)
+
+    @cached_property
     def _targets(self) -> PairTargets:
-        return pair_targets(self.campaign.schema, answers_of(self.counted))
+        return pair_targets(self.campaign.schema, self._answers.answers)
 
     @cached_property
     def _sets(self) -> Callable[[Edges], SetTargets] | None:
         """The whole tables for a choice of edges, where they are fitted."""
-        answers, targets = answers_of(self.counted), self._targets
+        answers, targets = self._answers.answers, self._targets
         if not tables_pay(len(self.campaign.schema), answers):
             return None
         return partial(set_targets, self.campaign.schema, answers, targets.columns)
@@ -227,8 +237,8 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
     def _blend(self) -> tuple[MixtureFit, JsonObject]:
         """The fit averaged with the prior if there is one, and what a release says of that."""
         fitted, said = self._fit
-        if self.prior is None:
-            return fitted, {}
+        if not isinstance(self.prior, PublicPrior):
+            return fitted, self._answers.note
         known = {**self.prior.facts(), "classes": len(self.prior.classes.weights)}
         if not self._members or not self._targets.has_pairs:
             return fitted, {**known, "share_of_prior": 0.0, "left_out": NOT_JUDGED}
