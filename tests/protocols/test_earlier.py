@@ -81,6 +81,13 @@ def test_other_people_are_left_out() -> None:
     assert pair_error(pooled) == pytest.approx(pair_error(now))
 
 
+def test_a_campaign_is_not_pooled_with_itself() -> None:
+    now = campaign(NETWORK, 1)
+    said = pooled_answers(NETWORK.schema, answers_of(now.counted), earlier(now)).note
+    assert said["weight"] == 0.0
+    assert "too like those of now" in said["left_out"]
+
+
 def test_the_weight_falls_with_the_drift() -> None:
     """People of whom a part are others."""
     weights = []

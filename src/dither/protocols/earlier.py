@@ -22,6 +22,7 @@ from dither.types import Bytes, JsonMapping, JsonObject
 
 ARRAY = "earlier tally "  # and its number, of the arrays in a state
 MOST_TALLIES = 1_000
+TOO_ALIKE = 1e-6  # chance of estimates so near to each other, if the reports are not the same ones
 CHANGED = 0.5  # drift in units of the variance of a difference, beyond which the people are others
 
 
@@ -76,10 +77,9 @@ def pooled_answers(schema: Schema, own: Sequence[AnswerCounts], earlier: Earlier
     cells, total = sum(s.cells for s in seen.values()), math.fsum(s.chi2 for s in seen.values())
     drift = max(total / cells - 1.0, 0.0)
     note |= {"drift": drift, "drift_p_value": float(norm.sf((total - cells) / math.sqrt(2.0 * cells)))}
-    if drift > CHANGED:
-        return Pooled(
-            list(own), {**note, "weight": 0.0, "share_of_prior": 0.0, "left_out": "people have changed since"}
-        )
+    if drift > CHANGED or note["drift_p_value"] > 1.0 - TOO_ALIKE:
+        why = "people have changed since" if drift > CHANGED else "its reports are too like those of now to be others'"
+        return Pooled(list(own), {**note, "weight": 0.0, "share_of_prior": 0.0, "left_out": why})
     weights = {key: s.weight(drift) for key, s in seen.items()}
     kept = [
         AnswerCounts(a.question, np.rint(weights[key] * a.support).astype(np.int64), round(weights[key] * a.n))
