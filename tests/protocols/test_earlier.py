@@ -21,6 +21,8 @@ from dither.schema.table import decode, plain_layout
 from dither.simulate import simulate
 from dither.tally.archive import pack, unpack
 
+pytestmark = pytest.mark.slow
+
 NETWORK, OTHER = (generate_network([4] * 5, parents=1, strength=1.2, seed=seed) for seed in (3, 8))
 SIZES, NAMES = tuple(NETWORK.schema.cardinalities), tuple(NETWORK.schema.names)
 PARAMETERS = {"screen": "never", "total": 48, "components": 16, "edges": "none"}

@@ -76,6 +76,7 @@ def wrong(kind: str) -> np.ndarray:
     return made[kind]()
 
 
+@pytest.mark.slow
 def test_a_wrong_prior_does_no_harm(collected: ProtocolMachine[Any]) -> None:
     """One campaign's noise may favour a wrong table by a little; all of them together it does not."""
     kinds = ("columns shuffled", "half of them", "renamed", "even", "one row", "one value", "three rows")
@@ -119,6 +120,7 @@ def test_a_prior_is_part_of_the_state_and_a_damaged_one_is_refused(collected: Pr
         prior_from_state({"rows": 0, "source": "", "sha256": ""}, arrays, NETWORK.schema)
 
 
+@pytest.mark.slow
 def test_sets_of_three_judge_a_prior_too() -> None:
     network = generate_network([2] * 8, parents=2, strength=1.5, seed=2)
     codes = network.sample_codes(6_000, np.random.default_rng(1))

@@ -18,6 +18,8 @@ from dither.datasets import generate_network
 from dither.errors import InputError, ParameterError
 from dither.schema.table import decode, plain_layout
 
+pytestmark = pytest.mark.slow
+
 NETWORK = generate_network([3] * 5, parents=1, strength=1.5, seed=2)
 OPTIONS: dict[str, Any] = {"schema": NETWORK.schema, "parameters": {"screen": "never", "total": 24, "components": 8}}
 
