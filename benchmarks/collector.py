@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,83 @@ def workers_load(workers: int, batch: int, seconds: float) -> dict[str, Any]:
         **{f"{what}_cpu_us_per_report": 1e6 * used / reports for what, used in spent.items()},
         "bytes_per_report_in_postgresql": size / reports,
     }
+
+
+def consoles_load(consoles: int, seconds: float) -> dict[str, Any]:
+    """Uploads of batches, turn by turn without and with so many open streams of events that tell of them; the medians' ratio.
+
+    The turns alternate, so that what else the machine does falls on both alike; the collector's CPU time per report does not depend
+    on it at all. Each stream must have heard of the reports.
+    """
+    if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy"))):
+        raise NotAvailable("the collector's packages are not installed; pip install 'dither[server]'")
+    turns = 5 if seconds >= 10 else 1
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    costs: dict[bool, list[float]] = {False: [], True: []}
+    heard = 0
+    with tempfile.TemporaryDirectory() as scratch, _server(str(Path(scratch) / "collector.db")) as url:
+        campaign, plan = _campaign(url)
+
+        async def turn(number: int, watched: bool) -> None:
+            nonlocal heard
+            streams = await _open_consoles(url, campaign, consoles) if watched else []
+            readers = [asyncio.create_task(_read_events(reader)) for reader, _ in streams]
+            requests = _uploads(campaign, plan, BATCH, f"{number} {watched} ")
+            await asyncio.sleep(min(seconds / 4, 2.0))  # opening and closing streams is not what is measured
+            spent, begun = _cpu_seconds(scratch.encode()), time.perf_counter()
+            found = await _load(url, requests, BATCH, seconds)
+            rate, elapsed = found["reports_per_second"], time.perf_counter() - begun
+            rates[watched].append(rate)
+            costs[watched].append(1e6 * (_cpu_seconds(scratch.encode()) - spent) / elapsed / rate)
+            for _, writer in streams:
+                writer.close()
+            heard += sum([await reader for reader in readers])
+
+        for number in range(turns):
+            for watched in (False, True):
+                asyncio.run(turn(number, watched))
+    if heard < consoles * turns:
+        raise RuntimeError(f"{consoles * turns} streams heard {heard} events")
+    alone, beside = (statistics.median(rates[watched]) for watched in (False, True))
+    cost, cost_beside = (statistics.median(costs[watched]) for watched in (False, True))
+    return {
+        "cpu_us_per_report_alone": cost,
+        "cpu_us_per_report_watched": cost_beside,
+        "cpu_ratio": cost / cost_beside,
+        "reports_per_second_alone": alone,
+        "reports_per_second_watched": beside,
+        "ratio": beside / alone,
+        "events": heard,
+    }
+
+
+async def _open_consoles(
+    url: str, campaign: bytes, count: int
+) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, port = url.removeprefix("http://").split(":")
+    head = (
+        f"GET /v1/campaigns/{campaign.hex()}/events HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {KEY}\r\n\r\n"
+    ).encode()
+    opened = []
+    for _ in range(count):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        if answer[9:12] != b"200":
+            raise RuntimeError(answer.decode())
+        opened.append((reader, writer))
+    return opened
+
+
+async def _read_events(reader: asyncio.StreamReader) -> int:
+    """How many events came until the stream was closed."""
+    events = 0
+    try:
+        while part := await reader.read(1 << 14):
+            events += part.count(b"data: ")
+    except (ConnectionError, OSError):
+        return events
+    return events
 
 
 def _cpu_seconds(word: bytes) -> float:
@@ -313,9 +391,17 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         note=f"Requests of so many reports from {SENDERS} senders in one process. Where all share two cores, more "
         "workers cannot give more reports; the CPU time per report is what tells how many machines a rate takes.",
     )
+    consoles = Study(
+        name="consoles",
+        title="Uploads while consoles are open",
+        axes={"consoles": (100, 1000)},
+        measure=partial(consoles_load, seconds=seconds),
+        note=f"Batches of {BATCH} from {SENDERS} senders to SQLite, in turns without and with so many open streams of "
+        "events; the ratio of the medians.",
+    )
     about = (
         "Sender, collector and database share this machine's cores, so ratios say more than rates. The collector may commit "
         "several requests together, so it can pass bare inserts."
     )
-    studies = (study,) if size == "smoke" else (study, several)
+    studies = (study,) if size == "smoke" else (study, several, consoles)
     return Bench("collector", "Load on a collector", about, studies, size)

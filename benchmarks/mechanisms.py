@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import Bench, NotAvailable, Size, Study
+from dither.harness.apart import apart, peak_megabytes
 
 EPSILON = 1.0
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import PRODUCT, Table, exact_product
 from dither.evaluation.metrics import attribute_sets, marginal
+from dither.harness.apart import apart, peak_megabytes
 from dither.models import Model
 from dither.protocols import ProtocolMachine, start
 from dither.simulate import simulate

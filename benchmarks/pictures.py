@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.lines import Line, line_plot
-from benchmarks.harness.page import TEMPLATES
 from dither.display.bars import WIDTH
 from dither.display.svg import label
+from dither.harness.lines import Line, line_plot
+from dither.harness.page import TEMPLATES
 
 RIGHT, HEIGHT = 150, 250
 STYLE = ".rule{fill:none;stroke:#ddd}.e{text-anchor:end}.m{text-anchor:middle}"

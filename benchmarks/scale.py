@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import Bench, Chart, Size, Study
 from dither.datasets.generated import generate_network
 from dither.estimate import answers_of
 from dither.estimate.mixture_fit import FitOptions, fit_mixture
 from dither.estimate.targets import pair_targets
+from dither.harness.apart import apart, peak_megabytes
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.protocols import start
 from dither.reports import Plan, question

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 
 from benchmarks.tables import Table
 from dither.errors import ParameterError
+from dither.evaluation.downstream import Classifier, split_rows, train_and_test
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.several_means import MultiMean
 from dither.schema import Schema
 from dither.types import Codes
 
-Classifier = Literal["svm", "forest"]
-CLASSIFIERS: tuple[Classifier, ...] = ("svm", "forest")
+__all__ = [
+    "binary_attributes",
+    "classification",
+    "correlation_identification",
+    "reported_accuracy",
+    "split_rows",
+    "train_and_test",
+]
 
 
 @dataclass(frozen=True)
@@ -38,29 +44,6 @@ class TaskScore:
 def binary_attributes(schema: Schema) -> list[str]:
     """The attributes with two codes, which the papers give to an SVM."""
     return [a.name for a in schema if a.cardinality == 2]
-
-
-def train_and_test(
-    schema: Schema, train: Codes, test: Codes, target: str, classifier: Classifier, *, seed: int = 0, rows: int = 10_000
-) -> float:
-    """The accuracy on `test` of a classifier trained on at most `rows` rows of `train`, drawn without replacement.
-
-    The SVM is linear on one-hot features, the forest has 50 trees on codes; a training set with one class predicts it.
-    """
-    if classifier not in CLASSIFIERS:
-        raise ParameterError(f"classifier {classifier!r} is not one of {', '.join(CLASSIFIERS)}", where="classifier")
-    if not len(train) or not len(test):
-        raise ParameterError("a classifier needs rows to train on and rows to test on")
-    rng = np.random.default_rng(seed)
-    chosen = train if len(train) <= rows else train[rng.choice(len(train), rows, replace=False)]
-    position = schema.index(target)
-    known, wanted = chosen[:, position], test[:, position]
-    if (known == known[0]).all():
-        return float((wanted == known[0]).mean())
-    model = _model(classifier, seed)
-    encode = _one_hot if classifier == "svm" else _plain
-    model.fit(encode(schema, chosen, position), known)
-    return float((model.predict(encode(schema, test, position)) == wanted).mean())
 
 
 def classification(
@@ -92,17 +75,6 @@ def classification(
     return out
 
 
-def split_rows(codes: Codes, share: float, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Rows to train and rows to test on, shuffled first: published tables are often sorted."""
-    if not 0 < share < 1:
-        raise ParameterError(
-            f"the share of test rows must lie between 0 and 1, not {share!r}", where="share", value=share
-        )
-    order = rng.permutation(len(codes))
-    cut = max(1, round(share * len(codes)))
-    return codes[order[cut:]], codes[order[:cut]]
-
-
 def correlation_identification(
     truth: Iterable[tuple[int, int]], found: Iterable[tuple[int, int]], pairs: int
 ) -> dict[str, float]:
@@ -112,34 +84,6 @@ def correlation_identification(
         raise ParameterError(f"{len(real | guess)} pairs are named, more than the {pairs} there are", where="pairs")
     added, lost = len(guess - real), len(real - guess)
     return {"accurate": (pairs - added - lost) / pairs, "added": added / pairs, "lost": lost / pairs}
-
-
-def _model(classifier: Classifier, seed: int) -> Any:
-    if classifier == "svm":
-        from sklearn.svm import LinearSVC
-
-        return LinearSVC(dual=False, tol=1e-3, max_iter=2_000)
-    from sklearn.ensemble import RandomForestClassifier
-
-    return RandomForestClassifier(n_estimators=50, min_samples_leaf=2, random_state=seed, n_jobs=1)
-
-
-def _one_hot(schema: Schema, codes: Codes, left_out: int) -> Any:
-    """All attributes but one as indicator columns; the first code of each is the reference."""
-    from scipy.sparse import csr_matrix
-
-    sizes = [0 if i == left_out else k - 1 for i, k in enumerate(schema.cardinalities)]
-    starts = np.cumsum([0, *sizes])
-    kept = [i for i in range(len(schema)) if i != left_out]
-    values = codes[:, kept].astype(np.int64)
-    present = values > 0
-    rows = np.repeat(np.arange(len(codes)), present.sum(axis=1))
-    columns = (values - 1 + starts[kept])[present]
-    return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(codes), int(starts[-1])))
-
-
-def _plain(schema: Schema, codes: Codes, left_out: int) -> Any:
-    return np.delete(np.asarray(codes), left_out, axis=1).astype(np.float32)
 
 
 def reported_accuracy(

@@ -2,12 +2,15 @@
 // The same bytes as Python's dither.reports and dither.mechanisms, checked by the golden vectors in ../vectors.
 // Thresholds are integers over 2^threshold_bits; no floating-point draw decides a report.
 
-/** Something that must not be done: a plan above the cap, a changed schema, bytes that are no report. */
-export class Refused extends Error {}
+/** Something that must not be done; `code` says of which kind: 'cap', 'moved', 'changed', 'token', 'storage', 'not-allowed' or 'invalid'. */
+export class Refused extends Error {
+  constructor(why, code = 'invalid') { super(why); this.code = code; }
+}
 
-const refuse = (why) => { throw new Refused(why); };
-const need = (condition, why) => condition || refuse(why);
+const refuse = (why, code) => { throw new Refused(why, code); };
+const need = (condition, why, code) => condition || refuse(why, code);
 const whole = (n) => Number.isSafeInteger(n);
+const natural = (n) => whole(n) && n >= 0;
 const utf8 = (text) => new TextEncoder().encode(text);
 export const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 export const fromHex = (text) => {
@@ -37,15 +40,16 @@ const bitsOf = (report) => report.reduce((n, byte) => { for (; byte; byte &= byt
 const FIELDS = {
   grr: ['cells', 'other'], sue: ['cells', 'true_set', 'other_set'], oue: ['cells', 'true_set', 'other_set'],
   olh: ['cells', 'buckets', 'other'], subset: ['cells', 'size', 'missing'], bloom: ['cells', 'bits', 'hashes', 'flipped', 'seed'],
-  hadamard: ['cells', 'columns', 'flip'],
+  hadamard: ['cells', 'columns', 'flip'], 'square-wave': ['cells', 'width', 'base'], strategy: ['cells', 'sets', 'high', 'low', 'rest'],
 };
+const LISTS = ['sets', 'high', 'low', 'rest']; // of a strategy
 
 /** A mechanism from its integers: {cells, reportBytes, drawBytes, epsilon(), randomise(value, random), check(report)}. */
 export function mechanism(m) {
   need(Object.hasOwn(FIELDS, m?.name ?? ''), 'not a mechanism this version knows');
   const names = FIELDS[m.name];
   need(Object.keys(m).length === names.length + 2, 'a mechanism needs its own numbers and no others');
-  need([...names, 'threshold_bits'].every((f) => whole(m[f]) && m[f] >= 0), 'a mechanism needs whole numbers');
+  need([...names, 'threshold_bits'].every((f) => LISTS.includes(f) || natural(m[f])), 'a mechanism needs whole numbers');
   need(m.threshold_bits % 8 === 0 && m.threshold_bits >= 8 && m.threshold_bits <= 48, 'draws of this width are not supported');
   need(m.cells >= 2 && m.cells <= 2 ** 31, 'a mechanism needs at least 2 cells, and not too many');
   const made = MAKERS[m.name](m, BigInt(2 ** m.threshold_bits), m.threshold_bits / 8);
@@ -66,11 +70,44 @@ export function mechanism(m) {
   };
 }
 
+/** The chances that a report speaks for an answer if it is yours (`own`), and if another is (`other`); null where none speaks for one. */
+export function odds(m) {
+  mechanism(m); // refuses what is none
+  const all = 2 ** m.threshold_bits, kept = (outcomes) => 1 - ((outcomes - 1) * m.other) / all;
+  const chances = {
+    grr: () => [kept(m.cells), m.other / all],
+    olh() {
+      const start = (bucket) => Math.ceil((bucket * 65536) / m.buckets), own = kept(m.buckets);
+      let same = 0;
+      for (let b = 0; b < m.buckets; b++) same += ((start(b + 1) - start(b)) / 65536) ** 2;
+      return [own, same * own + ((1 - same) * m.other) / all];
+    },
+    subset() {
+      const own = (m.size * Math.floor((all - (m.cells - m.size) * m.missing) / m.size)) / all;
+      return [own, (m.size - own) / (m.cells - 1)];
+    },
+    bloom: () => [1 - m.flipped / all, m.flipped / all], // of one bit of the filter
+    hadamard: () => [1 - m.flip / all, 0.5],
+    sue: () => [m.true_set / all, m.other_set / all],
+  };
+  const found = chances[m.name === 'oue' ? 'sue' : m.name]?.();
+  return found ? { own: found[0], other: found[1], of100: found.map((x) => Math.round(100 * x)) } : null;
+}
+
 // Randomised response over k answers: the draws below keep are the truth, the rest shared by the others.
 const respond = (draw, keep, other, truth) => {
   if (draw < keep) return truth;
   const answer = Number((draw - keep) / other);
   return answer + (answer >= truth ? 1 : 0);
+};
+// Reports that are the number of one of some outputs.
+const numbered = (outputs) => {
+  const width = Math.ceil((32 - Math.clz32(outputs - 1)) / 8);
+  return {
+    reportBytes: width,
+    write: (output) => number(output, width),
+    check: (report) => need(little(report, 0, width) < BigInt(outputs), 'an output outside the range'),
+  };
 };
 const noStrayBits = (report, bits) =>
   need(bits % 8 === 0 || report[report.length - 1] >> bits % 8 === 0, 'a bit beyond the last one is set');
@@ -220,6 +257,61 @@ const MAKERS = {
       check: (report) => need(little(report, 0, width) < BigInt(2 ** (bits + 1)), 'a coefficient outside the range'),
     };
   },
+  // A window of outputs that slides with the cell; what division leaves over goes to the middle output.
+  'square-wave'(m, all, step) {
+    need(m.cells <= 4096 && m.width >= 1 && m.width <= 8192, 'a wave of this width is impossible');
+    const width = BigInt(m.width), base = BigInt(m.base), peak = (all - BigInt(m.cells - 1) * base) / width;
+    need(base >= 1n && base < peak, 'thresholds that give no guarantee');
+    const outputs = m.cells + m.width - 1, { reportBytes, write, check } = numbered(outputs);
+    return {
+      reportBytes,
+      drawBytes: step,
+      epsilon: async () => lnUp(peak, base),
+      randomise(value, draws) {
+        const draw = little(draws, 0, step);
+        if (draw < width * peak) return write(value + Number(draw / peak));
+        const place = Number((draw - width * peak) / base);
+        return write(place >= m.cells - 1 ? (outputs - 1) >> 1 : place + (place >= value ? m.width : 0));
+      },
+      check,
+    };
+  },
+  // Output i has high[i] draws in the cells of its set, low[i] in the others; the last one what is left, rest[cell].
+  strategy({ cells, sets, high, low, rest }, all, step) {
+    need([sets, high, low, rest].every(Array.isArray) && sets.length >= 1 && cells * sets.length <= MOST.pairs && cells <= 4096, 'sets too many or none');
+    need(high.length === sets.length && low.length === sets.length && rest.length === cells, 'a strategy that lacks draws');
+    need([high, low, rest].every((list) => list.every((n) => whole(n) && n >= 1)), 'an output that some value can never give');
+    const top = Math.ceil(cells / 4), has = (text, cell) => (parseInt(text[text.length - 1 - (cell >> 2)] ?? '0', 16) >> (cell & 3)) & 1;
+    const sums = rest.slice();
+    let most = lnUp(rest.reduce((a, b) => Math.max(a, b)), rest.reduce((a, b) => Math.min(a, b)));
+    sets.forEach((text, i) => {
+      need(typeof text === 'string' && text.length <= top && /^(0|[1-9a-f][0-9a-f]*)$/.test(text), 'a set that is not written in the one way');
+      let held = 0;
+      for (let cell = 0; cell < 4 * top; cell++) {
+        const inside = has(text, cell);
+        need(!inside || cell < cells, 'a set beyond the cells');
+        held += inside;
+        if (cell < cells) sums[cell] += inside ? high[i] : low[i];
+      }
+      if (held > 0 && held < cells) most = Math.max(most, lnUp(Math.max(high[i], low[i]), Math.min(high[i], low[i])));
+    });
+    need(sums.every((sum) => sum === Number(all)), 'draws that do not add up');
+    const { reportBytes, write, check } = numbered(sets.length + 1);
+    return {
+      reportBytes,
+      drawBytes: step,
+      epsilon: async () => most,
+      randomise(value, draws) {
+        let left = Number(little(draws, 0, step)), output = 0;
+        for (; output < sets.length; output++) {
+          left -= has(sets[output], value) ? high[output] : low[output];
+          if (left < 0) break;
+        }
+        return write(output);
+      },
+      check,
+    };
+  },
 };
 
 /** The bytes of an upload. */
@@ -245,7 +337,8 @@ const fraction = (d) => {
   const view = new DataView(d.buffer);
   return (view.getUint32(0) * 2 ** 21 + (view.getUint32(4) >>> 11)) / 2 ** 53;
 };
-export const reportId = (token, campaign, round) => digest('report', token, campaign, round);
+/** The id under which a report is stored; without a round (null) the one id of a participant in all of them. */
+export const reportId = (token, campaign, round) => digest('report', token, campaign, round ?? 2 ** 32 - 1);
 export const tokenHash = (token) => sha256(utf8('dither-1:token\0'), token);
 export const place = async (token, campaign) => fraction(await digest('place', token, campaign, 0));
 
@@ -253,6 +346,16 @@ export const place = async (token, campaign) => fraction(await digest('place', t
 export async function isAsked(token, campaign, start, population) {
   const end = start + population, at = await place(token, campaign);
   return start <= at && at < (end >= 1 - 1e-9 ? 1 : end);
+}
+
+/** Before anything is typed: whether the open round asks this token, or a `later` one does, and what its answer will be about. */
+export async function chosen(a, token) {
+  const id = fromHex(a.campaign), { plan } = a, arrival = a.assignment === 'arrival';
+  const asked = plan !== null && (arrival || await isAsked(token, id, a.start, plan.population));
+  const later = plan !== null && !asked && await place(token, id) >= a.start;
+  if (!asked) return { asked, later, question: null, questions: [], attributes: [] };
+  const question = await pick(token, id, plan), questions = question === -1 ? plan.questions : [plan.questions[question]];
+  return { asked, later, question, questions, attributes: [...new Set(questions.flatMap((q) => q.attributes))] };
 }
 
 /** The question this participant answers; -1 for all of a split plan. */
@@ -292,11 +395,15 @@ export async function planEpsilon(plan) {
 // What a device reads and works out at most; the same numbers as Python's reports.limits and schema.
 const MOST = {
   announcement: 8 << 20, answer: 1 << 16, attributes: 4096, values: 1 << 17, codes: 1 << 20, reportBytes: 16384, drawBytes: 1 << 20,
-  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, filterBytes: 1 << 25, pairs: 1 << 21, waiting: 256 << 10,
+  mechanisms: 1 << 14, hashes: 64, digests: 1 << 18, edges: 1 << 18, filterBytes: 1 << 25, pairs: 1 << 21, waiting: 256 << 10,
 };
 const DRAW_BITS = [8, 16, 24, 32, 40, 48];
 const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);
 const finite = (x) => typeof x === 'number' && Number.isFinite(x);
+// Text for people: bounded, without control characters and halves of surrogate pairs, in one line unless `lines`.
+const isText = (x, most, lines = false) => typeof x === 'string' && x.length <= 2 * most && [...x].length <= most
+  && !(lines ? /[\0-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]/u : /[\0-\x1f\x7f-\x9f\ud800-\udfff]/u).test(x);
+const CLOSES = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}:\d{2}Z)?$/;
 const keysOf = (x) => Object.keys(x).sort().join();
 
 // JSON with every text and number marked: "s" and the text, "n" and the number's own characters, which JSON.parse would lose.
@@ -326,6 +433,13 @@ function canonical(x) {
   return object(x) ? `{${Object.keys(x).sort().map((k) => `${ascii(k.slice(1))}:${canonical(x[k])}`).join()}}` : String(x);
 }
 
+// A schema without what only people read: two that differ in nothing else mean the same codes.
+const TEXTS = ['question', 'help', 'labels'];
+const coded = (schema) => {
+  for (const a of schema.sattributes) for (const key of TEXTS) delete a[`s${key}`];
+  return schema;
+};
+
 /** Read and check the text that a collector announces: {announcement, fingerprint, epsilon (0 if no round is open)}. */
 export async function readAnnouncement(text) {
   need(typeof text === 'string' && text.length <= MOST.announcement, 'an announcement is text of at most 8 MiB');
@@ -334,39 +448,53 @@ export async function readAnnouncement(text) {
   const a = announcement;
   need(object(a) && a.format === 'dither-campaign-1', 'not an announcement this version reads');
   // Junk is refused before the pass over all characters, which takes many times their memory.
-  need(Object.entries(a).every(([key, x]) => ['schema', 'plan'].includes(key) || x === null || typeof x !== 'object'), 'an unknown part');
+  need(Object.entries(a).every(([key, x]) => ['schema', 'plan', 'consumers'].includes(key) || x === null || typeof x !== 'object'), 'an unknown part');
+  need((a.consumers ?? null) === null || (Array.isArray(a.consumers) && a.consumers.every(consumerFits)
+    && a.consumers.reduce((n, c) => n + c.edges.length, 0) <= MOST.edges), 'consumers that are none');
   const known = checkSchema(a.schema);
   need(a.plan === null || (object(a.plan) && Object.keys(a.plan).length === 6 && plain(a.plan)), 'not a plan this version reads');
-  try { schema = canonical(marked(text).sschema); } catch (error) { refuse(error instanceof Refused ? error.message : 'not JSON'); }
+  try { schema = canonical(coded(marked(text).sschema)); } catch (error) { refuse(error instanceof Refused ? error.message : 'not JSON'); }
   const fingerprint = toHex(await sha256(utf8(schema)));
   need(fingerprint === a.schema_fingerprint, 'the announced schema does not have the announced fingerprint');
   need(typeof a.campaign === 'string' && /^[0-9a-f]{32}$/.test(a.campaign), 'no proper campaign id');
   need(['draft', 'open', 'closing', 'collected', 'finalised'].includes(a.state), 'an unknown state');
   need(typeof a.name === 'string' && ['open', 'tokens'].includes(a.participation), 'no proper name or way to take part');
+  need(isText(a.title ?? '', 200) && isText(a.purpose ?? '', 4000, true) && isText(a.contact ?? '', 500), 'no proper title, purpose or contact');
+  need((a.closes ?? null) === null || (typeof a.closes === 'string' && CLOSES.test(a.closes) && (secondNumber(a.closes) ?? -1) >= 0), 'no proper closing time');
+  const none = (x) => x === undefined || x === null;
+  need([a.closes_at_reports, a.wanted].every((n) => none(n) || (whole(n) && n >= 1)), 'no proper number of reports');
+  need(none(a.round_closes) || (finite(a.round_closes) && a.round_closes >= 0), 'no proper end of the round');
+  need([undefined, 'arrival', 'token'].includes(a.assignment), 'an unknown way to assign people');
   need(finite(a.epsilon) && a.epsilon >= 0 && finite(a.start) && a.start >= 0, 'numbers that are none');
   return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
 }
 
+const consumerFits = (c) => object(c) && ['edges,name', 'edges,epsilon,name'].includes(keysOf(c)) && typeof c.name === 'string'
+  && rises(c.edges) && c.edges.length >= 2 && (c.epsilon === undefined || positive(c.epsilon));
 // A plan holds nothing but questions of two or three parts, and numbers.
+const FORMS = ['attributes,mechanism', 'attributes,grouped,mechanism', 'attributes,mechanism,rounded'];
 const plain = ({ questions, shares }) => Array.isArray(questions) && Array.isArray(shares) && shares.every(finite)
-  && questions.every((q) => object(q) && ['attributes,mechanism', 'attributes,grouped,mechanism'].includes(keysOf(q)) && object(q.mechanism) && Array.isArray(q.attributes)
-    && Object.values(q.mechanism).every((x) => typeof x !== 'object') && q.attributes.every((n) => typeof n === 'string'));
+  && questions.every((q) => object(q) && FORMS.includes(keysOf(q))
+    && [undefined, true].includes(q.rounded) && object(q.mechanism) && Array.isArray(q.attributes) && q.attributes.every((n) => typeof n === 'string')
+    && Object.entries(q.mechanism).every(([key, x]) => typeof x !== 'object' || (LISTS.includes(key) && Array.isArray(x) && x.every((y) => typeof y !== 'object'))));
 const LINES = ['numeric', 'date', 'datetime', 'duration'];
 const CARRIES = {
   numeric: ['edges'], duration: ['edges'], date: ['edges'], datetime: ['edges'], boolean: [], categorical: ['values'], ordinal: ['values'],
 };
 const MAY_CARRY = {
-  numeric: ['atoms', 'groups', 'unit'], duration: ['atoms', 'groups', 'unit'], date: ['cycles', 'groups'],
+  numeric: ['atoms', 'clip', 'groups', 'unit'], duration: ['atoms', 'clip', 'groups', 'unit'], date: ['cycles', 'groups'],
   datetime: ['cycles', 'groups'], boolean: [], categorical: ['groups'], ordinal: ['groups'],
 };
 const CYCLES = { weekday: 7, hour: 24 };
 const turns = (a) => (a.cycles ?? []).reduce((n, cycle) => n * CYCLES[cycle], 1);
 const answers = (a) => (LINES.includes(a.kind) ? lineOf(a).cells * turns(a) : a.kind === 'boolean' ? 2 : a.values.length);
 const cardinality = (a) => answers(a) + (a.missing ? 1 : 0);
+const NUMBERS = ['numeric', 'duration'];
 const width = (a, grouped) => (grouped ? new Set(a.groups).size + (a.missing ? 1 : 0) : cardinality(a));
 
 /** The cell of a question for codes by name; of grouped attributes the group counts, not the value. */
 export function cellOf(q, known, codes) {
+  if (q.rounded) return codes.get(q.attributes[0]);
   return q.attributes.reduce((cell, n) => {
     const a = known.get(n), grouped = (q.grouped ?? []).includes(n), code = codes.get(n), names = grouped ? [...new Set(a.groups)] : [];
     return cell * width(a, grouped) + (!grouped ? code : code === answers(a) ? names.length : names.indexOf(a.groups[code]));
@@ -435,6 +563,11 @@ function checkLine(a) {
 const groupsFit = (a) => a.groups === undefined || (Array.isArray(a.groups) && a.groups.length === answers(a)
   && a.groups.every((g) => typeof g === 'string' && g !== '') && new Set(a.groups).size >= 2);
 
+const textsFit = (a) => (a.question === undefined || (a.question !== '' && isText(a.question, 500)))
+  && (a.help === undefined || (a.help !== '' && isText(a.help, 2000, true)))
+  && (a.labels === undefined || (Array.isArray(a.labels) && [answers(a), cardinality(a)].includes(a.labels.length)
+    && a.labels.every((label) => isText(label, 200))));
+
 // Attributes by name, if the schema is written in its canonical form.
 function checkSchema(schema) {
   need(object(schema) && ['attributes,format', 'attributes,format,rules'].includes(keysOf(schema)) && schema.format === 'dither-schema-1', 'not a schema');
@@ -445,8 +578,8 @@ function checkSchema(schema) {
   for (const a of listed) {
     need(object(a) && typeof a.name === 'string' && a.name !== '' && !known.has(a.name), 'an attribute without a name of its own');
     need(typeof a.kind === 'string' && Object.hasOwn(CARRIES, a.kind), 'an attribute of an unknown kind');
-    const carries = ['kind', 'name', ...CARRIES[a.kind], ...['missing', ...MAY_CARRY[a.kind]].filter((key) => Object.hasOwn(a, key))];
-    need(keysOf(a) === carries.sort().join() && [undefined, true].includes(a.missing), 'an attribute in another form');
+    const carries = ['kind', 'name', ...CARRIES[a.kind], ...['missing', ...TEXTS, ...MAY_CARRY[a.kind]].filter((key) => Object.hasOwn(a, key))];
+    need(keysOf(a) === carries.sort().join() && [a.missing, a.clip].every((x) => [undefined, true].includes(x)), 'an attribute in another form');
     if (LINES.includes(a.kind)) {
       checkLine(a);
     } else if (a.kind !== 'boolean') {
@@ -456,6 +589,7 @@ function checkSchema(schema) {
     }
     need(answers(a) >= 2 && answers(a) <= MOST.values, 'an attribute of too few or many values');
     need(groupsFit(a), 'groups that do not fit');
+    need(textsFit(a), 'texts for people that do not fit');
     codes += cardinality(a);
     need(codes <= MOST.codes, 'too many values in total');
     known.set(a.name, a);
@@ -475,16 +609,19 @@ async function checkPlan(a, known) {
   need((split ? ['counts', 'patterns'] : ['counts']).includes(tally), 'a tally that the plan cannot have');
   need(finite(population) && population > 0 && population <= 1 && a.start < 1, 'a round that asks nobody');
   checkWork(questions);
-  const asked = new Set();
+  const asked = new Set(), built = new Map();
   let length = 0, draws = 0;
-  for (const { attributes, grouped, mechanism: m } of questions) {
+  for (const { attributes, grouped, rounded, mechanism: m } of questions) {
     need(Array.isArray(attributes) && attributes.length >= 1 && new Set(attributes).size === attributes.length, 'a question about nothing or twice');
     need(attributes.every((n) => typeof n === 'string' && known.has(n)), 'a question that the schema lacks');
-    const made = mechanism(m), groups = grouped ?? [];
+    const key = JSON.stringify(m), made = built.get(key) ?? mechanism(m), groups = grouped ?? [];
+    built.set(key, made);
+    const round = rounded && attributes.length === 1 ? known.get(attributes[0]) : undefined;
+    need(!rounded || (round && NUMBERS.includes(round.kind) && !round.missing && finite(round.edges.at(-1) - round.edges[0])), 'a question that rounds no number');
     need(grouped === undefined || (Array.isArray(grouped) && grouped.length >= 1
       && grouped.every((n) => attributes.includes(n) && known.get(n).groups)), 'a question that groups what has no groups');
     const cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * width(known.get(n), groups.includes(n))), 1);
-    need(made.cells === cells, 'a question of other cells');
+    need(made.cells === cells || rounded, 'a question of other cells');
     need(made.reportBytes <= MOST.reportBytes && made.drawBytes <= MOST.drawBytes, 'a question too large for a device');
     length += made.reportBytes;
     draws += made.drawBytes;
@@ -504,11 +641,16 @@ function checkWork(questions) {
   for (const q of questions) {
     const m = q?.mechanism;
     need(object(m) && typeof m.name === 'string', 'a question without a mechanism');
-    for (const [key, n] of Object.entries(m)) need(key === 'name' || (whole(n) && n >= 0), 'a mechanism needs whole numbers');
+    const listed = m.name === 'strategy' ? LISTS : [];
+    for (const [key, n] of Object.entries(m)) need(key === 'name' || (listed.includes(key) ? Array.isArray(n) : natural(n)), 'a mechanism needs whole numbers');
     need(DRAW_BITS.includes(m.threshold_bits), 'draws of this width are not supported');
     const key = JSON.stringify(m);
     if (different.has(key)) continue;
     need(different.add(key).size <= MOST.mechanisms, 'too many different mechanisms');
+    if (m.name === 'strategy') {
+      need(Array.isArray(m.sets) && natural(m.cells), 'a strategy without sets');
+      need((pairs += Math.min(m.cells, 4096) * m.sets.length) <= MOST.pairs, 'strategies that are too much work');
+    }
     if (m.name !== 'bloom') continue;
     need(m.hashes >= 1 && m.hashes <= MOST.hashes && m.hashes < m.bits, 'a Bloom filter of too many hashes');
     let expected = 0;
@@ -527,7 +669,9 @@ export function codeOf(a, value) {
     const code = (a.kind === 'boolean' ? [false, true] : a.values).indexOf(value);
     return code < 0 ? null : code;
   }
-  const number = lineNumber(a, value), line = lineOf(a);
+  const line = lineOf(a);
+  let number = lineNumber(a, value);
+  if (a.clip && number !== null) number = Math.min(Math.max(number, line.boundaries[0]), line.boundaries.at(-1));
   const at = number === null ? -1 : above(line.boundaries, number) - 1;
   if (at < 0) return null;
   const cell = line.boundaries[at] === number ? line.points[at] : line.gaps[at];
@@ -535,6 +679,17 @@ export function codeOf(a, value) {
   const days = a.kind === 'date' ? number : Math.floor(number / DAY);
   return (a.cycles ?? []).reduce((code, cycle) => code * CYCLES[cycle]
     + (cycle === 'weekday' ? (((days + 3) % 7) + 7) % 7 : Math.floor((number - days * DAY) / 3600)), cell);
+}
+
+/** The level to which a draw of 32 bits rounds a number, of some evenly spaced over the range; null where it is none of the domain. */
+export function levelOf(a, value, levels, draw) {
+  const low = a.edges[0], high = a.edges.at(-1);
+  let number = lineNumber(a, value);
+  if (number === null) return null;
+  if (a.clip) number = number < low ? low : number > high ? high : number;
+  if (!(low <= number && number <= high)) return null;
+  const place = ((number - low) / (high - low)) * (levels - 1), level = Math.min(Math.floor(place), levels - 2);
+  return level + (draw < (place - level) * 2 ** 32 ? 1 : 0);
 }
 
 // A number below count, each exactly as likely: draws beyond the last one are drawn again.
@@ -548,13 +703,15 @@ export function drawBelow(count, random) {
 
 // Codes by name for the attributes asked about, whatever the record holds, so that silence is never an answer: a value that the
 // domain lacks is answered as missing where the schema has that, else by a code drawn uniformly. Draws do not depend on the record.
-function encodeAnswers(known, names, record, random) {
+function encodeAnswers(known, names, record, random, levels) {
   const codes = new Map(), outside = [];
   for (const name of names) {
-    const a = known.get(name), instead = a.missing ? answers(a) : drawBelow(cardinality(a), random);
+    const a = known.get(name), grid = levels.get(name);
+    const instead = grid ? drawBelow(grid, random) : a.missing ? answers(a) : drawBelow(cardinality(a), random);
+    const draw = grid && Number(little(random(4), 0, 4));
     let value;
     try { value = Object.hasOwn(record, name) ? record[name] : undefined; } catch { value = undefined; }
-    const code = codeOf(a, value);
+    const code = grid ? levelOf(a, value, grid, draw) : codeOf(a, value);
     if (code === null) outside.push(name);
     codes.set(name, code ?? instead);
   }
@@ -567,8 +724,10 @@ const systemRandom = (count) => {
   return out;
 };
 
-/** No answer came, or none of the collector's: try again later. */
-export class Unreachable extends Error {}
+/** No answer came, or none of the collector's: try again later. `code` is 'offline', or 'no-campaign' where it has no such campaign. */
+export class Unreachable extends Error {
+  constructor(why, code = 'offline') { super(why); this.code = code; }
+}
 
 // https, or http to this very machine.
 function checkAddress(url) {
@@ -600,7 +759,9 @@ async function ask(fetch, address, most, options = {}) {
 }
 
 const ACCEPTED = ['stored', 'duplicate'];
+const PROBLEM = 'urn:dither:problem:';
 const FINAL = [
+  'answered',
   'bad-envelope', 'conflict', 'malformed', 'not-this-round', 'round-closed', 'too-large', 'unknown-token', 'wrong-campaign', 'wrong-question',
 ];
 /** What an answer means for the report: only the collector's own word about it acknowledges or refuses it for good. */
@@ -613,7 +774,8 @@ export function verdict(status, type, text) {
     return Array.isArray(r) && r.length === 1 && ACCEPTED.includes(r[0]) ? 'acknowledged' : 'waiting';
   }
   const ours = status >= 400 && status < 500 && type.split(';')[0].trim().toLowerCase() === 'application/problem+json';
-  return ours && FINAL.some((cause) => said.type === `urn:dither:problem:${cause}`) ? 'refused' : 'waiting';
+  if (!ours || !FINAL.some((cause) => said.type === PROBLEM + cause)) return 'waiting';
+  return said.type === `${PROBLEM}answered` ? 'answered' : 'refused';
 }
 
 const DEVICE = 'dither:device', LOCK = 'dither:lock', HOLD = 10000, SETTLE = 25;
@@ -621,10 +783,10 @@ const wait = (ms) => new Promise((done) => { setTimeout(done, ms); });
 const memoKey = (attributes) => JSON.stringify([...attributes].sort());
 const addUp = (parts) => parts.reduce((a, b) => a + b, 0) * (parts.length > 1 ? 1 + 1e-15 * parts.length : 1);
 const positive = (x) => finite(x) && x > 0;
-const parse = (text) => { try { return JSON.parse(text); } catch { return refuse('the books in the storage are damaged'); } };
+const parse = (text) => { try { return JSON.parse(text); } catch { return refuse('the books in the storage are damaged', 'storage'); } };
 
 const put = (storage, key, text) => {
-  try { storage.setItem(key, text); } catch { refuse('the storage is full: the books cannot be kept, and nothing is sent'); }
+  try { storage.setItem(key, text); } catch { refuse('the storage is full: the books cannot be kept, and nothing is sent', 'storage'); }
 };
 
 // One page at a time at the books: by the browser's lock, else, as well as a storage can, by a note of whose turn it is.
@@ -638,7 +800,7 @@ async function exclusively(storage, work) {
     const free = !held || now >= held.until || held.until > now + HOLD;
     if (free) {
       put(storage, LOCK, JSON.stringify({ owner, until: now + HOLD }));
-      need(storage.getItem(LOCK) !== null, 'the storage keeps nothing');
+      need(storage.getItem(LOCK) !== null, 'the storage keeps nothing', 'storage');
     }
     await wait(SETTLE);
     mine = free && parse(storage.getItem(LOCK))?.owner === owner;
@@ -651,12 +813,12 @@ async function exclusively(storage, work) {
 function openBooks(storage) {
   let before = storage.getItem(DEVICE);
   const books = parse(before) ?? { format: 1, latest: 0, campaigns: {} };
-  need(object(books) && books.format === 1, 'the books in the storage are of another version');
+  need(object(books) && books.format === 1, 'the books in the storage are of another version', 'storage');
   const save = () => {
     const after = JSON.stringify(books);
     if (storage.getItem(DEVICE) !== before) return false;
     put(storage, DEVICE, after);
-    need(storage.getItem(DEVICE) === after, 'the storage does not keep the books');
+    need(storage.getItem(DEVICE) === after, 'the storage does not keep the books', 'storage');
     before = after;
     return true;
   };
@@ -665,16 +827,7 @@ function openBooks(storage) {
 
 let turn = Promise.resolve();
 
-/**
- * Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes.
- * `cap` is the most epsilon for this campaign (of several given over time the smallest), `capTotal` for all campaigns of this storage
- * within the last `period` seconds (without one: for ever), kept until another is given. `allowed`, if given, lists the attributes
- * that may be asked about, `schemaFingerprint` the one schema that is answered. Token and reports go to the server of the first visit
- * only, unless the application says that it has `moved`.
- * `storage` is localStorage or alike; the books are written there before anything is sent.
- * Gives {result: 'acknowledged' | 'waiting' | 'refused' | 'not-asked' | 'not-open', spent, outside}, where `outside` names the attributes
- * just answered whose value the announced domain lacks; nothing of it is sent. Throws Refused or Unreachable.
- */
+/** Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes. Options: dither.d.ts. */
 export function takePart(options) {
   const mine = turn.then(() => takeTurn(options));
   turn = mine.then(() => {}, () => {});
@@ -691,31 +844,55 @@ async function takeTurn({
   need(token === undefined || fromHex(token).length === 32, 'a token has 32 bytes');
   need(/^[0-9a-f]{32}$/.test(campaign), 'a campaign id has 16 bytes');
   const server = checkAddress(url), address = `${server}/v1/campaigns/${campaign}`, said = await ask(fetch, address, MOST.announcement);
-  if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`);
+  if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`, said.status === 404 ? 'no-campaign' : 'offline');
   const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
   need(a.campaign === campaign, 'the collector announces another campaign');
-  need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on');
+  need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on', 'changed');
   const options = { server, moved, campaign, record, cap, capTotal, period, token, allowed, storage, random, clock };
   let kept;
   for (let tries = 0; !kept; tries++) {
     need(tries < 5, 'another page keeps changing the books');
     kept = await exclusively(storage, () => answerOnce(a, epsilon, fingerprint, options));
   }
-  const { result, spent, body, outside = [] } = kept;
-  if (result !== 'waiting') return { result, spent, outside };
+  const { result, spent, body, round, cause, outside = [], receipt = '', comeBack = null } = kept;
+  const came = (state, why) => ({ result: state, code: codeFor(state, why, a), spent, outside, receipt, comeBack });
+  if (result !== 'waiting') return came(result, cause);
   const headers = { 'content-type': 'application/vnd.dither.reports' };
-  const state = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
-    .then(({ status, type, text }) => verdict(status, type, text), () => 'waiting');
-  if (state !== 'waiting') await exclusively(storage, () => settle(storage, campaign, a.plan.round, body, state));
-  return { result: state, spent, outside };
+  const [state, why] = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
+    .then(({ status, type, text }) => [verdict(status, type, text), text], () => ['waiting']);
+  const causeIs = state === 'refused' ? JSON.parse(why).type.slice(PROBLEM.length) : undefined;
+  if (state !== 'waiting') await exclusively(storage, () => settle(storage, campaign, round, body, { state, cause: causeIs }));
+  return came(state, causeIs);
 }
 
-function settle(storage, campaign, round, body, state) {
+const CODES = { conflict: 'answered', 'round-closed': 'closed', 'not-this-round': 'not-asked', 'unknown-token': 'token' };
+function codeFor(state, cause, a) {
+  if (state === 'acknowledged') return null;
+  if (state === 'not-open') return ['collected', 'finalised'].includes(a.state) ? 'closed' : state;
+  return { waiting: 'offline', refused: CODES[cause] ?? 'invalid' }[state] ?? state;
+}
+
+function settle(storage, campaign, round, body, became) {
   const { books, save } = openBooks(storage), answer = books.campaigns[campaign]?.answers[round];
   if (answer?.body !== body) return;
-  Object.assign(answer, { state, body: '' });
+  Object.assign(answer, became, { body: '' });
   save();
 }
+
+// Randomise the answers to some questions: {parts, outside}. What is `known` already is not drawn again.
+async function drawAnswers(a, asked, known, record, random) {
+  const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
+  const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
+  const levels = new Map(asked.filter((q) => q.rounded).map((q) => [q.attributes[0], q.mechanism.cells]));
+  const { codes, outside } = encodeAnswers(byName, names, record, random, levels);
+  for (const [i, q] of asked.entries()) {
+    parts.push(known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cellOf(q, byName, codes), random));
+  }
+  return { parts, outside };
+}
+
+/** A report for practice, a part per question: drawn anew at every call, kept and sent nowhere. */
+export const practise = (a, questions, record, random = systemRandom) => drawAnswers(a, questions, [], record, random);
 
 // With the books to itself: join, then answer the open round unless that was done. Gives what to send, or nothing if another page
 // changed the books meanwhile; then nothing was written either, and the noise drawn here is forgotten.
@@ -727,44 +904,39 @@ async function answerOnce(
   const { books: device, save } = openBooks(storage);
   const books = device.campaigns[campaign] ??= { server, schema: fingerprint, cap, token: token ?? toHex(random(32)), answers: {}, memo: {} };
   // Id and schema are public, so another server may show them too: token and reports go to the first one only.
-  need(books.server === server || moved, `this device takes part at ${books.server}; if the collector has moved, say so`);
-  need(books.schema === fingerprint, 'the campaign has changed its schema');
-  need(token === undefined || books.token === token, 'this device takes part with another token');
+  need(books.server === server || moved, `this device takes part at ${books.server}; if the collector has moved, say so`, 'moved');
+  need(books.schema === fingerprint, 'the campaign has changed its schema', 'changed');
+  need(token === undefined || books.token === token, 'this device takes part with another token', 'token');
   Object.assign(books, { server, cap: Math.min(books.cap, cap) });
   device.latest = Math.max(device.latest, now); // a clock that goes back frees nothing
   if (capTotal !== undefined) Object.assign(device, { capTotal, period });
   if (!save()) return undefined; // the token is kept from the first look on
   const spent = () => addUp(Object.values(books.answers).map((x) => x.epsilon).filter((x) => x > 0));
-  if (plan === null) return { result: 'not-open', spent: spent() };
-  const planDigest = toHex(await sha256(utf8(JSON.stringify([a.start, plan])))), done = books.answers[plan.round];
+  const own = fromHex(books.token), once = a.assignment === 'arrival', first = Object.keys(books.answers)[0];
+  const round = once && first !== undefined ? Number(first) : plan?.round; // one round is answered where whoever arrives is asked
+  if (round === undefined) return { result: 'not-open', spent: spent() };
+  const planDigest = toHex(await sha256(utf8(JSON.stringify([a.start, plan])))), done = books.answers[round];
+  const receipt = toHex(await reportId(own, id, once ? null : round));
   if (done) {
-    need(done.plan === planDigest, 'the round was answered, and its plan has changed');
-    return { result: done.state, spent: spent(), body: done.body };
+    need(round !== plan?.round || done.plan === planDigest, 'the round was answered, and its plan has changed', 'changed');
+    return { result: done.state, spent: spent(), body: done.body, cause: done.cause, round, receipt };
   }
-  const own = fromHex(books.token);
-  if (!(await isAsked(own, id, a.start, plan.population))) return { result: 'not-asked', spent: spent() };
-  const question = await pick(own, id, plan), asked = question === -1 ? plan.questions : [plan.questions[question]];
-  need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed');
+  const { asked: mine, later, question, questions: asked } = await chosen(a, own);
+  if (!mine) return { result: 'not-asked', spent: spent(), comeBack: later ? a.round_closes ?? null : null };
+  need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed', 'not-allowed');
   const known = asked.map((q) => books.memo[memoKey(q.attributes)]);
   asked.forEach((q, i) => need(!known[i] || known[i].question === JSON.stringify(q), 'a question is asked a second time'));
   const cost = known.every(Boolean) ? 0 : epsilon;
-  need(cost === 0 || spent() + cost <= books.cap, 'the plan would exceed the cap');
+  need(cost === 0 || spent() + cost <= books.cap, 'the plan would exceed the cap', 'cap');
   const since = device.period ? device.latest - device.period : -Infinity;
   const everything = Object.values(device.campaigns).flatMap((x) => Object.values(x.answers));
   const total = addUp([cost, ...everything.filter((x) => x.epsilon > 0 && x.time > since).map((x) => x.epsilon)]);
-  need(cost === 0 || !device.capTotal || total <= device.capTotal, 'all campaigns together would exceed capTotal');
-  const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
-  const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
-  const { codes, outside } = encodeAnswers(byName, names, record, random);
-  for (const [i, q] of asked.entries()) {
-    const cell = cellOf(q, byName, codes);
-    const payload = known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cell, random);
-    books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(payload) };
-    parts.push(payload);
-  }
+  need(cost === 0 || !device.capTotal || total <= device.capTotal, 'all campaigns together would exceed capTotal', 'cap');
+  const { parts, outside } = await drawAnswers(a, asked, known, record, random);
+  asked.forEach((q, i) => { books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(parts[i]) }; });
   const body = toHex(encodeEnvelope(id, plan.round, [{ token: own, question, payload: join(...parts) }]));
   const waiting = Object.values(books.answers).reduce((n, x) => n + x.body.length / 2, body.length / 2);
   need(waiting <= MOST.waiting, 'too many reports of this campaign wait to be acknowledged');
   books.answers[plan.round] = { plan: planDigest, epsilon: cost, time: device.latest, body, state: 'waiting' };
-  return save() ? { result: 'waiting', spent: spent(), body, outside } : undefined; // kept before anything is sent
+  return save() ? { result: 'waiting', spent: spent(), body, outside, round, receipt } : undefined; // kept before anything is sent
 }

@@ -51,6 +51,33 @@ test('bits', async () => {
   await holds({ name: 'bloom', cells: 3, bits: 2, hashes: 1, flipped: 90, seed: 4 }, pairs);
 });
 
+test('waves, for every width and threshold that is taken', async () => {
+  let taken = 0;
+  for (const cells of [2, 3, 5]) {
+    for (const width of [1, 2, 3, 8]) {
+      for (let base = 0; base < 90; base += 7) {
+        try { mechanism({ name: 'square-wave', cells, width, base, threshold_bits: 8 }); } catch (e) { assert.ok(e instanceof Refused); continue; }
+        await holds({ name: 'square-wave', cells, width, base }, bytes([]));
+        taken++;
+      }
+    }
+  }
+  assert.ok(taken >= 30);
+});
+
+test('sets, whichever side has more draws, the rest and sets that tell nothing', async () => {
+  const strategy = (cells, sets, high, low) => {
+    const inside = (set, cell) => (parseInt(set, 16) >> cell) & 1;
+    const rest = Array.from({ length: cells }, (_, cell) => 256 - sets.reduce((n, set, i) => n + (inside(set, cell) ? high[i] : low[i]), 0));
+    return { name: 'strategy', cells, sets, high, low, rest };
+  };
+  await holds(strategy(3, ['1', '6', '3'], [60, 50, 10], [20, 30, 40]), bytes([]));
+  await holds(strategy(5, ['1f', '0', '11'], [90, 3, 7], [1, 80, 9]), bytes([]));
+  await holds(strategy(4, ['3', '5', '9', 'e'], [100, 20, 20, 20], [50, 10, 10, 10]), bytes([]));
+  await holds(strategy(2, ['1', '2'], [120, 5], [4, 130]), bytes([]));
+  await holds(strategy(2, ['1'], [1], [254]), bytes([])); // the rest tells most
+});
+
 test('subsets, over all orders and draws, for every threshold that is taken', async () => {
   const draws = permutations([0, 1, 2, 3]).flatMap(keyed);
   let taken = 0;

@@ -26,6 +26,11 @@ const checks = {
     assert.ok(epsilon >= c.epsilon && epsilon <= c.epsilon + 2e-14 * (1 + c.epsilon), `${epsilon} ${c.epsilon}`);
     await refuses(() => m.randomise(c.value, (count) => random.subarray(0, count - 1)));
   },
+  odds(c) {
+    const { own, other, of100 } = dither.odds(c.mechanism);
+    assert.ok(Math.abs(own - c.own) < 1e-12 && Math.abs(other - c.other) < 1e-12, `${own} ${c.own} ${other} ${c.other}`);
+    assert.deepEqual(of100, [Math.round(100 * c.own), Math.round(100 * c.other)]);
+  },
   'refuse-report': (c) => refuses(() => dither.mechanism(c.mechanism).check(fromHex(c.report))),
   'refuse-value': (c) => refuses(() => dither.mechanism(c.mechanism).randomise(c.value, (n) => new Uint8Array(n))),
   'refuse-mechanism': (c) => refuses(() => dither.mechanism(c.mechanism)),
@@ -37,6 +42,7 @@ const checks = {
     assert.equal(await dither.isAsked(token, campaign, c.start, c.plan.population), c.asked);
     assert.equal(await dither.pick(token, campaign, c.plan), c.question);
     assert.equal(toHex(await dither.reportId(token, campaign, c.plan.round)), c.report_id);
+    assert.equal(toHex(await dither.reportId(token, campaign, null)), c.only_report_id);
     assert.equal(toHex(await dither.tokenHash(token)), c.token_hash);
     const epsilon = await dither.planEpsilon(c.plan);
     assert.ok(epsilon >= c.epsilon && epsilon < c.epsilon + 1e-13);
@@ -48,6 +54,7 @@ const checks = {
   },
   'refuse-announcement': (c) => refuses(() => dither.readAnnouncement(c.text)),
   code: (c) => assert.equal(dither.codeOf(c.attribute, c.value), c.code),
+  level: (c) => assert.equal(dither.levelOf(c.attribute, c.value, c.levels, c.draw), c.level),
   cell(c) {
     const known = new Map(c.attributes.map((a) => [a.name, a]));
     assert.equal(dither.cellOf(c.question, known, new Map(Object.entries(c.codes))), c.cell);

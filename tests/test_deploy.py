@@ -94,10 +94,24 @@ def test_the_image_runs_as_nobody_special_and_fetches_nothing_when_it_runs() -> 
         assert all((ROOT / name).exists() for name in source.split())
 
 
-def test_the_proxy_keeps_no_log_and_passes_participants_addresses_only() -> None:
+def test_the_proxy_keeps_no_log_and_passes_public_addresses_only() -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     assert "access_log off;" in text
-    assert re.findall(r"location (\S+)", text) == ["/v1/campaigns/", "/"]
+    assert re.findall(r"location (\S+)", text) == ["/v1/campaigns/", "~", "/"]
+    (pattern,) = re.findall(r"location ~ (\S+) \{", text)
+    for path in ("/", "/c/ab", "/releases/ab/ask", "/static/ab/dither.css", "/dither.js", "/v1/releases/ab/query"):
+        assert re.search(pattern, path), path
+    for path in (
+        "/console",
+        "/console/keys",
+        "/v1/admin/campaigns",
+        "/v1/audit",
+        "/metrics",
+        "/ready",
+        "/docs",
+        "/cc/",
+    ):
+        assert not re.search(pattern, path), path
     assert "X-Forwarded-For" not in text
     assert "$remote_addr" not in text
     assert text.count("{") == text.count("}")

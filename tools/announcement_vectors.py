@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dither.client.participant import code_of
-from dither.mechanisms import GRR, BloomRappor, LocalHash, oue
+from dither.client.participant import code_of, rounded_code
+from dither.mechanisms import GRR, BloomRappor, LocalHash, SetStrategy, oue
+from dither.mechanisms.square_wave import SquareWave
 from dither.reports import limits
 from dither.reports.codec import ACCEPTED, FINAL, PROBLEM_TYPE, verdict
 from dither.reports.plan import Plan, Question
@@ -47,6 +48,15 @@ _LINES = Schema(
 )
 
 
+_PAY = Schema(
+    (
+        Attribute("pay", "numeric", edges=(0.0, 10.0, 250.0), clip=True),
+        Attribute("stay", "duration", edges=(0.0, 60.0, 3600.0), atoms=(-5.0, 7200.0), clip=True, missing=True),
+        Attribute("change", "numeric", edges=(-1e300, 0.1, 1.7)),
+    )
+)
+
+
 def announcements() -> Iterator[Case]:
     """Announcements to be answered, and ones that differ in one thing and must be refused, each with what is wrong."""
     for schema, plan in _answered():
@@ -57,8 +67,23 @@ def announcements() -> Iterator[Case]:
             "fingerprint": schema.fingerprint,
             "epsilon": 0.0 if plan is None else plan.epsilon,
         }
+    told = [{"name": "tax office", "edges": [0, 10.0, 250.0]}, {"name": "é ☃", "edges": [0.0, 1.0], "epsilon": 0.5}]
+    for consumers in (None, [], told):
+        yield {
+            "kind": "announcement",
+            "text": json.dumps(_announce(_PAY, _pay_plan()) | {"consumers": consumers}),
+            "fingerprint": _PAY.fingerprint,
+            "epsilon": _pay_plan().epsilon,
+        }
     base = _announce(_SMALL, _small_plan())
-    for why, change in (*_wrong_frames(), *_wrong_schemas(), *_wrong_lines(), *_wrong_plans(), *_bombs()):
+    for why, change in (
+        *_wrong_frames(),
+        *_wrong_schemas(),
+        *_wrong_lines(),
+        *_wrong_plans(),
+        *_wrong_numbers(),
+        *_bombs(),
+    ):
         yield {"kind": "refuse-announcement", "why": why, "text": json.dumps(base | change)}
     for why, text in _wrong_texts(json.dumps(base)):
         yield {"kind": "refuse-announcement", "why": why, "text": text}
@@ -87,7 +112,7 @@ def codes() -> Iterator[Case]:
             ],
         ),
         (Attribute("a", "numeric", edges=(0.0, 1.0, 2.0), missing=True), [(None, 2), (1.5, 1), (3, None), ([1], None)]),
-        *((attribute, _on_line(attribute)) for attribute in _LINES.attributes[:4]),
+        *((attribute, _on_line(attribute)) for attribute in (*_LINES.attributes[:4], *_PAY.attributes)),
     ):
         for value, code in listed:
             yield {"kind": "code", "attribute": attribute.to_json(), "value": value, "code": code}
@@ -159,6 +184,25 @@ def cells() -> Iterator[Case]:
             }
 
 
+def levels() -> Iterator[Case]:
+    """Numbers and draws of 32 bits, and the level that these round to; null where the value is none of the domain."""
+    grid = Attribute("a", "numeric", edges=(-7.3, 0.1, 12.9))
+    values = (-7.3, 12.9, 0, 0.1, 1 / 3, 12.899999999999999, -7.300000000000001, 13, 1e300, "0", True, None)
+    for attribute in (grid, Attribute("a", "numeric", edges=grid.edges, clip=True), _PAY["change"]):
+        for count in (2, 257):
+            for i, value in enumerate(values):
+                draw = (0, 2**32 - 1, 2**31, 1_234_567_891)[(i + count) % 4]
+                level = rounded_code(attribute, value, count, draw)
+                yield {
+                    "kind": "level",
+                    "attribute": attribute.to_json(),
+                    "value": value,
+                    "levels": count,
+                    "draw": draw,
+                    "level": level,
+                }
+
+
 def verdicts() -> Iterator[Case]:
     """Answers to an upload and what they mean for its report."""
     page, plain = "<html>", "application/json"
@@ -225,6 +269,19 @@ def _answered() -> Iterator[tuple[Schema, Plan | None]]:
     lines = [Question((name,), oue(_LINES.cells([name]), 0.1)) for name in _LINES.names]
     yield _LINES, Plan(0, (*lines, Question(("city", "stay"), oue(9, 0.5), ("city",))), (0.2, 0.2, 0.2, 0.2, 0.1, 0.1))
     yield _SMALL, Plan(1, (Question(("a",), BloomRappor.for_epsilon(3, 1.0, 65, 6)),), (1.0,))
+    yield _PAY, _pay_plan()
+
+
+def _pay_plan() -> Plan:
+    """One number through sets, through waves and rounded."""
+    pay, stay = ("pay",), ("stay",)
+    asked = (
+        Question(pay, SetStrategy.for_epsilon(2, [1, 2], [0.25, 0.25], 0.9)),
+        Question(stay, SquareWave.for_epsilon(_PAY.cells(stay), 0.9)),
+        Question(pay, GRR.for_epsilon(2, 1.0), rounded=True),
+        Question(("change",), SquareWave.for_epsilon(257, 0.8), rounded=True),
+    )
+    return Plan(0, asked, (0.25, 0.25, 0.25, 0.25))
 
 
 def _wrong_frames() -> Iterator[tuple[str, Json]]:
@@ -373,6 +430,75 @@ def _wrong_plans() -> Iterator[tuple[str, Json]]:
         ("a mechanism that is text", asking(question | {"mechanism": "oue"})),
         ("no mechanism", asking({"attributes": ["a"]})),
     )
+
+
+def _wrong_numbers() -> Iterator[tuple[str, Json]]:
+    """Plans about numbers that differ in one thing from one that is answered."""
+    plan = _pay_plan().to_json()
+    sets, wave, level, _ = plan["questions"]
+    known = {"schema": _PAY.to_json(), "schema_fingerprint": _PAY.fingerprint}
+
+    def asking(question: Json, change: Json, **mechanism: Any) -> Json:
+        asked = question | change | {"mechanism": question["mechanism"] | mechanism}
+        return known | {"plan": plan | {"questions": [asked], "shares": [1.0]}}
+
+    yield from (
+        ("rounds what may be missing", asking(wave, {"rounded": True})),
+        ("rounds two numbers", asking(level, {"attributes": ["pay", "change"]})),
+        ("rounds groups", asking(level, {"grouped": ["pay"]})),
+        ("says that it does not round", asking(level, {"rounded": False})),
+        ("rounds a little", asking(level, {"rounded": 1})),
+        ("rounds to a single level", asking(level, {}, cells=1)),
+        ("a wave as wide as nobody can draw", asking(wave, {}, width=2**52)),
+        ("a wave of no width", asking(wave, {}, width=0)),
+        ("a wave that is flat", asking(wave, {}, base=2**31)),
+        ("a wave of other cells than the schema", asking(wave, {}, cells=9)),
+        ("a wave that spends more", asking(wave, {}, base=1)),
+        (
+            "sets that understate their epsilon",
+            asking(sets, {}, high=[2**31, 2**31], low=[2**24, 2**24], rest=[2**31 - 2**24] * 2),
+        ),
+        ("sets that do not add up", asking(sets, {}, rest=[1, 2])),
+        ("sets of other cells than the schema", asking(sets | {"attributes": ["stay"]}, {})),
+        ("sets that are a number", asking(sets, {}, sets=3)),
+        ("sets in a list of lists", asking(sets, {}, sets=[["1"], ["2"]])),
+        ("a cell's draws in a list of lists", asking(sets, {}, rest=[[1], [2]])),
+        ("a wave with a list", asking(wave, {}, base=[1])),
+        ("a wave with sets", asking(wave, {}, sets=["1"])),
+        ("a strategy whose cells are a list", asking(sets, {}, cells=[2])),
+    )
+    count = limits.MOST_PAIRS // 4096 + 1
+    lists = {"sets": ["1"] * count, "high": [2] * count, "low": [1] * count}
+    yield "more sets and cells than a device adds up", asking(sets, {}, cells=4096, **lists)
+    yield "more cells than sets can be of", asking(sets, {}, cells=2**40)
+    fine = {"name": "tax office", "edges": [0.0, 10.0]}
+    for why, consumers in (
+        ("consumers that are text", "tax office"),
+        ("consumers that are an object", {"name": "x"}),
+        ("a consumer that is text", ["tax office"]),
+        ("a consumer without a name", [{"edges": [0.0, 1.0]}]),
+        ("a consumer whose name is a number", [fine | {"name": 5}]),
+        ("a consumer with one edge", [fine | {"edges": [0.0]}]),
+        ("a consumer whose edges fall", [fine | {"edges": [1.0, 0.0]}]),
+        ("a consumer whose edges are text", [fine | {"edges": ["0", "1"]}]),
+        ("a consumer with an epsilon of nothing", [fine | {"epsilon": 0.0}]),
+        ("a consumer whose epsilon is text", [fine | {"epsilon": "1"}]),
+        ("a consumer with more to it", [fine | {"more": 1}]),
+    ):
+        yield why, known | {"plan": plan, "consumers": consumers}
+    clip = _PAY.to_json()["attributes"][0]
+    for why, attribute in (
+        ("a number that does not clip, written", clip | {"clip": False}),
+        ("a number that clips a little", clip | {"clip": 1}),
+        ("a label that clips", {"name": "a", "kind": "boolean", "clip": True}),
+        (
+            "a day that clips",
+            {"name": "a", "kind": "date", "edges": ["2024-01-01", "2024-02-01", "2024-03-01"], "clip": True},
+        ),
+    ):
+        schema = {"format": "dither-schema-1", "attributes": [attribute]}
+        text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
+        yield why, {"schema": schema, "schema_fingerprint": hashlib.sha256(text.encode()).hexdigest(), "plan": None}
 
 
 def _bombs() -> Iterator[tuple[str, Json]]:

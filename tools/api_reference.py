@@ -34,17 +34,20 @@ RETURNED = {
     "Call": "dither.release",
     "CentralGuarantee": "dither.uncertainty.amplification",
     "ConsumerHistogram": "dither.release.histogram",
+    "CollectedBy": "dither.release.collected",
     "CountAnswer": "dither.central.answers",
     "Dataset": "dither.datasets",
     "Evaluation": "dither.evaluation",
     "Interval": "dither.uncertainty.bootstrap",
-    "LateAnswer": "dither.protocols.histogram.estimates",
+    "LateAnswer": "dither.protocols.histogram.late",
     "LinearAnswer": "dither.uncertainty.linear",
     "Marginal": "dither.estimate",
+    "MeanAnswer": "dither.protocols.mean",
     "Model": "dither.models",
     "Notice": "dither.notice",
     "OwnScale": "dither.evaluation",
     "Picture": "dither.display.show",
+    "Point": "dither.planner",
     "Prediction": "dither.planner",
     "SDMetricsScores": "dither.evaluation.compare",
     "Scale": "dither.evaluation.own_scale",
@@ -71,11 +74,22 @@ PLAIN = {
     "JsonObject": "a dictionary from names to plain values, as JSON holds them",
     "NativeTable": "a pandas, polars or PyArrow table",
     "Progress": "a function that is called with what is done, how much of it, and of how much",
+    "RandomState": "a whole number, a NumPy `RandomState` or `Generator`, or None for noise that nobody can draw again",
     "Rule": "a `Determines`, `Impossible`, `Order` or `Sum` of `dither.schema.rules`",
     "Value": "text, a number or a boolean",
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
-INSIDE = ("CellEstimates", "HistogramMachine", "Layout", "Line", "Misfit", "Partition", "ProtocolMachine", "Reports")
+INSIDE = (
+    "CellEstimates",
+    "HistogramMachine",
+    "Layout",
+    "Line",
+    "Mean",
+    "Misfit",
+    "Partition",
+    "ProtocolMachine",
+    "Reports",
+)
 STANDARD = {
     "Collection",
     "Any",
@@ -112,6 +126,17 @@ def page() -> str:
     if unknown:
         raise SystemExit(f"named in a signature and described nowhere: {', '.join(sorted(unknown))}")
     return text
+
+
+def site_page() -> str:
+    """The same names for the documentation site, where mkdocstrings reads signatures and docstrings itself."""
+    public = [name for name in dither.__all__ if name != "__version__"]
+    parts = ["# Python\n", LEAD.split("\n\n", 1)[1].split(" This page is written", 1)[0] + "\n"]
+    for title, kind in (("Functions", inspect.isfunction), ("Classes", inspect.isclass)):
+        parts += [f"## {title}\n", *(f"::: dither.{name}\n" for name in public if kind(getattr(dither, name)))]
+    parts += ["## Returned types\n", "What the functions and classes above give back. They are not made by hand.\n"]
+    parts += [f"::: {home}.{name}\n" for name, home in RETURNED.items()]
+    return "\n".join([*parts, "## Plain types\n", _plain_types()])
 
 
 def _named(text: str) -> set[str]:

@@ -1,14 +1,17 @@
 #!/bin/sh
 # What the tests need beside Python: a headless browser, PostgreSQL, Node.js and Java (for Spark). As root on Debian they are installed; otherwise
-# the tests that need them are skipped by name (in CI a skip of that kind fails the run).
+# the tests that need them are skipped by name (in CI a skip of that kind fails the run). With the argument `python` only what a virtual
+# environment needs.
 set -eu
 need=""
 # A fresh Debian python3 has no ensurepip, without which there is no virtual environment.
 python3 -c 'import ensurepip' 2>/dev/null || need="$need python3-venv"
-command -v chromium >/dev/null 2>&1 || need="$need chromium"
-command -v node >/dev/null 2>&1 || need="$need nodejs"
-command -v java >/dev/null 2>&1 || need="$need openjdk-17-jre-headless"
-ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$need postgresql"
+if [ "${1:-}" != python ]; then
+  command -v chromium >/dev/null 2>&1 || need="$need chromium"
+  command -v node >/dev/null 2>&1 || need="$need nodejs"
+  command -v java >/dev/null 2>&1 || need="$need openjdk-17-jre-headless"
+  ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$need postgresql"
+fi
 [ -n "$need" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
   export DEBIAN_FRONTEND=noninteractive

@@ -18,12 +18,26 @@ from pathlib import Path
 from typing import Any
 
 from dither.errors import ReportError
-from dither.mechanisms import GRR, BloomRappor, Hadamard, LocalHash, Mechanism, SubsetSelection, Unary, oue, sue
+from dither.mechanisms import (
+    GRR,
+    BloomRappor,
+    Hadamard,
+    LocalHash,
+    Mechanism,
+    SetStrategy,
+    SubsetSelection,
+    Unary,
+    oue,
+    sue,
+)
+from dither.mechanisms.base import PureMechanism
 from dither.mechanisms.probability import DRAW_WIDTHS
+from dither.mechanisms.square_wave import SquareWave
 from dither.reports import limits
 from dither.reports.codec import Envelope, Report, encode
 from dither.reports.plan import Plan, Question, is_asked, pick, place, report_id, token_hash
-from tools.announcement_vectors import announcements, cells, codes, verdicts
+from tools.announcement_vectors import announcements, cells, codes, levels, verdicts
+from tools.campaign_vectors import told_announcements
 
 FORMAT = "dither-vectors-1"
 Case = dict[str, Any]
@@ -33,9 +47,12 @@ _CAMPAIGN = bytes(range(16))
 def all_vectors() -> dict[str, dict[str, Any]]:
     """The content of each file by its name; the same at every call."""
     cases = {
-        "mechanisms.json": [*_randomised(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
+        "mechanisms.json": [*_randomised(), *_odds(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
-        "participation.json": [*_assigned(), *announcements(), *codes(), *cells(), *verdicts()],
+        "participation.json": [
+            *(*_assigned(), *announcements(), *told_announcements()),
+            *(*codes(), *cells(), *levels(), *verdicts()),
+        ],
     }
     return {name: {"format": FORMAT, "cases": list(listed)} for name, listed in cases.items()}
 
@@ -75,7 +92,18 @@ def _mechanisms() -> list[Mechanism]:
         BloomRappor.for_epsilon(40, 5.0, 67, 3, seed=9),
         Hadamard.for_epsilon(6, 2, 1.0),
         Hadamard.for_epsilon(5000, 50, 3.0),
+        SquareWave.for_epsilon(2, 0.5),
+        SquareWave.for_epsilon(257, 1.0),
+        SquareWave.for_epsilon(4096, 4.0),
+        SetStrategy.for_epsilon(4, [3, 5, 9, 14], [0.06, 0.05, 0.04, 0.03], 1.0),
+        SetStrategy.for_epsilon(70, [(1 << 70) - (1 << 35), (1 << 35) - 1, 1 << 69], [0.2, 0.2, 0.01], 0.5),
+        _many_sets(),
     ]
+
+
+def _many_sets() -> SetStrategy:
+    """More outputs than one byte can number."""
+    return SetStrategy.for_epsilon(9, list(range(1, 301)), [0.0008] * 300, 1.0)
 
 
 def _coarse() -> list[Mechanism]:
@@ -93,8 +121,22 @@ def _coarse() -> list[Mechanism]:
             BloomRappor(4, 6, 2, 100 * unit, 3, bits),
             BloomRappor(9, 5, 4, unit, 1, bits),
             Hadamard(12, 4, 99 * unit, bits),
+            SquareWave(5, 3, 10 * unit, bits),
+            SquareWave(4, 2, 1, bits),
+            _sets(unit, bits),
+            SetStrategy(2, (0, 3), (100 * unit, 3 * unit), (50 * unit, 90 * unit), (203 * unit, 203 * unit), bits),
         ]
     return built
+
+
+def _sets(unit: int, bits: int) -> SetStrategy:
+    return SetStrategy(
+        *(3, (1, 6, 3)),
+        high=(60 * unit, 50 * unit, 10 * unit),
+        low=(20 * unit, 30 * unit, 40 * unit),
+        rest=(156 * unit, 176 * unit, 146 * unit),
+        threshold_bits=bits,
+    )
 
 
 def _claims() -> Iterator[Case]:
@@ -183,11 +225,56 @@ def _refused_mechanisms() -> Iterator[Case]:
         (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"bits": 1000, "hashes": 999}),
         (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"bits": 131072, "hashes": 65}),
         (BloomRappor.for_epsilon(5, 1.0, 12, 2), {"cells": 65536, "bits": 131072}),
+        (SquareWave.for_epsilon(9, 1.0), {"width": 0}),
+        (SquareWave.for_epsilon(9, 1.0), {"width": 8193, "base": 1}),
+        (SquareWave.for_epsilon(9, 1.0), {"base": 0}),
+        (SquareWave.for_epsilon(9, 1.0), {"base": 2**31}),
+        (SquareWave.for_epsilon(9, 1.0), {"cells": 4097, "base": 1}),
+        (SquareWave.for_epsilon(9, 1.0), {"width": 2**53}),
+        *((_sets(2**24, 32), change) for change in _wrong_sets()),
         # Draws shorter than their thresholds, or longer than a browser holds exactly.
         *((mechanism, {"threshold_bits": bits}) for mechanism in _each() for bits in (0, 7, 12, 31, 33, 56, 64)),
     ]
     for mechanism, change in changes:
         yield {"kind": "refuse-mechanism", "mechanism": mechanism.to_json() | change}
+
+
+def _wrong_sets() -> Iterator[dict[str, Any]]:
+    """Changes of a strategy of three cells and three sets after which it is none, or tells what it must not."""
+    unit = 2**24
+    high, low, rest = (
+        [60 * unit, 50 * unit, 10 * unit],
+        [20 * unit, 30 * unit, 40 * unit],
+        [156 * unit, 176 * unit, 146 * unit],
+    )
+    yield from (
+        {"rest": [156 * unit, 176 * unit, 146 * unit + 1]},  # draws that do not add up
+        {"high": [60 * unit + 1, *high[1:]]},
+        {"rest": [156 * unit, 176 * unit]},
+        {"high": high[:2]},
+        {"low": [*low, 1]},
+        {"sets": ["1", "6"]},
+        {"sets": [], "high": [], "low": [], "rest": [2**32] * 3},
+        {"sets": ["1", "6", "8"]},  # beyond the cells
+        {"sets": ["1", "6", "13"]},
+        {"sets": ["01", "6", "3"]},
+        {"sets": ["1", "6", ""]},
+        {"sets": ["1", "6", "-3"]},
+        {"sets": ["1", "6", "0x3"]},
+        {"sets": ["A", "6", "3"]},
+        {"sets": [1, 6, 3]},
+        {"sets": "163"},
+        {"sets": None},
+        {"high": {"length": 3}},
+        {"high": [60 * unit, 50 * unit, 10.5 * unit + 0.5]},
+        {"low": ["1", 30 * unit, 40 * unit]},
+        # An output that a cell never gives would name the others.
+        {"low": [0, *low[1:]], "rest": [rest[0], rest[1] + low[0], rest[2] + low[0]]},
+        {"rest": [rest[0], 0, rest[2]], "high": [high[0], high[1] + rest[1], high[2]]},
+        {"high": [2**53, *high[1:]]},
+        {"cells": 4097},
+        {"more": 1},
+    )
 
 
 def _envelopes() -> Iterator[Case]:
@@ -241,6 +328,14 @@ def _plans() -> list[Plan]:
     ]
 
 
+def _odds() -> Iterator[Case]:
+    """The chances that a report supports the participant's own cell, and another."""
+    for mechanism in _mechanisms():
+        if isinstance(mechanism, PureMechanism):
+            chances = {"own": float(mechanism.p), "other": float(mechanism.q)}
+            yield {"kind": "odds", "mechanism": mechanism.to_json(), **chances}
+
+
 def _assigned() -> Iterator[Case]:
     for n, plan in enumerate(_plans()):
         for i in range(8):
@@ -255,6 +350,7 @@ def _assigned() -> Iterator[Case]:
                 "asked": is_asked(token, _CAMPAIGN, start, plan.population),
                 "question": pick(token, _CAMPAIGN, plan),
                 "report_id": report_id(token, _CAMPAIGN, plan.round).hex(),
+                "only_report_id": report_id(token, _CAMPAIGN, None).hex(),
                 "token_hash": token_hash(token).hex(),
                 "epsilon": plan.epsilon,
             }

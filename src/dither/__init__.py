@@ -1,13 +1,34 @@
 """Dither: learn from people's records without ever holding them.
 
-    import dither
-    release = dither.publish(df, epsilon=4.0)
-    release.synthetic            # a table like df
-    release.marginal(["age"])    # frequencies with standard errors
-    release.query("age >= 50")   # a share with its interval
-    release.save("out")          # synthetic.parquet, release.json, report.html
+Each participant's device adds noise to its own record; the server sees noise only; out comes a synthetic table, histograms and
+marginals with honest error bars. `epsilon` is always the guarantee of one participant's whole record: what anybody can learn about
+a person changes by at most a factor e^epsilon, whatever that person's record is. Around 1 is strong, 8 is weak.
 
-Names load when first used, so that `import dither` is quick.
+Publish a table, each row one simulated participant (a pandas, polars or PyArrow table, a file, or a bundled name):
+
+    >>> import dither
+    >>> release = dither.publish("adult", epsilon=4.0, columns=["sex", "education", "income"], rows=1000)
+    >>> release.synthetic.num_rows           # a table like the one given
+    1000
+    >>> release.marginal(["sex"]).labels     # and its frequencies, with standard errors
+    (('Female', 'Male'),)
+
+    release.query("income == '>50K'", given="sex == 'Female'")    a share with its interval
+    release.save("out")                      synthetic.parquet, release.json, report.html; dither.load_release reads them
+
+What to use when:
+
+    dither.forecast(schema, participants, epsilon)     will it work? before anybody is asked
+    dither.compare(table, epsilons=[1, 2, 4])          which method suits this table?
+    dither.publish(table, epsilon=4.0)                 a synthetic table, and answers with intervals
+    dither.Synthesiser(epsilon=4.0).fit(df).sample()   the same as a scikit-learn estimator
+    dither.histogram(values, consumers=[3, 5, 7], ...) histograms of one number; dither.several_values for lists of numbers
+    dither.evaluate(real, synthetic)                   how far a synthetic table is from a real one
+    dither.central_release(table, epsilon=1.0)         another trust model: a curator holds the whole table
+
+A collection from real participants runs by `dither serve` and `dither campaign`; see `dither --help`. Schemas (`dither.Schema`,
+`dither.load_schema`) state the public domain of a record: one inferred from private rows leaks them. Errors are
+`dither.DitherError`, one clear line each. Names load when first used, so that `import dither` is quick.
 """
 
 from __future__ import annotations
@@ -15,14 +36,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from dither._histogram import histogram as histogram
     from dither._publish import publish as publish
     from dither._several_values import several_values as several_values
+    from dither._synthesiser import Synthesiser as Synthesiser
     from dither.central.curator import central_release as central_release
     from dither.central.release import CentralRelease as CentralRelease
+    from dither.comparison import Comparison as Comparison
+    from dither.comparison import compare as compare
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluation import evaluate as evaluate
@@ -41,14 +65,17 @@ if TYPE_CHECKING:
 _HOMES = {
     "Attribute": "dither.schema",
     "CentralRelease": "dither.central.release",
+    "Comparison": "dither.comparison",
     "Consumer": "dither.protocols.histogram.consumer",
     "DitherError": "dither.errors",
     "Forecast": "dither.planner",
     "HistogramRelease": "dither.release.histogram",
     "Release": "dither.release",
     "Schema": "dither.schema",
+    "Synthesiser": "dither._synthesiser",
     "bootstrap": "dither.uncertainty.replicates",
     "central_release": "dither.central.curator",
+    "compare": "dither.comparison",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",
     "histogram": "dither._histogram",

@@ -42,7 +42,7 @@ DROPPED = Notice(
 def histogram(
     values: Any,
     *,
-    consumers: Iterable[Any],
+    consumers: Iterable[Any] = (),
     epsilon: float,
     low: float | None = None,
     high: float | None = None,
@@ -61,7 +61,8 @@ def histogram(
     warning. Guarantee: everything one participant sends is epsilon-locally differentially private, whatever the
     consumers share among themselves. The noise comes from the operating system and cannot be drawn again, unless a
     `seed` is given: the same seed gives the same release, and whoever knows it can take the noise off, as a warning says. Every
-    method has the parameter `mechanism` (the randomiser), `sampled` also `share` and `smart` also `objective`.
+    method has the parameter `mechanism` (the randomiser), `sampled` also `share` and `smart` also `objective`. `ranges` needs no
+    consumer.
 
     >>> import dither
     >>> release = dither.histogram([1.0, 2.0, 7.5, 9.0] * 500, consumers=[2, 5], epsilon=3.0, low=0, high=10, seed=1)
@@ -75,14 +76,14 @@ def histogram(
     check_choice("path", path, PATHS)
     numbers = as_numbers(values, name)
     low, high, warnings = _range(numbers, low, high, name)
-    asked = read_consumers(consumers, low, high)
+    asked = read_consumers(consumers or histogram_machine(method).overview, low, high)
     moved = 0
     if out_of_range != "error":
         policed = police(numbers, low, high, out_of_range, name)
         numbers, moved = policed.values, policed.outside
     if out_of_range == "drop":
         warnings.append(DROPPED)
-    partition = union(asked, low, high)
+    partition = asked_partition(method, asked, low, high)
     people = gather(numbers, partition, reports=path == "reports", name=name)
     machine = collect(method, people, asked, partition, epsilon, generator(seed, 6), parameters, path=path, name=name)
     return HistogramRelease.from_machine(
@@ -97,6 +98,19 @@ def histogram(
     )
 
 
+def histogram_machine(method: str) -> type[HistogramMachine]:
+    """The class of a histogram method; an error lists the ones there are."""
+    machine_class = HISTOGRAMS[check_choice("method", method, HISTOGRAMS)].load()
+    assert issubclass(machine_class, HistogramMachine)
+    return machine_class
+
+
+def asked_partition(method: str, consumers: Sequence[Consumer], low: float, high: float) -> Partition:
+    """The coarsest partition that tells everything that a method asks of a number and everything that its consumers want."""
+    asked = histogram_machine(method).schema_of("a number", consumers, low, high)
+    return union([*consumers, *(Consumer(attribute.name, attribute.edges) for attribute in asked)], low, high)
+
+
 def collect(
     method: str,
     people: ValueGroup,
@@ -109,10 +123,8 @@ def collect(
     path: ReportPath = "counts",
     name: str = "the values",
 ) -> HistogramMachine:
-    """The finished machine of a histogram method, driven over people by the cells of the partition of all edges."""
-    machine_class = HISTOGRAMS[check_choice("method", method, HISTOGRAMS)].load()
-    assert issubclass(machine_class, HistogramMachine)
-    schema = machine_class.schema_of(name, consumers, partition.edges[0], partition.edges[-1])
+    """The finished machine of a histogram method, driven over people by the cells of `asked_partition`."""
+    schema = histogram_machine(method).schema_of(name, consumers, partition.edges[0], partition.edges[-1])
     if "consumers" in (parameters or {}):
         raise ParameterError("consumers are named on their own, not among the parameters", where="consumers")
     given = {**(parameters or {}), "consumers": consumers_to_text(consumers)}

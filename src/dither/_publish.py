@@ -12,6 +12,7 @@ import numpy as np
 
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.datasets import Reading, open_table, published_layout
+from dither.display.progress import followed
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.protocols import DEFAULT, jtree_nonprivate, start
@@ -58,7 +59,7 @@ def publish(
     encoding: str | None = None,
     decimal: str | None = None,
     missing: Sequence[str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Release:
     """Publish a table with each row as one simulated participant, and give the release.
 
@@ -75,6 +76,8 @@ def publish(
     With `prior`, a public table of the same schema (a file, a bundled dataset's name or a table in memory), the fit is averaged
     with what that says, as far as the reports bear it out; it costs no privacy, and the release says how much of the result is its.
     With `replicates` (such as 20) the model is fitted so many times more, and intervals for any question come with the release.
+    Progress is shown in a notebook; with `progress` True on a terminal too, with False nowhere, or a function of yours is called
+    with what is done, how much of it, and of how much.
 
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000)
@@ -148,11 +151,12 @@ def publish(
         raise ParameterError(f"method {name!r} asks nothing; there is nothing to publish", where="method", value=name)
     if replicates:
         check_redrawable(machine)
-    machine.progress = progress
-    simulate(machine, codes, noise, path=path, progress=progress)
-    seconds["simulate"] = round(time.perf_counter() - begun, 4)
-    release = Release.from_machine(machine, call, len(codes), (draw[0], draw[1]), layout, seconds=seconds, **known)
-    return release.with_replicates(replicates, progress=progress) if replicates else release
+    with followed(progress) as show:
+        machine.progress = show
+        simulate(machine, codes, noise, path=path, progress=show)
+        seconds["simulate"] = round(time.perf_counter() - begun, 4)
+        release = Release.from_machine(machine, call, len(codes), (draw[0], draw[1]), layout, seconds=seconds, **known)
+        return release.with_replicates(replicates, progress=show) if replicates else release
 
 
 def _read_openly(

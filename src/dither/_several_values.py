@@ -1,20 +1,22 @@
-"""Participants with several values each: the two methods of the paper's section 4.3, with what they really cost.
+"""Participants with several values each: one of them at full epsilon, or the two methods of the paper's section 4.3.
 
-Everybody sends the same number of answers, `most`; who has fewer values fills up with "no value", which is one more
-cell, since otherwise the number of answers would tell how many values there are. Two participants may differ in all
-their values, so the guarantees of the answers add up: each is asked at epsilon/most.
+Everybody has the same number of places for values, `most`; who has fewer values fills up with "no value", which is one more
+cell, since otherwise the number of answers would tell how many values there are.
 
-`independent` sends every answer. `summed` adds up the randomised bit vectors and sends one vector of counts: fewer
-bits, the same estimates, and the same epsilon. Adding up never reveals more; nor does it hide anything in the worst
-case: between "all values in cell a" and "all in cell b" the vector with `most` at a and 0 at b has the ratio
-(p(1-q)/(q(1-p)))^most, the sum of the answers' epsilons.
+`one` (the default) answers for one place, drawn evenly by the participant, at full epsilon: whatever the other values are, they are
+not told, and two participants may differ in all of them. The other two answer for every place, so the guarantees of the answers add
+up and each is asked at epsilon/most. `independent` sends every answer. `summed` adds up the randomised bit vectors and sends one
+vector of counts: fewer bits, the same estimates, and the same epsilon. Adding up never reveals more; nor does it hide anything
+in the worst case: between "all values in cell a" and "all in cell b" the vector with `most` at a and 0 at b has the ratio
+(p(1-q)/(q(1-p)))^most, the sum of the answers' epsilons. Noise falls faster than linearly with epsilon, so one answer at the whole
+of it beats `most` answers at a part (`dither bench ranges`, table several_values).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -36,17 +38,18 @@ from dither.simulate import PATHS
 from dither.simulate import Path as ReportPath
 from dither.types import Floats, Integers, JsonMapping
 
-SeveralMethod = Literal["independent", "summed"]
+SeveralMethod = Literal["one", "independent", "summed"]
 
 
 @dataclass(frozen=True)
 class SeveralParameters:
-    """`mechanism`: through what every answer goes."""
+    """`mechanism`: through what every answer goes; left out it is best for `one`, and the paper's own, sue, for the others."""
 
-    mechanism: str = "sue"
+    mechanism: str | None = None
 
     def __post_init__(self) -> None:
-        check_choice("mechanism", self.mechanism, NAMES)
+        if self.mechanism is not None:
+            check_choice("mechanism", self.mechanism, NAMES)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,6 @@ class Slots:
     """Every participant's answers as cells, `most` in a row; the last cell means no value."""
 
     cells: Integers
-    counts: Integers
 
 
 def several_values(
@@ -65,7 +67,7 @@ def several_values(
     low: float,
     high: float,
     most: int,
-    method: SeveralMethod = "summed",
+    method: SeveralMethod = "one",
     parameters: JsonMapping | None = None,
     path: ReportPath = "counts",
     seed: int | None = None,
@@ -74,43 +76,51 @@ def several_values(
     long.
 
     Guarantee: everything one participant sends is epsilon-locally differentially private for all its values together.
-    The parameter `mechanism` is the randomiser; `summed` takes unary ones (sue, oue).
+    The parameter `mechanism` is the randomiser; `summed` takes unary ones (sue, oue). Methods: `one`, `independent`, `summed`.
     With a `seed` whoever knows it can draw the noise again; without one nobody can.
+
+    >>> import dither
+    >>> trips = [[3.0, 12.0], [7.5], []] * 400
+    >>> found = dither.several_values(trips, consumers=[4], epsilon=4.0, low=0, high=20, most=2)
+    >>> found.participants
+    1200
     """
     consumers, seed = list(consumers), check_seed(seed)
     call = recorded(several_values, locals())
     check_epsilon(epsilon)
     check_choice("method", method, get_args(SeveralMethod))
-    built = build_parameters(SeveralParameters, parameters or {}, method)
+    given = build_parameters(SeveralParameters, parameters or {}, method)
+    built = replace(given, mechanism=given.mechanism or ("best" if method == "one" else "sue"))
     check_whole("most", most, 1, 255)
     check_choice("path", path, PATHS)
     low, high = check_range(low, high)
     asked = read_consumers(consumers, low, high)
     partition = union(asked, low, high)
     slots = fill(values, partition, most)
-    # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
-    each = math.nextafter(smallest(asked, epsilon) / most, 0.0) if most > 1 else smallest(asked, epsilon)
-    chosen = build(built.mechanism, partition.cells + 1, each)
+    each = _each(smallest(asked, epsilon), most, method)
+    chosen = build(built.mechanism or "best", partition.cells + 1, each)
     if method == "summed" and not (isinstance(chosen, BitMechanism) and chosen.filters is None):
         raise ParameterError(
             f"only unary reports, a bit per cell, can be summed, not {chosen.name}",
             where="mechanism",
             value=chosen.name,
         )
-    tally = _collect(chosen, slots, method, path, generator(seed, 43))
-    answers = slots.cells.size
+    tally, answers = _collect(chosen, slots, method, path, generator(seed, 43))
     frequencies = chosen.estimate(tally, answers).frequencies
     cells = PureCells(_with_none(partition), chosen, frequencies, answers, answers)
     counts, variances = read_off(cells, asked)
-    bits = chosen.report_bits
+    reports = 1 if method == "one" else most
+    if method == "one":
+        counts = tuple(count * most for count in counts)
+        variances = tuple(most**2 * v + _which(c / most, answers, most) for c, v in zip(counts, variances, strict=True))
     return HistogramRelease(
         consumers=tuple(
             ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon)
             for c, count, variance in zip(asked, counts, variances, strict=True)
         ),
         epsilon_asked=float(epsilon),
-        epsilon_achieved=chosen.epsilon_of(most),
-        bits_per_report=bits * most if method == "independent" else chosen.cells * most.bit_length(),
+        epsilon_achieved=chosen.epsilon_of(reports),
+        bits_per_report=chosen.cells * most.bit_length() if method == "summed" else chosen.report_bits * reports,
         method=f"several-{method}",
         mechanisms=(chosen.name,),
         participants=len(slots.cells),
@@ -141,7 +151,7 @@ def fill(values: Sequence[Any], partition: Partition, most: int) -> Slots:
         codes = gather(np.concatenate(held), partition, reports=True).codes
         assert codes is not None
         cells[np.arange(most) < lengths[:, None]] = codes
-    return Slots(cells, np.bincount(cells.ravel(), minlength=partition.cells + 1).astype(np.int64))
+    return Slots(cells)
 
 
 def _per_person(values: Sequence[Any]) -> list[Floats]:
@@ -158,20 +168,39 @@ def _per_person(values: Sequence[Any]) -> list[Floats]:
     return held
 
 
+def _each(epsilon: float, most: int, method: SeveralMethod) -> float:
+    """What an answer may spend. Dividing a float by a whole number can round up; one step down, the sum never exceeds epsilon."""
+    return epsilon if method == "one" or most == 1 else math.nextafter(epsilon / most, 0.0)
+
+
+def _which(counts: Floats, people: int, most: int) -> Floats:
+    """What drawing one place of each participant adds to the variance of a bin's count, at most.
+
+    A participant with k of `most` places in the bin adds k(most-k); for a given sum of all k that is largest when all are alike.
+    """
+    share = np.clip(counts / people, 0.0, 1.0)
+    return np.asarray(most**2 * people * share * (1 - share), dtype=np.float64)
+
+
 def _collect(
     mechanism: Mechanism, slots: Slots, method: SeveralMethod, path: str, rng: np.random.Generator
-) -> Integers:
-    """The tally of all answers: sums of summed vectors are sums of all vectors, so both methods have one law."""
+) -> tuple[Integers, int]:
+    """The tally of all answers and how many there are: sums of summed vectors are sums of all vectors, so both have one law."""
+    people, most = slots.cells.shape
+    told = slots.cells
+    if method == "one":
+        told = np.take_along_axis(slots.cells, rng.integers(most, size=(people, 1)), axis=1)
     if path == "counts":
-        return mechanism.simulate(slots.counts, rng)
+        by_cell = np.bincount(told.ravel(), minlength=mechanism.cells).astype(np.int64)
+        return mechanism.simulate(by_cell, rng), told.size
     stream = RandomStream.from_generator(rng)
-    if method == "independent":
-        return mechanism.support(mechanism.randomise_many(slots.cells.ravel(), stream))
-    total = np.zeros((len(slots.cells), mechanism.cells), np.int64)
-    for place in range(slots.cells.shape[1]):
-        rows = mechanism.randomise_many(slots.cells[:, place], stream).rows
+    if method != "summed":
+        return mechanism.support(mechanism.randomise_many(told.ravel(), stream)), told.size
+    total = np.zeros((people, mechanism.cells), np.int64)
+    for place in range(most):
+        rows = mechanism.randomise_many(told[:, place], stream).rows
         total += np.unpackbits(rows, axis=1, bitorder="little")[:, : mechanism.cells]
-    return np.asarray(total.sum(axis=0), dtype=np.int64)
+    return np.asarray(total.sum(axis=0), dtype=np.int64), told.size
 
 
 def _with_none(partition: Partition) -> Partition:

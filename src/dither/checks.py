@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Collection
 from typing import TypeVar
 
 from dither.errors import DitherError, ParameterError
 
 T = TypeVar("T")
+# Control characters and halves of surrogate pairs: no page, file or terminal shows them as text.
+_NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def check_whole(
@@ -82,4 +85,23 @@ def check_choice(
     if value not in choices:
         known = ", ".join(str(choice) for choice in choices)
         raise error(f"{name} must be one of {known}, not {value!r}", where=where or name, value=value)
+    return value
+
+
+def check_text(
+    name: str,
+    value: object,
+    most: int,
+    *,
+    lines: bool = False,
+    where: str | None = None,
+    error: type[DitherError] = ParameterError,
+) -> str:
+    """Text for people of at most so many characters, without control characters; with `lines` it may have line breaks."""
+    if not isinstance(value, str) or len(value) > most:
+        found = f"{len(value):,} characters" if isinstance(value, str) else repr(value)[:80]
+        raise error(f"{name} must be text of at most {most:,} characters, not {found}", where=where or name)
+    if _NO_TEXT.search(value.replace("\n", "") if lines else value):
+        kind = "text" if lines else "one line of text"
+        raise error(f"{name} must be {kind} without control characters", where=where or name)
     return value

@@ -17,7 +17,15 @@ from __future__ import annotations
 
 
 class DitherError(Exception):
-    """Base of all errors raised on purpose; `str()` is one clear line."""
+    """Base of all errors raised on purpose; `str()` is one clear line.
+
+    >>> import dither
+    >>> try:
+    ...     dither.publish("adult", epsilon=-1.0)
+    ... except dither.DitherError as error:
+    ...     print(error)
+    epsilon must be a number above 0, not -1.0
+    """
 
     def __init__(self, message: str, *, where: str | None = None, value: object = None) -> None:
         super().__init__(message)

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from dither.checks import check_choice
-from dither.errors import PrivacyError, TooFewAnswers
+from dither.errors import ParameterError, PrivacyError, TooFewAnswers
 from dither.estimate.project import apportion
 from dither.mechanisms import PackedReports
 from dither.mechanisms.kernels.stream import RandomStream
@@ -22,7 +22,7 @@ from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.schema.cells import cells_of
 from dither.tally import CountTally, RoundTally, zero
-from dither.types import Bytes, Codes, Counts, Integers, Progress
+from dither.types import Bytes, Codes, Counts, Floats, Integers, Progress
 
 Path = Literal["counts", "reports"]
 PATHS: tuple[Path, ...] = ("counts", "reports")
@@ -100,8 +100,59 @@ class TablePeople:
         return taken
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """People by where in the range of the one attribute that is asked about, 0 to 1, their number lies."""
+
+    places: Floats
+    rng: np.random.Generator
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def counts(self, question: Question) -> Counts:
+        return np.bincount(self.cells(question), minlength=question.mechanism.cells)
+
+    def cells(self, question: Question) -> Integers:
+        """Rounded at random to a level, as `reports.plan.level_of` does."""
+        assert question.rounded
+        place = self.places * (question.mechanism.cells - 1)
+        level = np.minimum(place.astype(np.int64), question.mechanism.cells - 2)
+        return level + (self.rng.random(len(place)) < place - level)
+
+    def divide(self, sizes: Sequence[int]) -> Iterator[Numbers]:
+        ends = np.cumsum(sizes)
+        return (Numbers(self.places[end - size : end], self.rng) for size, end in zip(sizes, ends, strict=True))
+
+    def blocks(self) -> Iterator[Numbers]:
+        return (Numbers(self.places[i : i + _BLOCK], self.rng) for i in range(0, len(self.places), _BLOCK))
+
+
+class NumberPeople:
+    """The numbers of a column, each one participant, in random order. They lie in [low, high]."""
+
+    def __init__(self, values: Floats, low: float, high: float, rng: np.random.Generator) -> None:
+        places = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+        if not bool(np.all((places >= 0) & (places <= 1))):
+            raise ParameterError(f"every number must lie between {low:g} and {high:g}", where="values")
+        self._left = Numbers(rng.permutation(places), rng)
+        self._total = len(places)
+
+    def __len__(self) -> int:
+        return self._total
+
+    def next(self, number: int) -> Numbers:
+        taken, self._left = self._left.divide([number, len(self._left) - number])
+        return taken
+
+
 def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers:
     """Each person's cell of a question."""
+    if question.rounded:
+        raise ParameterError(
+            "this method asks for numbers themselves, not for the codes of a table; use 'dither histogram' or a campaign",
+            where="method",
+        )
     if not question.grouped:
         return cells_of(codes, schema.cardinalities, [schema.index(name) for name in question.attributes])
     columns = [

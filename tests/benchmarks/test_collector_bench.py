@@ -22,6 +22,14 @@ def test_every_line_has_a_rate(tmp_path: Path) -> None:
     assert share == pytest.approx(rates["single reports"] / rates["empty endpoint"])
 
 
+def test_streams_hear_of_the_reports_and_the_ratio_is_of_the_two_rates() -> None:
+    pytest.importorskip("fastapi")
+    found = collector.consoles_load(20, 0.6)
+    assert found["events"] >= 20
+    assert found["ratio"] == found["reports_per_second_watched"] / found["reports_per_second_alone"]
+    assert found["ratio"] > 0.3  # on whatever machine, together with other tests
+
+
 def test_missing_packages_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "find_spec", lambda name: None)
     with pytest.raises(NotAvailable, match=r"dither\[server\]"):

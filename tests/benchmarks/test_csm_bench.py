@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import central_studies, csm
-from benchmarks.harness import Outcome, execute
 from benchmarks.tables import GENERATED
+from dither.harness import Outcome, execute
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ def test_the_papers_noise_spends_more_than_it_says(outcome: Outcome) -> None:
 
 
 def test_the_page_says_what_is_left_out(outcome: Outcome, tmp_path: Path) -> None:
-    from benchmarks.harness import page
+    from dither.harness import page
 
     text = page.render(outcome)
     assert "known privacy breach" in text

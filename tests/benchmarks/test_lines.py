@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.harness.lines import Line, LogAxis, line_chart
+from dither.harness.lines import Line, LogAxis, line_chart
 
 
 def test_ticks_of_a_logarithmic_axis() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks import scale
-from benchmarks.apart import apart, peak_megabytes
 from benchmarks.harness import NotAvailable, execute
 from dither.datasets.generated import generate_network
+from dither.harness.apart import apart, peak_megabytes
 
 pytestmark = pytest.mark.slow
 

@@ -18,6 +18,29 @@
   }
   for (const card of all('.card:not(.scroll)')) if (card.scrollWidth > card.clientWidth + 1) say('overflow', card, 'inside');
 
+  // Words: none is broken inside, unless it is longer than any column; and cards in one row end together.
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    if (node.parentElement.closest('svg, pre, code, style, script')) continue;
+    for (const word of node.data.matchAll(/[\p{Script=Latin}\p{N}]+/gu)) {
+      if (word[0].length > 20) continue;
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+      if (lines.size > 1) say('broken word', node.parentElement, word[0]);
+    }
+  }
+  for (const grid of all('.grid')) {
+    const ends = new Map();
+    for (const card of [...grid.children].filter((child) => child.classList.contains('card'))) {
+      const box = card.getBoundingClientRect();
+      const top = Math.round(box.top);
+      if (ends.has(top) && Math.abs(ends.get(top) - box.bottom) > 1) say('uneven', card);
+      ends.set(top, box.bottom);
+    }
+  }
+
   // Names: every picture has one or is hidden; landmarks, language and title are there; ids are unique.
   for (const picture of all('svg, img')) {
     if (picture.getAttribute('aria-hidden') === 'true') continue;

@@ -178,6 +178,11 @@ FLAWS = {
         '<svg role="img" aria-label="a picture with two labels in one place" viewBox="0 0 340 40">'
         '<text x="9" y="20">one label</text><text x="20" y="22">another</text></svg>'
     ),
+    "broken word: p": '<p style="width: 3rem; overflow-wrap: anywhere">unbreakable</p>',
+    "uneven: div.card": (
+        '<div class="grid" style="display: flex; align-items: start"><div class="card">one</div>'
+        '<div class="card"><p>two</p><p>three</p></div></div>'
+    ),
     "landmark: 2 of main": "<main></main>",
     "dead link: a": '<a href="#nowhere">nowhere</a>',
     "console:": '<script>console.error("no")</script>',

@@ -14,7 +14,7 @@ from dither.client import Answer, Device, Participant, Unreachable, code_of, rea
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms import BloomRappor, oue
 from dither.reports import Plan, decode
-from dither.reports.plan import Question, check_payload, is_asked, pick
+from dither.reports.plan import Question, check_payload, is_asked, pick, report_id
 from dither.schema import Attribute, Schema
 
 
@@ -296,3 +296,48 @@ def test_records_get_the_codes_that_tables_get() -> None:
     assert encode(pa.Table.from_pylist(rows), SCHEMA).codes.tolist() == coded
     for name, wrong in (("colour", "pink"), ("score", 9.1), ("score", "1"), ("score", None), ("colour", None)):
         assert code_of(SCHEMA[name], wrong) is None
+
+
+def by_arrival(number: int = 0, start: float = 0.0, **more: Any) -> dict[str, Any]:
+    """A round of a campaign that asks whoever comes; half of the people in each."""
+    asked = plan(number, names=("colour", "score")[number : number + 1], population=0.5)
+    return announce(asked, start=start, assignment="arrival", **more)
+
+
+def test_by_arrival_everybody_is_asked_and_answers_one_round_of_the_campaign() -> None:
+    for i in range(12):
+        device, token = Device(":memory:"), bytes([i]) * 32
+        first, second = Collector(by_arrival()), Collector(by_arrival(1, 0.5))
+        came = participant(device, first, token=token, cap=99.0).take_part(RECORD)
+        receipt = report_id(token, bytes.fromhex(CAMPAIGN), None).hex()
+        assert (came.result, came.receipt) == ("acknowledged", receipt)
+        for later in (second, Collector(by_arrival(1, 0.5) | {"plan": None, "state": "collected"})):
+            again = participant(device, later, token=token, cap=99.0).take_part(RECORD)
+            assert (again.result, again.receipt, again.spent) == ("acknowledged", receipt, came.spent)
+            assert later.bodies == [], "although the cap would allow a second answer"
+        device.close()
+
+
+def test_by_token_the_ledger_alone_keeps_a_server_from_asking_twice() -> None:
+    device = Device(":memory:")
+    asked = [announce(plan(n, names=(name,))) for n, name in enumerate(("colour", "score"))]
+    assert participant(device, Collector(asked[0]), cap=4.0).take_part(RECORD).result == "acknowledged"
+    assert participant(device, Collector(asked[1]), cap=4.0).take_part(RECORD).spent > 2.0
+    device.close()
+
+
+def test_by_arrival_what_waits_is_sent_when_another_round_is_open() -> None:
+    device, first = Device(":memory:"), Collector(by_arrival(), None)
+    assert participant(device, first, tries=1).take_part(RECORD).result == "waiting"
+    second = Collector(by_arrival(1, 0.5))
+    assert participant(device, second, tries=1).take_part(RECORD).result == "acknowledged"
+    assert second.bodies == first.bodies, "the same bytes, and no other answer"
+    device.close()
+
+
+def test_the_collector_may_say_that_this_participant_has_answered() -> None:
+    device, collector = Device(":memory:"), Collector(by_arrival(), problem(409, "answered", results=["answered"]))
+    for _ in range(2):
+        assert participant(device, collector, tries=1).take_part(RECORD).result == "answered"
+    assert len(collector.bodies) == 1
+    device.close()

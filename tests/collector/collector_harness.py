@@ -22,6 +22,7 @@ import pytest
 from tests.programs import require
 
 from dither.client.transport import Answer, Connection
+from dither.collector.app import Pages
 from dither.collector.collector import Collector
 from dither.collector.connections import ConnectionLimits
 from dither.collector.serving import CollectorServer, listen
@@ -70,6 +71,7 @@ def describe(**more: Any) -> dict[str, Any]:
         "participants": 1000,
         "method": "independent",
         "seed": 5,
+        "assignment": "token",
         **more,
     }
 
@@ -124,10 +126,16 @@ class ServerProcess:
 class ServerThread:
     """A collector in a thread of this process, so that a test can look inside and use methods of its own."""
 
-    def __init__(self, store: Store, queue: int = 20_000, *, loop: str = "auto", **limits: Any) -> None:
+    def __init__(
+        self, store: Store, queue: int = 20_000, *, loop: str = "auto", pages: Pages | None = None, **limits: Any
+    ) -> None:
         self.collector = Collector(store, queue)
         self.server = CollectorServer(
-            self.collector, KEY, ConnectionLimits(**limits), log_level="critical", log_config=None, loop=loop
+            *(self.collector, KEY, ConnectionLimits(**limits)),
+            log_level="critical",
+            log_config=None,
+            loop=loop,
+            pages=pages,
         )
         sockets = listen("127.0.0.1", 0)
         self.thread = threading.Thread(target=self.server.run, args=(sockets,), daemon=True)
@@ -202,17 +210,34 @@ def token_of(number: int, kind: str = "t") -> bytes:
     return hashlib.sha256(f"{kind}{number}".encode()).digest()
 
 
-def report_of(plan: Plan, campaign: bytes, token: bytes, codes: Sequence[int] = (1, 1, 1), noise: str = "") -> Report:
+def report_of(
+    plan: Plan,
+    campaign: bytes,
+    token: bytes,
+    codes: Sequence[int] = (1, 1, 1),
+    noise: str = "",
+    schema: Schema = SCHEMA,
+) -> Report:
     """The report that a device with this token makes."""
     picked = pick(token, campaign, plan)
     source = seeded_source(token.hex() + noise)
     questions = plan.questions if picked == -1 else (plan.questions[picked],)
-    return Report(token, picked, b"".join(q.mechanism.randomise(q.cell(SCHEMA, codes), source) for q in questions))
+    return Report(token, picked, b"".join(q.mechanism.randomise(q.cell(schema, codes), source) for q in questions))
 
 
 def envelope_of(campaign: str, plan: Plan, tokens: Sequence[bytes], noise: str = "") -> bytes:
     held = bytes.fromhex(campaign)
     return encode(Envelope(held, plan.round, tuple(report_of(plan, held, t, noise=noise) for t in tokens)))
+
+
+def answers_of(campaign: str, plan: Plan, schema: Schema, count: int, kind: str = "t") -> bytes:
+    """An envelope of so many people who answer differently, about any schema."""
+    held, reports = bytes.fromhex(campaign), []
+    for i in range(count):
+        token = token_of(i, kind)
+        codes = [token[j] % attribute.cardinality for j, attribute in enumerate(schema)]
+        reports.append(report_of(plan, held, token, codes, schema=schema))
+    return encode(Envelope(held, plan.round, tuple(reports)))
 
 
 def asked_tokens(campaign: str, start: float, plan: Plan, count: int, kind: str = "t") -> list[bytes]:

@@ -211,7 +211,7 @@ def test_serve_makes_a_private_key_and_stops_when_told(folder: Path, number: sig
         assert process.stdout is not None
         assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
         process.send_signal(number)
-        _, errors = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 0
     assert errors.splitlines() == ["dither: admin key in new.key"]
     assert (folder / "new.key").stat().st_mode & 0o777 == 0o600
@@ -223,7 +223,7 @@ def test_serve_on_a_port_in_use_says_so_in_one_line_and_makes_nothing(folder: Pa
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with serving(port) as process:
-            said, errors = process.communicate(timeout=15)
+            said, errors = process.communicate(timeout=90)
     assert (process.returncode, said) == (2, "")
     (line,) = errors.splitlines()
     assert f"127.0.0.1:{port}" in line

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from collector_harness import Cluster, token_of, until
 
+from dither.collector.layout import VERSION
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Move, Outcome, Row, State, Store, StoredCampaign, StoredRound
@@ -234,8 +235,8 @@ def test_a_store_of_the_layout_before_is_carried_forward(
 def test_a_store_of_a_later_layout_is_refused_and_left_alone(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "c.db").close()
     with closing(sqlite3.connect(tmp_path / "c.db")) as connection, connection:
-        connection.execute("UPDATE facts SET value = '3' WHERE name = 'version'")
+        connection.execute("UPDATE facts SET value = ? WHERE name = 'version'", (str(VERSION + 1),))
     before = (tmp_path / "c.db").read_bytes()
-    with pytest.raises(InputError, match="layout 3; this version of Dither reads layouts 1 to 2"):
+    with pytest.raises(InputError, match=f"layout {VERSION + 1}; this version of Dither reads layouts 1 to {VERSION}"):
         SqliteStore(tmp_path / "c.db")
     assert (tmp_path / "c.db").read_bytes() == before

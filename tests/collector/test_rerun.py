@@ -30,6 +30,12 @@ OTHER: dict[str, Any] = {
     "seed": 0,
     "participation": "tokens",
     "holdout": 0.05,
+    "title": "-Wie groß?",
+    "purpose": "To see.\n\nAnd to tell.",
+    "contact": "A. N. Other <a@example.org>",
+    "closes": "2999-01-31",
+    "closes_at_reports": 50,
+    "assignment": "arrival",
 }
 
 
@@ -50,14 +56,16 @@ def made_again(spec: CampaignSpec, folder: Path, monkeypatch: pytest.MonkeyPatch
     (folder / "schema.json").write_text(json.dumps(spec.schema.to_json()))
     (folder / "dither-admin.key").write_text(KEY)
     record = call_from_json(json.loads(json.dumps(spec.call(7).to_json())))
-    create, finalise = campaign_command(record, 5).split("\n")
+    create, finalise = campaign_command(record, 5).rsplit("\n", 1)
     assert cli.run(shlex.split(create)[1:]) == 0
     assert cli.run(shlex.split(finalise)[1:]) == 2, "only because no release came back"
     return read(NewCampaign, heard[""]), heard["/CAMPAIGN/finalise"]
 
 
 def test_every_field_of_a_campaign_is_tried() -> None:
-    assert set(OTHER) == {f.name for f in fields(CampaignSpec)}
+    # Whether a collector's first page lists it is no part of a campaign that is made again; a campaign with consumers becomes a
+    # histogram's folder, whose release.json is read for them (test_number_commands.py).
+    assert set(OTHER) == {f.name for f in fields(CampaignSpec)} - {"listed", "consumers"}
     assert all(getattr(SPEC, name) != value for name, value in OTHER.items())
 
 

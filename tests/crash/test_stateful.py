@@ -33,14 +33,21 @@ pytestmark = pytest.mark.slow
 class CollectorMachine(RuleBasedStateMachine):
     """A collector beside the simplest model of one: for each round, a dictionary from participant to bytes."""
 
+    assignment = "token"
+
     def __init__(self) -> None:
         super().__init__()
         METHODS["synthetic"] = METHOD
         self.folder = Path(tempfile.mkdtemp(prefix="dither-stateful-"))
         self.store = SqliteStore(self.folder / "c.db")
         self.campaigns = Campaigns(self.store)
-        self.campaign = self.campaigns.create(describe(method="synthetic")).stored.id
+        self.campaign = self.campaigns.create(describe(method="synthetic", assignment=self.assignment)).stored.id
         self.model: list[dict[bytes, Report]] = [{}]
+
+    @property
+    def once(self) -> bool:
+        """Whether everybody is asked, once in all rounds."""
+        return self.assignment == "arrival"
 
     def teardown(self) -> None:
         self.store.close()
@@ -61,8 +68,11 @@ class CollectorMachine(RuleBasedStateMachine):
         outcomes = judged.outcomes(self.store.add_reports([judged.batch])[0])
         held = self.model[now.plan.round]
         for report, outcome in zip(reports, outcomes, strict=True):
-            key = report_id(report.token, now.campaign_bytes, now.plan.round)
-            if outcome is Outcome.NOT_THIS_ROUND:
+            key = report_id(report.token, now.campaign_bytes, None if self.once else now.plan.round)
+            if outcome is Outcome.NOT_THIS_ROUND and not self.once:
+                continue
+            if self.once and any(key in earlier for earlier in self.model[: now.plan.round]):
+                assert outcome is Outcome.ANSWERED
                 continue
             expected = Outcome.STORED if key not in held else Outcome.DUPLICATE
             if key in held and held[key] != report:
@@ -115,7 +125,14 @@ class CollectorMachine(RuleBasedStateMachine):
                 assert tally_from_bytes(stored.tally).participants == len(self.model[stored.number])
 
 
+class ArrivalMachine(CollectorMachine):
+    """The same where whoever arrives is asked."""
+
+    assignment = "arrival"
+
+
+_STEPS = settings(max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TestCollectorMachine = CollectorMachine.TestCase
-TestCollectorMachine.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestCollectorMachine.settings = _STEPS
+TestArrivalMachine = ArrivalMachine.TestCase
+TestArrivalMachine.settings = _STEPS

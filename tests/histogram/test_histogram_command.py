@@ -71,12 +71,21 @@ def test_files_are_whole_and_need_nothing_else(
     given = ("--column", "pay", "--bins", "3", "--edges", "1800,20000,250000", "--epsilon", 1, "--schema", schema)
     assert run(table, *given, "-o", out, "--consistent", "--path", "reports") == 0
     assert "report.html" in capsys.readouterr().out
-    assert sorted(p.name for p in out.iterdir()) == ["cells.bin", "release.json", "report.html"]
+    assert sorted(p.name for p in out.iterdir()) == ["cells.bin", "consumers", "release.json", "report.html"]
     document = json.loads((out / "release.json").read_text())
     assert document["consistent"] is True
     page = (out / "report.html").read_text()
     assert len(re.findall(r'<svg role="img" aria-label="Histogram for', page)) == 2
     assert not re.search(r"<script|https?://|src=", page)
+    names = [f"{name}.{ending}" for name in ("2-bins", "3-bins") for ending in ("csv", "html", "json")]
+    assert sorted(p.name for p in (out / "consumers").iterdir()) == names
+    own = json.loads((out / "consumers" / "3-bins.json").read_text())
+    assert own["estimates"] == document["consumers"][0]["estimates"]
+    rows = (out / "consumers" / "3-bins.csv").read_text().splitlines()
+    assert rows[0] == "from,to,count,standard_error,low,high"
+    assert [float(row.split(",")[2]) for row in rows[1:]] == own["estimates"]
+    page = (out / "consumers" / "2-bins.html").read_text()
+    assert len(re.findall(r'<svg role="img" aria-label="Histogram for', page)) == 1
 
 
 def test_a_range_from_the_data_is_warned_of(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,10 @@ def test_late_bins_that_fit_are_the_bins_themselves(way: str) -> None:
     release = histogram(VALUES, consumers=[6, 4], epsilon=2.0, low=0, high=1, method=way, seed=1)
     late = release.answer(6)
     assert late.estimates == pytest.approx(release.consumers[0].estimates)
-    assert late.interpolation_bounds.tolist() == [0] * 6
     assert late.standard_errors == pytest.approx(release.consumers[0].standard_errors, rel=0.02)
+    low, high = release.consumers[0].interval()
+    assert late.low == pytest.approx(np.clip(low, 0, 20_000), rel=0.05, abs=20)
+    assert late.high == pytest.approx(np.clip(high, 0, 20_000), rel=0.05)
 
 
 @pytest.mark.parametrize("way", ["chp", "smart"])
@@ -39,16 +41,35 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
         low, high = late.interval()
         held.append((low <= truth) & (truth <= high))
         assert (
-            np.abs(late.estimates[0] - truth[0]) > 3 * late.standard_errors[0]
-        )  # noise alone would be a false promise
-    assert np.mean(held) >= 0.95
+            np.abs(late.estimates[0] - truth[0]) > 2500
+        )  # five sixths of the stretch: an even spread is a false promise
+    # Truths at the very ends of what is possible are covered with 95 %; a standard error of 180 such figures is 1.6 points.
+    assert np.mean(held) >= 0.95 - 3 * 0.016
+
+
+def test_late_intervals_are_as_short_as_the_cells_allow() -> None:
+    """Between the cells inside a bin and those that touch it; a bound on both cut cells beside the noise was far longer."""
+    release = histogram(VALUES, consumers=[3, 5, 7], epsilon=2.0, low=0, high=1, method="chp", seed=1)
+    late = release.answer(4)
+    cells, edges = release.cells, np.asarray(release.partition)
+    assert cells is not None
+    for i in range(4):
+        within = (edges[:-1] >= i / 4 - 1e-9) & (edges[1:] <= (i + 1) / 4 + 1e-9)
+        touched = (edges[1:] > i / 4 + 1e-9) & (edges[:-1] < (i + 1) / 4 - 1e-9)
+        weights = np.array([within, touched], float)
+        least, most = weights @ cells.counts
+        errors = np.sqrt(cells.weighted_variances(weights))
+        assert late.low[i] == pytest.approx(max(least - 1.645 * errors[0], 0), rel=0.02, abs=10)
+        assert late.high[i] == pytest.approx(most + 1.645 * errors[1], rel=0.02)
     assert "evenly" in late.to_json()["interpolation"]
 
 
-def test_split_has_no_partition_for_late_queries() -> None:
-    release = histogram(VALUES, consumers=[3, 4], epsilon=2.0, low=0, high=1, method="split", seed=1)
-    with pytest.raises(ParameterError, match="chp"):
-        release.answer(5)
+def test_split_answers_late_questions_from_its_finest_consumer() -> None:
+    release = histogram(VALUES, consumers=[3, 4], epsilon=6.0, low=0, high=1, method="split", seed=1)
+    assert release.answer(4).estimates == pytest.approx(release.consumers[1].estimates)
+    one = histogram(VALUES, consumers=[1], epsilon=2.0, low=0, high=1, seed=1)
+    with pytest.raises(ParameterError, match="keeps no cells"):
+        one.answer(5)
 
 
 def all_ratios(mechanism: Unary, most: int) -> Fraction:
@@ -86,7 +107,7 @@ def test_summed_vectors_cost_exactly_the_sum(cells: int, most: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["independent", "summed"])
+@pytest.mark.parametrize("method", ["one", "independent", "summed"])
 @pytest.mark.parametrize("path", ["counts", "reports"])
 def test_several_values_are_unbiased(method: str, path: str) -> None:
     people = [[0.1, 0.4], [0.9], [], [0.2, 0.2, 0.6]] * 150
@@ -102,7 +123,24 @@ def test_several_values_are_unbiased(method: str, path: str) -> None:
     spread = np.std(found, axis=0, ddof=1)
     assert np.all(np.abs(np.mean(found, axis=0) - truth) < 4.5 * spread / math.sqrt(80))
     assert np.all(np.abs(spread / np.mean(stated, axis=0) - 1) < 4.5 / math.sqrt(160))
-    assert release.bits_per_report == (12 if method == "independent" else 8)
+    assert release.bits_per_report == {"one": 2, "independent": 12, "summed": 8}[method]
+
+
+def test_one_value_at_full_epsilon_is_the_default_and_far_better() -> None:
+    """Three values each at epsilon 3: the paper's strategies have 7 to 12 times the squared error."""
+    rng = np.random.default_rng(4)
+    people = rng.beta(2, 4, (4000, 3)).tolist()
+    truth = np.histogram(np.concatenate(people), [0, 0.25, 0.5, 0.75, 1])[0]
+    errors = {}
+    for method in (None, "summed"):
+        given = {} if method is None else {"method": method}
+        runs = [
+            several_values(people, consumers=[4], epsilon=3.0, low=0, high=1, most=3, seed=s, **given)  # type: ignore[arg-type]
+            for s in range(12)
+        ]
+        errors[method] = np.mean([(run.consumers[0].estimates - truth) ** 2 for run in runs])
+        assert all(run.epsilon_achieved <= 3.0 for run in runs)
+    assert errors[None] < errors["summed"] / 3
 
 
 def test_wrong_input_is_named() -> None:
@@ -111,7 +149,9 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(TableError, match="participant 2 has 3 values"):
         fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)
     with pytest.raises(ParameterError, match="unary"):
-        several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, parameters={"mechanism": "grr"})
+        several_values(
+            [[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, method="summed", parameters={"mechanism": "grr"}
+        )
     with pytest.raises(ParameterError, match="most"):
         several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=0)
     with pytest.raises(ParameterError, match="method"):

@@ -9,16 +9,18 @@ import pytest
 from scipy.optimize import minimize
 
 from dither._histogram import collect
-from dither.errors import ParameterError
+from dither.errors import DitherError, ParameterError
 from dither.mechanisms import SetStrategy, mechanism
-from dither.protocols import restore
+from dither.protocols import ProtocolMachine, restore, start
 from dither.protocols.histogram.consumer import read_consumers, union
-from dither.protocols.histogram.estimates import variance_by_type
-from dither.protocols.histogram.machine import Smart, SmartParameters
-from dither.protocols.histogram.smart import StrategyCells, choose, optimise
+from dither.protocols.histogram.estimates import OutputCells, variance_by_type
+from dither.protocols.histogram.machine import Smart, SmartParameters, consumers_to_text
+from dither.protocols.histogram.smart import choose, optimise
 from dither.protocols.histogram.values import ValueGroup
 from dither.protocols.machine import Campaign
 from dither.simulate import simulate
+from dither.tally import CountTally
+from dither.types import JsonObject
 
 CONSUMERS = read_consumers([3, 5, 7], 0.0, 1.0)
 PARTITION = union(CONSUMERS, 0.0, 1.0)
@@ -116,10 +118,8 @@ def test_the_worst_bin_can_be_the_objective() -> None:
 def test_a_lucky_draw_never_claims_certainty() -> None:
     choice = choose(PARTITION, CONSUMERS, 1.0, "best")
     assert isinstance(choice.mechanism, SetStrategy)
-    assert choice.decoder is not None
-    nobody = StrategyCells(
-        PARTITION, choice.mechanism, choice.decoder, np.zeros(choice.mechanism.counters, np.int64), 10
-    )
+    nothing = np.zeros(choice.mechanism.counters, np.int64)
+    nobody = OutputCells(PARTITION, choice.mechanism, np.asarray(choice.counts_for), nothing, 10)
     assert np.all(nobody.bin_variances(CONSUMERS[0]) > 0)
 
 
@@ -157,3 +157,52 @@ def test_a_collection_by_a_strategy_is_saved_and_restored() -> None:
     assert again.epsilon == machine.epsilon <= 1.0
     for found, kept in zip(again.answer().counts, machine.answer().counts, strict=True):
         assert np.array_equal(found, kept)
+
+
+def _smart() -> ProtocolMachine:
+    consumers = read_consumers([3, 4], 0.0, 60.0)
+    schema = Smart.schema_of("minutes", consumers, 0.0, 60.0)
+    return start("smart", schema, 0.5, 1000, {"consumers": consumers_to_text(consumers)}, holdout=0.1)
+
+
+def test_a_restored_machine_asks_the_very_design_that_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = _smart()
+    plan = machine.plan()
+    assert plan is not None
+    assert isinstance(plan.questions[0].mechanism, SetStrategy)
+
+    def no_search(*given: object) -> None:
+        raise AssertionError("the design was worked out anew")
+
+    monkeypatch.setattr("dither.protocols.histogram.machine.choose", no_search)
+    again = restore(machine.state())
+    assert again.plan() == plan
+    tally = CountTally(plan)
+    rng = np.random.default_rng(5)
+    for i, question in enumerate(plan.questions):
+        tally.add_counts(i, question.mechanism.simulate(np.full(6, 100), rng), 600)
+    for either in (machine, again):
+        either.close(tally)
+    assert again.state() == machine.state()
+    first, second = machine.core, restore(again.state()).core
+    assert isinstance(first, Smart)
+    assert isinstance(second, Smart)
+    np.testing.assert_array_equal(first.answer().counts[0], second.answer().counts[0])
+
+
+@pytest.mark.parametrize("wrong", ["epsilon", "cells", "consumers", "weights", "nothing"])
+def test_a_design_that_does_not_fit_is_refused(wrong: str) -> None:
+    machine = _smart().core
+    assert isinstance(machine, Smart)
+    design = machine.design()
+    assert design is not None
+    changes: dict[str, JsonObject] = {
+        "epsilon": {"mechanism": SetStrategy.for_epsilon(6, [1, 62], [0.2, 0.2], 0.6).to_json()},
+        "cells": {"mechanism": SetStrategy.for_epsilon(5, [1, 30], [0.2, 0.2], 0.4).to_json()},
+        "consumers": {"ratios": [1.0]},
+        "weights": {"counts_for": [1.0, 1.0, 1.0, 1.0, 1.0, float("nan")]},
+        "nothing": {"mechanism": None},
+    }
+    with pytest.raises(DitherError):
+        machine.take_design(design | changes[wrong])
+    machine.take_design(design)

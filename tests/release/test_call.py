@@ -57,6 +57,7 @@ OTHER: dict[str, Any] = {
 def test_the_record_has_every_argument_of_publish() -> None:
     arguments = set(inspect.signature(dither.publish).parameters) - {"progress"}
     of_campaigns = {"name", "participants", "participation", "campaign", "created", "finalised"}
+    of_campaigns |= {"title", "purpose", "contact", "closes", "closes_at_reports", "assignment"}
     assert arguments == {f.name for f in fields(Call)} - {"simulated"} - of_campaigns
     assert arguments == set(OTHER)
 
@@ -107,7 +108,7 @@ def test_a_campaign_is_asked_again_with_its_holdout() -> None:
     )
     assert create == (
         "dither campaign create --schema schema.json --epsilon 2 --participants 1000 --method mixture --holdout 0.05 "
-        "--set total=200"
+        "--assignment token --set total=200"
     )
     assert finalise == "dither campaign finalise CAMPAIGN --rows 7 -o out"
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.harness.lines import Line, line_chart
 from dither.display.bars import Bar
 from dither.display.svg import (
     AMBER,
@@ -25,6 +24,7 @@ from dither.display.svg import (
     ticks,
 )
 from dither.estimate import Marginal
+from dither.harness.lines import Line, line_chart
 from dither.models import Independent
 from dither.models.bayes_net import BayesNet
 from dither.models.mixture import Mixture
@@ -65,7 +65,7 @@ def test_a_hundred_attributes_stay_a_small_page(make_release: Callable[..., Rele
     release = wide_release(make_release, 100)
     html = release.report()
     assert len(html.encode()) < 1_500_000
-    assert html.count("<svg role=") == 24 + 1 + 12
+    assert html.count("<svg role=") == 3 + 1 + 24 + 1 + 12  # at a glance, distances, attributes, graph, pairs
     assert "The other 76 attributes" in html
     assert all(f">attribute {i}<" in html or f">attribute {i}: 12 values" in html for i in range(100))
     assert "300 of 4,950 pairs" in html

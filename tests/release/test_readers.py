@@ -124,9 +124,9 @@ def test_an_earlier_release_without_it_is_read(release: Release, tmp_path: Path)
 
 def test_no_figure_promises_more_than_was_found() -> None:
     bound = Bound(0.12341, 4.441e-13, 900)
-    assert shown_bound(bound) == "(0.124, 4.5e-13)"
+    assert shown_bound(bound) == "(0.124, 4.5 × 10⁻¹³)"
     central = CentralGuarantee(bound, Bound(0.0101, 4.441e-13, 9000))
-    assert "(0.124, 4.5e-13)" in readers_sentence(central, simulated=False)
+    assert "(0.124, 4.5 × 10⁻¹³)" in readers_sentence(central, simulated=False)
     assert "one of 900 " in readers_sentence(central, simulated=False)
     assert readers_sentence(central, simulated=True).startswith("In a collection run with this plan, ")
     assert hidden_sentence(central) is not None

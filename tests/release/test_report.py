@@ -14,9 +14,10 @@ from dither.estimate import Marginal
 from dither.models import Independent
 from dither.release import Release, figures, report, truth_from_codes
 from dither.release.report import rerun_command, rerun_python
+from dither.release.words import find_warnings
 from dither.schema import Attribute, Schema
 
-VOID = {"meta", "br", "hr", "img", "input", "link"}
+VOID = {"meta", "br", "hr", "img", "input", "link", "wbr"}
 
 
 class Page(HTMLParser):
@@ -83,7 +84,7 @@ def test_every_chart_has_a_text_alternative_and_ids_are_unique(page: Page) -> No
     svgs = [attributes for tag, attributes in page.tags if tag == "svg"]
     charts = [a for a in svgs if a.get("role") == "img"]
     # three attributes, the graph, three pairs with the truth beside the estimate
-    assert len(charts) == 3 + 1 + 6
+    assert len(charts) == 3 + 1 + 3 + 1 + 6  # at a glance, distances, attributes, graph, pairs
     assert all(len(a["aria-label"] or "") > 30 and a.get("viewbox") for a in charts)
     assert all(a.get("aria-hidden") == "true" for a in svgs if a not in charts)
     ids = [a["id"] for _, a in page.tags if "id" in a]
@@ -221,7 +222,7 @@ def test_only_so_many_charts_are_drawn_but_every_attribute_is_listed(
 ) -> None:
     monkeypatch.setattr(report, "MOST_CHARTS", 1)
     shown = Page(make_release().report())
-    assert len([a for tag, a in shown.tags if tag == "svg" and a.get("role") == "img"]) == 1
+    assert len([a for tag, a in shown.tags if tag == "svg" and a.get("role") == "img"]) == 3 + 1
     assert all(name in shown.text for name in ("colour", "<b>x</b>", "age"))
 
 
@@ -245,6 +246,20 @@ def test_a_collected_release_says_how_to_ask_again(make_release: Callable[..., R
     release = make_release(parameters={"deep": True, "k": None})
     command = rerun_command(release)
     assert command.startswith("dither campaign create --schema schema.json --epsilon 2 --participants 12345 ")
-    assert "--method independent --holdout 0 --seed 7 --set deep=true\n" in command
+    assert "--method independent --holdout 0 --assignment token --seed 7 --set deep=true\n" in command
     compile(rerun_python(release), "read", "exec")
     assert "dither.load_release" in Page(release.report()).text
+
+
+@pytest.mark.parametrize("differ", [[], ["age"]])
+def test_a_collection_says_whether_its_rounds_agree(make_release: Callable[..., Release], differ: list[str]) -> None:
+    tests = [{"attribute": "age", "rounds": [0, 2], "statistic": 3.0, "degrees": 2, "p": 0.223}]
+    said = "The rounds differ about age." if differ else "No difference can be told."
+    note = {"differ": differ, "level": 0.01, "tests": tests, "sentence": said}
+    release = make_release(notes={"rounds_agree": note})
+    assert [w.code for w in find_warnings(release) if w.code == "rounds-differ"] == ["rounds-differ"] * len(differ)
+    page = release.report()
+    assert said in page
+    assert "Do the rounds agree?" in page
+    assert "<td>1, 3</td><td>0.223</td>" in page
+    assert "Do the rounds agree?" not in make_release().report()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ import dither.mechanisms.probability
 import dither.schema.attribute
 from dither.client import read_announcement
 from dither.errors import DitherError, ParameterError, SchemaError
-from dither.mechanisms import GRR, BloomRappor, SetStrategy, SubsetSelection, oue
+from dither.mechanisms import GRR, BloomRappor, SetStrategy, SubsetSelection, mechanism_from_json, oue
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.schema import Attribute, Schema, numeric, schema_from_json
 
@@ -70,7 +71,7 @@ def test_bloom_filters_are_counted_before_they_are_built(
         return sha256(data)
 
     monkeypatch.setattr(dither.mechanisms.bloom.hashlib, "sha256", counted)
-    refused(body, "Bloom")
+    refused(body, "Bloom|too much work")
     assert digests <= 1, "the schema's fingerprint, no filter"
 
 
@@ -79,9 +80,17 @@ def test_reasonable_bloom_filters_are_answered() -> None:
     read_announcement(json.dumps(announce(plan(), schema, epsilon=1e9) | {"plan": asked}).encode())
 
 
-@pytest.mark.parametrize("count", [1, 200_000])
-def test_a_mechanism_of_sets_is_refused_before_anything_is_built_of_them(
-    monkeypatch: pytest.MonkeyPatch, count: int
+@pytest.mark.parametrize(
+    ("cells", "count", "said"),
+    [
+        (4096, 513, "too much work"),
+        (4096, 300, "too much work"),
+        (2**52, 600, "too much work"),
+        (4097, 1, "4,097 cells"),
+    ],
+)
+def test_sets_that_are_too_much_work_are_refused_before_anything_is_built_of_them(
+    monkeypatch: pytest.MonkeyPatch, cells: int, count: int, said: str
 ) -> None:
     built = 0
 
@@ -89,12 +98,28 @@ def test_a_mechanism_of_sets_is_refused_before_anything_is_built_of_them(
         nonlocal built
         built += 1
 
-    monkeypatch.setattr(SetStrategy, "__post_init__", counted)
-    strategy = {"name": "strategy", "cells": 3, "sets": ["1"] * count, "high": [2] * count, "low": [1] * count}
+    monkeypatch.setattr(SetStrategy, "column", counted)
     asked = plan(names=("colour",)).to_json()
-    asked["questions"][0]["mechanism"] = strategy | {"rest": [1, 1, 1], "threshold_bits": 32}
-    refused(announce(plan()) | {"plan": asked}, "list of sets")
+    lists = {"sets": ["1"] * count, "high": [2] * count, "low": [1] * count, "rest": [1]}
+    mechanism = {"name": "strategy", "cells": cells, **lists, "threshold_bits": 32}
+    mechanisms = [mechanism | {"rest": [1, i]} for i in range(2 if count == 300 else 1)]  # of which one would do
+    asked["questions"] = [{"attributes": ["colour"], "mechanism": m} for m in mechanisms]
+    asked["shares"] = [1.0] + [0.0] * (len(mechanisms) - 1)
+    refused(announce(plan()) | {"plan": asked}, said)
     assert built == 0
+
+
+def test_the_largest_sets_are_checked_in_no_time_and_a_mask_of_a_million_bits_is_refused() -> None:
+    cells, count = 2048, limits.MOST_PAIRS // 2048
+    low = 2**20
+    strategy = SetStrategy(cells, (1,) * count, (low,) * count, (low,) * count, (2**32 - count * low,) * cells)
+    data = strategy.to_json()
+    started = time.process_time()
+    assert mechanism_from_json(data) == strategy
+    assert time.process_time() - started < 10
+    refused_sets = data | {"sets": ["f" * 1_000_000] + ["1"] * (count - 1)}
+    with pytest.raises(DitherError):
+        mechanism_from_json(refused_sets)
 
 
 def test_many_different_mechanisms_are_refused_before_their_epsilon_is_worked_out(

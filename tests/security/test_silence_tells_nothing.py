@@ -123,6 +123,25 @@ def test_every_record_is_answered_with_the_same_bytes_and_draws(plan: Plan) -> N
     assert traffic({**RECORD, "more": Raises(), 5: "x"}, plan) == expected
 
 
+@pytest.mark.parametrize("clip", [True, False])
+@pytest.mark.parametrize("levels", [2, 257])
+def test_a_number_that_is_to_be_rounded_takes_the_same_draws_whatever_it_is(clip: bool, levels: int) -> None:
+    schema = Schema((Attribute("pay", "numeric", edges=(0.0, 10.0, 20.0), clip=clip),))
+    for value in (*STRANGE, 5, 5.5, -1e300, 10**400, math.inf, -math.inf):
+        draws: list[int] = []
+
+        def zeros(count: int, draws: list[int] = draws) -> bytes:
+            draws.append(count)
+            return bytes(count)
+
+        coded = encode_answers(schema, ["pay"], {"pay": value}, zeros, {"pay": levels})
+        assert draws == [1 if levels == 2 else 2, 4]
+        assert 0 <= coded.codes[0] < levels
+        if type(value) in (int, float):
+            inside = 0 <= value <= 20 or (clip and not (isinstance(value, float) and math.isnan(value)))
+            assert coded.outside == (() if inside else ("pay",)), value
+
+
 def test_a_domain_with_a_hole_learns_nothing_from_who_is_silent() -> None:
     """The attack: halve the domain with every campaign; whose device keeps silent has the value that was left out."""
     for age in (0, 37, 64):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither.collector.campaigns import make_release
+from dither.collector.finished import make_release
 from dither.collector.spec import CampaignSpec
 from dither.datasets.generated import RandomNetwork as Network
 from dither.datasets.generated import generate_network

@@ -34,6 +34,7 @@ from dither.central.records import release_records
 from dither.central.release import CentralRelease
 from dither.checks import check_between, check_whole, check_whole_or_none
 from dither.datasets import open_table, published_layout
+from dither.display.progress import followed
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.estimate.project import apportion, norm_sub
 from dither.mechanisms.probability import check_epsilon
@@ -44,7 +45,7 @@ from dither.release.call import recorded
 from dither.schema import Schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.table import decode, encode
-from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable
+from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable, Progress
 
 EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
 MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
@@ -79,6 +80,7 @@ def central_release(
     workload: str = "cells",
     records: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    progress: Progress | bool | None = None,
 ) -> CentralRelease:
     """Release some columns of a table by a central method; you hold the whole table and are trusted with it.
 
@@ -89,7 +91,11 @@ def central_release(
     Without `seed` the noise comes from the operating system and nothing recorded can draw it again; with one whoever
     knows it can. `public_seed` in the release is of what is public anyway (matrices, the rows' order) and not of the
     noise. `replicates` is the number of repetitions, on the estimate itself, from which intervals are computed; they cost no
-    privacy.
+    privacy. `progress` is as for `publish`.
+
+    >>> import dither
+    >>> dither.central_release("adult", epsilon=1.0, columns=["sex"], method="laplace").method
+    'laplace'
     """
     columns, seed = None if columns is None else list(columns), check_seed(seed)
     call = recorded(central_release, locals())
@@ -120,7 +126,8 @@ def central_release(
         counts = count_cells(encoded.codes, kept.cardinalities).ravel()
         rng = np.random.default_rng([public, 1])
         task = CuratorTask(counts, epsilon, source, rng, notion, kept.cardinalities)
-        made = _histogram_form(chosen.release, task, public, built, replicates)
+        with followed(progress) as show:
+            made = _histogram_form(chosen.release, task, public, built, replicates, show)
     noised = clock()
     layout = published_layout(table, encoded.layout, kept, warnings)
     synthetic = decode(made.codes, kept, layout, np.random.default_rng([public, 3]))
@@ -197,6 +204,7 @@ def _histogram_form(
     public: int,
     parameters: Any,
     replicates: int,
+    progress: Progress | None,
 ) -> _Outcome:
     """A histogram, its standard errors, and rows in its shares."""
     made = release(task, parameters)
@@ -205,7 +213,7 @@ def _histogram_form(
     filled = whole_cells(made.estimate, total)
     deviations = None
     if replicates >= 2 and filled.size <= REPLICATED_CELLS:
-        deviations = _deviations(release, replace(task, counts=filled), public, parameters, replicates)
+        deviations = _deviations(release, replace(task, counts=filled), public, parameters, replicates, progress)
     if not known and total > MOST_ROWS:
         filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
     order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
@@ -226,6 +234,7 @@ def _deviations(
     public: int,
     parameters: Any,
     replicates: int,
+    progress: Progress | None,
 ) -> Floats:
     """What the method is off by when it is run on its own estimate, which is public already: runs by cells."""
     again = []
@@ -234,6 +243,8 @@ def _deviations(
         source = seeded_source(int(rng.integers(2**62)))
         made = release(replace(task, source=source, rng=rng), parameters)
         again.append(made.estimate - task.counts)
+        if progress:
+            progress("repetitions for intervals", run + 1, replicates)
     return np.stack(again)
 
 

@@ -60,6 +60,11 @@ class CentralRelease:
     repetition on its own estimate; None where the domain is too large or the method gives none. Everything is computed from
     noisy values and public parameters: `notes` too, and the number of synthetic rows, which is public under `replace`. `call`
     has every argument of the call (`release.call.recorded`).
+
+    >>> import dither
+    >>> release = dither.central_release("adult", epsilon=1.0, columns=["sex", "income"], method="laplace")
+    >>> release.synthetic.column_names, release.estimate.shape
+    (['sex', 'income'], (4,))
     """
 
     method: str

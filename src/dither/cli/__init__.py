@@ -5,6 +5,7 @@ A command's module imports what it needs at its top; it is loaded when its verb 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from importlib import import_module
@@ -18,6 +19,8 @@ from dither.errors import DitherError, InputError
 
 ABOUT = "Learn from people's records without ever holding them: local differential privacy, from reports to tables."
 
+COMPLETION = "_DITHER_COMPLETE"  # what the scripts of `dither --install-completion` set when they ask
+
 # verb -> module in this package and function in it, what `dither --help` says of it
 VERBS: dict[str, tuple[str, str]] = {
     "publish": (
@@ -27,17 +30,20 @@ VERBS: dict[str, tuple[str, str]] = {
     "query": ("query:query", "Ask a release: shares, tables, means and quantiles with intervals."),
     "plan": ("plan:plan", "Predict the error of a collection before anybody is asked."),
     "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
+    "compare": ("compare:compare", "Run methods on your own table and compare what comes out."),
     "methods": ("plan:methods", "List the methods, what each asks, its parameters and its reference."),
     "audit": ("evaluate:audit", "Check that a mechanism keeps its epsilon."),
     "schema": ("schema:schemas", "Schema files: the public domain of each attribute."),
     "histogram": (
         "histogram:histogram",
-        "Histograms of a numeric column, for several consumers with bins of their own.",
+        "Histograms of a numeric column, for several consumers with bins of their own; its ranges and quantiles.",
     ),
+    "histogram ask": ("number_questions:ask", "Ask a saved histogram for other bins, ranges and quantiles."),
     "central": ("central:central", "Release columns under central differential privacy: you hold the whole table."),
     "bench": ("bench:bench", "Rerun a benchmark from a clone of the repository."),
     "serve": ("serve:serve", "Run a collector."),
     "campaign": ("campaign:app", "Campaigns of a running collector (see 'dither serve')."),
+    "key": ("key:app", "Keys of a running collector: who may change campaigns, and who may only look."),
     "tally": ("tally:tally", "Count exported reports, here or on a Spark cluster."),
     "submit": ("submit:submit", "Send a table's rows to a collector as simulated participants."),
 }
@@ -49,7 +55,7 @@ def build(verb: str | None) -> typer.Typer:
         name="dither",
         help=ABOUT,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=verb is None or _completing(),
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -68,6 +74,25 @@ def build(verb: str | None) -> typer.Typer:
     return app
 
 
+def command(verb: str) -> Any:
+    """The command of a verb, or the group of its commands, as Typer's own Click has it."""
+    whole: Any = get_command(build(verb))
+    return whole.commands[verb]
+
+
+def _completing() -> bool:
+    """Whether a shell asks what could come next, rather than a person for something to be done."""
+    return COMPLETION in os.environ
+
+
+def _words(arguments: list[str]) -> list[str]:
+    """What was typed: by a person, or as far as a shell tells that asks for a completion."""
+    if not _completing():
+        return arguments
+    typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    return typed.split()[1:]
+
+
 def _nothing() -> None:
     """Takes no options and does nothing."""
 
@@ -79,16 +104,20 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(f"dither {dither.__version__}")
         return 0
-    verb = arguments[0] if arguments and arguments[0] in VERBS else None
+    if " ".join(arguments[:2]) in VERBS:  # a verb of two words
+        arguments = [" ".join(arguments[:2]), *arguments[2:]]
+    words = _words(arguments)
+    # A verb that is still being typed may be the beginning of another one.
+    verb = words[0] if words and words[0] in VERBS and not (_completing() and len(words) == 1) else None
     try:
-        result = build(verb)(arguments, standalone_mode=False)
+        result = build(verb)(arguments, prog_name="dither", standalone_mode=False)
     except usage_error as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":
             print(message)
             return 2
-        help_command = "dither --help" if verb is None else f"dither {verb} --help"
-        return _complain(f"{' '.join(message.split())} (see '{help_command}')", 2)
+        path = error.ctx.command_path if error.ctx is not None else "dither"
+        return _complain(f"{' '.join(message.split())} (see '{path} --help')", 2)
     except (typer.Abort, KeyboardInterrupt):
         return _complain("interrupted; nothing was written", 1)
     except InputError as error:
@@ -107,8 +136,7 @@ def run(arguments: list[str]) -> int:
 
 def _with_flags(message: str, verb: str | None) -> str:
     """A message of the library, which speaks of arguments, in the words of the command: `no_privacy` becomes `--no-privacy`."""
-    command: Any = get_command(build(verb))
-    for option in (command.commands[verb] if hasattr(command, "commands") else command).params if verb else ():
+    for option in command(verb).params if verb else ():
         if "_" in option.name.strip("_"):
             # Not inside quotes, where the user's own words stand.
             message = re.sub(rf"(?<![\w'\"]){option.name}(?![\w'\"])", option.opts[-1], message)

@@ -10,7 +10,8 @@ import typer
 
 from dither.central.curator import REPLICATES, central_release
 from dither.central.release import FORMAT
-from dither.cli.options import AsJson, SchemaFile, Seed, Settings, Table, print_warnings, read_settings
+from dither.cli.options import AsJson, Quiet, SchemaFile, Seed, Settings, Table, print_warnings, read_settings
+from dither.display.progress import progress_bar
 from dither.release import check_target
 from dither.release.words import shown_epsilon
 
@@ -39,6 +40,7 @@ def central(
         int, typer.Option(help="repetitions on the estimate for standard errors; fewer than 2 for none")
     ] = REPLICATES,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Release columns under CENTRAL differential privacy: you hold the whole table and are trusted with it.
 
@@ -49,23 +51,27 @@ def central(
     Example: dither central adult --columns sex,income --epsilon 1 -o out
     """
     check_target(output, FORMAT)
-    release = central_release(
-        table,
-        epsilon=epsilon,
-        method=method,
-        columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
-        schema=schema,
-        neighbours=neighbours,
-        seed=seed,
-        parameters=read_settings(settings),
-        replicates=replicates,
-        workload=workload,
-        records=records,
-    )
+    with progress_bar(quiet) as progress:
+        release = central_release(
+            table,
+            epsilon=epsilon,
+            method=method,
+            columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
+            schema=schema,
+            neighbours=neighbours,
+            seed=seed,
+            parameters=read_settings(settings),
+            replicates=replicates,
+            workload=workload,
+            records=records,
+            progress=progress,
+        )
     print_warnings(release.warnings)
     folder = release.save(output)
     if as_json:
         print(json.dumps(release.to_json()))
+        return
+    if quiet:
         return
     print(f"{release.trust_model}; protected is {release.protects}")
     print(

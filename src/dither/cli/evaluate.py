@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from dither.cli.options import AsJson
+from dither.cli.options import AsJson, Quiet
+from dither.display.progress import progress_bar
 from dither.errors import ParameterError
 from dither.evaluation import Evaluation
 from dither.evaluation import evaluate as compare
@@ -37,6 +38,7 @@ def evaluate(
         bool, typer.Option("--sdmetrics", help="also the scores of SDMetrics' quality report (that library is needed)")
     ] = False,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Compare the marginals of two tables: total variation distance, Kullback-Leibler divergence, mean squared error.
 
@@ -46,7 +48,8 @@ def evaluate(
 
     Example: dither evaluate adult out/synthetic.parquet
     """
-    result = compare(real, synthetic, schema, _ways(ways), max_sets, seed, sdmetrics)
+    with progress_bar(quiet) as progress:
+        result = compare(real, synthetic, schema, _ways(ways), max_sets, seed, sdmetrics, progress)
     if as_json:
         print(json.dumps(result.to_json(), allow_nan=False))
     else:

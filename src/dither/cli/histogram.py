@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 import typer
 
 from dither._histogram import histogram as run
+from dither._histogram import histogram_machine
+from dither.cli.number_questions import Bins, Edges, Quantiles, Questions, Ranges, read_bins
 from dither.cli.options import (
     AsJson,
     SchemaFile,
@@ -40,7 +42,8 @@ HistogramSettings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help=f"a method's parameter, repeatable: mechanism ({', '.join(NAMES)}); for sampled also share; for smart also objective",
+        help=f"a method's parameter, repeatable: mechanism ({', '.join(NAMES)}; for ranges strategy or square-wave); for "
+        "sampled also share; for smart also objective",
     ),
 ]
 
@@ -49,17 +52,20 @@ def histogram(
     table: Table,
     column: Annotated[str, typer.Option(help="the numeric column")],
     epsilon: Annotated[float, typer.Option(help="guarantee of everything that one participant sends")],
-    bins: Annotated[str, typer.Option(help="bins of equal width, one number per consumer, such as 3,5,7")] = "",
-    edges: Annotated[
-        list[str] | None, typer.Option(help="edges of one more consumer, such as 0,10,50,100; repeatable")
-    ] = None,
+    bins: Bins = "",
+    edges: Edges = None,
+    ranges: Ranges = None,
+    quantiles: Quantiles = None,
     schema: SchemaFile = None,
     low: Annotated[
         float | None, typer.Option(help="public lower end [default: the schema's, else the data's, which leaks]")
     ] = None,
     high: Annotated[float | None, typer.Option(help="public upper end [default: likewise]")] = None,
     method: Annotated[
-        str, typer.Option(help="chp, smart (made for these bins), shp (one consumer), split, sampled")
+        str,
+        typer.Option(
+            help="chp, smart (made for these bins), ranges (made for any range), shp (one consumer), split, sampled"
+        ),
     ] = "chp",
     settings: HistogramSettings = None,
     out_of_range: Annotated[
@@ -80,12 +86,22 @@ def histogram(
     Each participant sends one report; each consumer gets counts with standard errors. Bins are half-open, the last one
     closed.
 
-    Example: dither histogram adult --column age --bins 3,5,7 --epsilon 3
+    Examples:
+
+    dither histogram adult --column age --bins 3,5,7 --epsilon 3
+
+    dither histogram adult --column age --method ranges --range 30,50 --quantiles 0.1,0.5,0.9 --epsilon 1 -o out
+
+    dither histogram ask out --bins 4
     """
     check_epsilon(epsilon)
     if output is not None:
         check_target(output, FORMAT)
-    consumers = _consumers(bins, edges or [])
+    consumers, questions = read_bins(bins, edges), Questions.read(ranges, quantiles)
+    if not consumers and not histogram_machine(method).overview:
+        raise ParameterError(
+            "name at least one consumer with --bins or --edges, or take --method ranges", where="--bins"
+        )
     values, public, notes = _read(table, column, schema)
     if public is not None:
         low, high = (given if given is not None else end for given, end in zip((low, high), public, strict=True))
@@ -105,39 +121,19 @@ def histogram(
     )
     called = {**(release.call or {}), "table": table, "column": column}
     release = replace(release, warnings=(*notes, *release.warnings), call=called)
-    print_warnings(release.warnings)
+    answers = questions.answer(release)
+    print_warnings((*release.warnings, *answers.warnings))
     if release.moved:  # a true count: for whoever holds the table, and in no file
         what = "moved to its nearer end" if out_of_range == "clip" else "left out"
         print(f"dither: note: {release.moved:,} values outside the range were {what}", file=sys.stderr)
     folder = None if output is None else release.save(output)
     if as_json:
-        print(json.dumps(release.to_json(), allow_nan=False))
+        print(json.dumps({**release.to_json(), **answers.to_json()}, allow_nan=False))
         return
     _print(release)
+    answers.show()
     if folder is not None:
         print(f"  page  {folder / 'report.html'}")
-
-
-def _consumers(bins: str, edges: list[str]) -> list[int | list[float]]:
-    """Consumers from the command line, or an error that names the option."""
-    out: list[int | list[float]] = []
-    for part in bins.split(",") if bins.strip() else []:
-        text = part.strip()
-        if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise ParameterError(
-                f"--bins {bins}: {text!r} is not a whole number of at least 1", where="--bins", value=text
-            )
-        out.append(int(text))
-    for entry in edges:
-        try:
-            out.append([float(part) for part in entry.split(",")])
-        except ValueError:
-            raise ParameterError(
-                f"--edges {entry}: write numbers separated by commas", where="--edges", value=entry
-            ) from None
-    if not out:
-        raise ParameterError("name at least one consumer with --bins or --edges", where="--bins")
-    return out
 
 
 def _read(table: str, column: str, schema: Path | None) -> tuple[Floats, tuple[float, float] | None, list[Notice]]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote, urlsplit
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from dither.client.transport import Connection, Unreachable
 from dither.errors import DitherError, InputError, ParameterError
@@ -21,7 +18,7 @@ from dither.notice import Notice
 from dither.schema.csv_files import MISSING, CsvOptions
 
 if TYPE_CHECKING:
-    from dither.types import JsonObject, Progress
+    from dither.types import JsonObject
 
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="CSV or Parquet file, or a bundled dataset's name (adult)")]
 Columns = Annotated[str | None, typer.Option("--columns", help="only these columns, with commas [default: all]")]
@@ -68,6 +65,7 @@ Prior = Annotated[
         metavar="TABLE",
     ),
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no word of success; warnings and errors stay")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]
 KeyFile = Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key that 'dither serve' made")]
@@ -111,28 +109,10 @@ def print_warnings(warnings: Iterable[Notice | str]) -> None:
         print(f"dither: warning: {warning}", file=sys.stderr)
 
 
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Gives a function to call with what is done, how much of it, and of how much; off a terminal it does nothing."""
-    if not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield show
-
-
 class Operator:
     """A collector's operator, over HTTP with the admin key like any other: every call is one request."""
 
-    def __init__(self, url: str, key_file: Path) -> None:
+    def __init__(self, url: str, key_file: Path, under: str = "/v1/admin/campaigns") -> None:
         try:
             self._key = key_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -143,12 +123,14 @@ class Operator:
         if not self._key or not self._key.isprintable():
             raise InputError(f"the admin key in {key_file} is not one line of text", where="--key-file")
         self._url = url
-        self._path = urlsplit(url).path.rstrip("/") + "/v1/admin/campaigns"
+        self._path = urlsplit(url).path.rstrip("/") + under
 
-    def call(self, method: str, path: str = "", body: Mapping[str, object] | bytes | None = None) -> JsonObject:
+    def call(
+        self, method: str, path: str = "", body: Mapping[str, object] | bytes | None = None, query: str = ""
+    ) -> JsonObject:
         """The JSON object a collector answers."""
         try:
-            found = json.loads(self.fetch(method, path, body))
+            found = json.loads(self.fetch(method, path, body, query))
         except ValueError:
             found = None
         if not isinstance(found, dict):
@@ -169,5 +151,5 @@ class Operator:
                 raise DitherError(f"{self._url}: {error}") from None
         if answer.status in (200, 201):
             return answer.body
-        refusal = InputError if answer.status in (400, 401, 404, 409, 422) else DitherError
+        refusal = InputError if answer.status in (400, 401, 403, 404, 409, 422) else DitherError
         raise refusal(f"{self._url} says {answer.status}: {answer.reason}")

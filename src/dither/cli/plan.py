@@ -11,14 +11,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from dither.cli.options import AsJson
+from dither.cli.options import AsJson, print_warnings
 from dither.planner import Forecast, forecast
-from dither.protocols import DEFAULT, HISTOGRAMS, METHODS, jtree_nonprivate
-from dither.schema import load_schema
+from dither.planner.chart import check_picture, write_picture
+from dither.planner.forecasting import NOT_PLAYED
+from dither.protocols import DEFAULT, HISTOGRAMS, MEANS, jtree_nonprivate, plugin_faults
+from dither.protocols import methods as all_methods
 
 
 def plan(
-    schema: Annotated[Path, typer.Option(help="schema file: the public domain of a record")],
+    schema: Annotated[
+        str, typer.Option(help="schema file: the public domain of a record; or a table or a bundled dataset's name")
+    ],
     participants: Annotated[int, typer.Option(help="how many people will answer")],
     epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
     dependence: Annotated[
@@ -29,15 +33,29 @@ def plan(
     ] = "typical",
     method: Annotated[list[str] | None, typer.Option("--method", help="methods to predict; repeatable")] = None,
     seed: Annotated[int, typer.Option(help="of the simulated campaigns")] = 0,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="also draw the errors against participants: FILE.svg, or FILE.html with the figures"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the error of each method from schema, participants and epsilon alone, and say whether pairs can be learnt.
 
     Example: dither plan --schema schema.json --participants 100000 --epsilon 2
     """
+    if plot is not None:
+        check_picture(plot)
     expected = forecast(
-        load_schema(schema), participants, epsilon, dependence=dependence, methods=method or None, seed=seed
+        schema,
+        participants,
+        epsilon,
+        dependence=dependence,
+        methods=method or None,
+        seed=seed,
+        curve=plot is not None,
     )
+    if plot is not None:
+        write_picture(expected, plot)
     if as_json:
         print(json.dumps(expected.to_json(), allow_nan=False))
     else:
@@ -54,10 +72,15 @@ def _show(expected: Forecast) -> None:
     grid.add_column("method")
     for heading in ("1-way error", "2-way error"):
         grid.add_column(heading, justify="right", no_wrap=True)
+    grid.add_column("")
+    left = [found.name for found in expected.methods if found.reason == NOT_PLAYED]
     for found in expected.methods:
-        figures = [f"{found.tvd[ways]:.4f}" if ways in found.tvd else "-" for ways in (1, 2)]
-        grid.add_row(escape(found.name), *figures)
+        if found.name not in left:
+            figures = [f"{found.tvd[ways]:.4f}" if ways in found.tvd else "none" for ways in (1, 2)]
+            grid.add_row(escape(found.name), *figures, escape(found.reason))
     console.print(grid)
+    if left:
+        console.print(f"Not predicted, as that takes longer (--method NAME does it): {escape(', '.join(left))}")
     console.print(escape(expected.advice))
     for warning in expected.warnings:
         console.print(f"Warning: {escape(warning)}.")
@@ -66,24 +89,27 @@ def _show(expected: Forecast) -> None:
 
 def methods(as_json: AsJson = False) -> None:
     """List the methods: what each asks of a participant, its parameters (for --set KEY=VALUE) and its reference."""
+    print_warnings(plugin_faults())
     if as_json:
         listed = [
             {
                 "name": m.name,
-                "command": "histogram" if m.name in HISTOGRAMS else "publish",
+                "command": "histogram" if m.name in HISTOGRAMS else "campaign" if m.name in MEANS else "publish",
                 "default": m.name == DEFAULT,
                 "asks": m.asks,
                 "summary": m.summary,
                 "reference": m.reference,
                 "parameters": m.defaults(),
             }
-            for m in (METHODS | HISTOGRAMS).values()
+            for m in (all_methods() | HISTOGRAMS | MEANS).values()
         ]
         print(json.dumps(listed, indent=1))
         return
-    for m in (METHODS | HISTOGRAMS).values():
+    for m in (all_methods() | HISTOGRAMS | MEANS).values():
         if m.name == next(iter(HISTOGRAMS)):
-            print("For one number and many consumers (dither histogram):\n")
+            print("For one number and many consumers (dither histogram, dither campaign create --histogram):\n")
+        if m.name == next(iter(MEANS)):
+            print("For the mean of one number (dither campaign create --histogram NAME --method mean):\n")
         print(f"{m.name}{'  (default)' if m.name == DEFAULT else ''}")
         print(f"  asks        {m.asks}")
         print(f"  gives       {m.summary}")

@@ -19,6 +19,7 @@ from dither.cli.options import (
     Keep,
     Missing,
     Prior,
+    Quiet,
     Replicates,
     SchemaFile,
     Seed,
@@ -28,9 +29,9 @@ from dither.cli.options import (
     delimiter_of,
     listed,
     print_warnings,
-    progress_bar,
     read_settings,
 )
+from dither.display.progress import progress_bar
 from dither.errors import ParameterError
 from dither.release import check_target
 from dither.release.words import shown_epsilon
@@ -76,6 +77,7 @@ def publish(
     decimal: Decimal = None,
     missing: Missing = None,
     form: Annotated[Literal["parquet", "csv"], typer.Option("--format", help="of the synthetic table")] = "parquet",
+    quiet: Quiet = False,
 ) -> None:
     """Publish a table under local differential privacy, end to end, with each row as one simulated participant.
 
@@ -86,7 +88,7 @@ def publish(
     if epsilon is None and not no_privacy:
         raise ParameterError("Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon")
     check_target(output)
-    with progress_bar() as progress:
+    with progress_bar(quiet) as progress:
         release = run(
             table,
             epsilon=math.inf if epsilon is None else epsilon,
@@ -115,6 +117,8 @@ def publish(
         for name, count in release.clipped.items():  # true counts: for whoever holds the table, and in no file
             print(f"dither: note: {name}: {count:,} values outside the domain were counted as 'other'", file=sys.stderr)
         folder = release.save(output, form=form)
+    if quiet:
+        return
     spent = f"epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"
     if release.no_privacy:
         spent = "NOT PRIVATE"

@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from dither.cli.options import AsJson, print_warnings, progress_bar
+from dither.cli.options import AsJson, Quiet, print_warnings
+from dither.display.progress import progress_bar
 from dither.errors import ParameterError
 from dither.release import Release, load_release
 from dither.release.query import Answer, AnswerTable
@@ -90,6 +91,7 @@ def query(
     ] = False,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print comma-separated values")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Ask a release: which share of people, with an interval that counts the noise and who was asked.
 
@@ -120,10 +122,10 @@ def query(
     if asked.nothing:
         _overview(release, directory)
         return
-    with progress_bar() as progress:
+    with progress_bar(quiet) as progress:
         inquiry = Inquiry(release, progress)
         answer = asked.answer(inquiry)
-    if inquiry.made_replicates:
+    if inquiry.made_replicates and not quiet:
         print(f"dither: {ADVICE}", file=sys.stderr)
     if as_json:
         print(json.dumps(answer.to_json(), allow_nan=False))

@@ -41,12 +41,15 @@ def serve(
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
+        import python_multipart  # noqa: F401
+        import segno  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
         raise InputError("the collector needs the extra 'server': pip install 'dither[server]'") from None
     from dither.collector.serving import admin_key, listen
     from dither.collector.serving import serve as run
     from dither.collector.workers import serve_workers
+    from dither.web import add_pages
 
     if workers > 1 and not store.startswith(("postgresql:", "postgres:")):
         raise InputError(
@@ -57,9 +60,9 @@ def serve(
         key = admin_key(key_file)
         print(f"dither: admin key in {key_file}", file=sys.stderr)
         if workers == 1:
-            run(store, key, sockets, queue, connections)
+            run(store, key, sockets, queue, connections, pages=add_pages)
         else:
-            serve_workers(workers, store, key, sockets, queue, connections)
+            serve_workers(workers, store, key, sockets, queue, connections, add_pages)
     finally:
         for listening in sockets:
             listening.close()

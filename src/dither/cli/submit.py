@@ -9,21 +9,24 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
+import numpy as np
 import typer
 
 from dither.cli.options import KEY_FILE, URL, KeyFile, Operator, Table, Url
-from dither.client.fleet import SendResult, SimulatedFleet, look, submit_round
+from dither.client.announcement import Announcement
+from dither.client.fleet import SendResult, SimulatedFleet, await_next_round, look, submit_round
 from dither.client.transport import Connection
 from dither.datasets.bundled import read_named
 from dither.errors import DitherError, InputError
-from dither.schema import Schema
+from dither.schema.line_columns import line_numbers
 from dither.schema.table import encode
-from dither.types import Codes
+from dither.types import Codes, Floats
 
 _BLOCK = 4096  # rows turned into plain numbers at a time
 # What became of a report -> what whoever runs this can do about it.
 _ADVICE = {
     "unknown-token": "give the campaign's tokens with --tokens",
+    "answered": "these participants have answered in an earlier round",
     "conflict": "these participants have reported already, with other noise",
     "round-closed": "the round was closed meanwhile",
     "not-this-round": "the round was closed meanwhile",
@@ -41,11 +44,13 @@ def submit(
         int | None, typer.Option(min=0, help="repeats tokens and noise exactly, so protects nobody; for demonstrations")
     ] = None,
     all_rounds: Annotated[
-        bool, typer.Option("--all-rounds", help="close each round when sent (needs the key) and go on")
+        bool, typer.Option("--all-rounds", help="close each round when sent, also the last (needs the key), and go on")
     ] = False,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Send each row of a table as one simulated participant. Whoever runs it holds the records: not for real collections.
+
+    Where whoever arrives is asked, rounds that have their share of reports close by themselves, and this waits for the next one.
 
     Example: dither submit adult --campaign ID
     """
@@ -60,25 +65,49 @@ def submit(
     path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}/reports"
     with closing(Connection(url)) as connection:
         announcement = look(connection, url, campaign)
-        codes = _codes(table, announcement.schema, rows)
+        codes = _codes(table, announcement, rows)
+        left = _arrivals(announcement, len(codes), seed)
         while True:
+            here, left = _who_comes(announcement, left)
             people = (
-                person for start in range(0, len(codes), _BLOCK) for person in codes[start : start + _BLOCK].tolist()
+                person
+                for start in range(0, len(here), _BLOCK)
+                for person in codes[here[start : start + _BLOCK]].tolist()
             )
             sent = submit_round(
-                announcement, people, simulated, lambda body: connection.request("POST", path, body), batch
+                *(announcement, people, simulated, lambda body: connection.request("POST", path, body), batch),
+                numbers=here,
             )
             assert announcement.plan is not None
             number = announcement.plan.round
             print(f"round {number}: {sent.participants:,} participants: {_counts(sent.results)}")
+            once = announcement.assignment == "arrival"
+            if once:
+                left = sent.late + left
             _complain(number, sent)
-            if not all_rounds:
+            if all_rounds:
+                Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": number})
+            elif not (once and left):
                 return
-            Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": number})
-            announcement = look(connection, url, campaign)
+            announcement = await_next_round(lambda: look(connection, url, campaign), number)
             if announcement.plan is None:
                 print(f"campaign {campaign} is {announcement.state}", file=sys.stderr)
                 return
+
+
+def _arrivals(announcement: Announcement, people: int, seed: int | None) -> list[int]:
+    """The people in the order in which they come: that of the table, or at random where early and late ones answer other rounds."""
+    if announcement.assignment == "arrival" and announcement.wanted is not None:
+        return [int(i) for i in np.random.default_rng(seed).permutation(people)]
+    return list(range(people))
+
+
+def _who_comes(announcement: Announcement, left: list[int]) -> tuple[list[int], list[int]]:
+    """Who comes while this round is open, and who after it: by arrival as many as it wants; else all look if they are asked."""
+    if announcement.assignment == "token":
+        return left, left
+    wanted = len(left) if announcement.wanted is None else announcement.wanted
+    return left[:wanted], left[wanted:]
 
 
 def _counts(results: Mapping[str, int]) -> str:
@@ -102,9 +131,20 @@ def _complain(number: int, sent: SendResult) -> None:
     )
 
 
-def _codes(table: str, schema: Schema, rows: int | None) -> Codes:
+def _codes(table: str, announcement: Announcement, rows: int | None) -> Codes | Floats:
+    """Each row's codes; in place of those of a number that is to be rounded, the number itself."""
+    schema = announcement.schema
     native = read_named(table, schema)
-    return encode(native if rows is None else native.slice(0, rows), schema).codes
+    used = native if rows is None else native.slice(0, rows)
+    codes = encode(used, schema).codes
+    questions = () if announcement.plan is None else announcement.plan.questions
+    rounded = {name for question in questions if question.rounded for name in question.attributes}
+    if not rounded:
+        return codes
+    numbers = codes.astype(np.float64)
+    for name in rounded:
+        numbers[:, schema.index(name)] = line_numbers(schema[name], used[name])
+    return numbers
 
 
 def _read_tokens(path: Path) -> list[bytes]:

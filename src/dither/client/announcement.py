@@ -10,12 +10,16 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from dither.checks import check_text, check_whole, is_finite
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS
-from dither.mechanisms.registry import device_work
+from dither.mechanisms.registry import device_work, lists_of
 from dither.reports import Plan, Question, limits, plan_from_json
+from dither.reports.closing import closing_seconds, closing_text
+from dither.reports.plan import is_asked, place, report_id
 from dither.schema import Schema, schema_from_json
 
 if TYPE_CHECKING:
@@ -24,11 +28,30 @@ if TYPE_CHECKING:
 _FORMAT = "dither-campaign-1"
 _STATES = ("draft", "open", "closing", "collected", "finalised")
 _PARTICIPATION = ("open", "tokens")
+_ASSIGNMENT = ("arrival", "token")
+
+
+@dataclass(frozen=True)
+class AnnouncedConsumer:
+    """Somebody who gets a histogram of the number that is asked for: a name, bin edges and, if it asked for one, an epsilon."""
+
+    name: str
+    edges: tuple[float, ...]
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """A campaign as a participant sees it; `plan` is None while no round is open."""
+    """A campaign as a participant sees it; `plan` is None while no round is open.
+
+    `title` (the name or the id if there is none), `purpose` and `contact` are the campaign's own words, and so are the questions'
+    texts in the `schema`: for people to read, never to be believed. `closes` is the day to whose end it takes reports, or the
+    instant (UTC); `closes_at_reports` the number of reports at which it closes.
+
+    With the `assignment` "arrival" whoever comes is asked in the open round, once in the whole campaign; with "token" the token's
+    place says in which round. The open round closes by itself when it has the number of reports `wanted`, or at `round_closes`
+    (seconds since 1970); None if it does not.
+    """
 
     campaign: bytes
     name: str
@@ -38,6 +61,36 @@ class Announcement:
     schema: Schema
     start: float
     plan: Plan | None
+    title: str = ""
+    purpose: str = ""
+    contact: str = ""
+    closes: str | None = None
+    closes_at_reports: int | None = None
+    consumers: tuple[AnnouncedConsumer, ...] = ()
+    assignment: str = "token"
+    wanted: int | None = None
+    round_closes: float | None = None
+
+    def asks(self, token: bytes) -> bool:
+        """Whether the open round asks the participant with this token, unless it has answered already."""
+        if self.plan is None:
+            return False
+        return self.assignment == "arrival" or is_asked(token, self.campaign, self.start, self.plan.population)
+
+    def asks_later(self, token: bytes) -> bool:
+        """Whether a round that is still to come asks the participant with this token."""
+        if self.plan is None or self.assignment == "arrival":
+            return False
+        return place(token, self.campaign) >= self.start and not self.asks(token)
+
+    def receipt(self, token: bytes, number: int) -> str:
+        """The id under which the report of a round is stored, in base 16."""
+        return report_id(token, self.campaign, None if self.assignment == "arrival" else number).hex()
+
+    @property
+    def closing_time(self) -> float | None:
+        """Seconds since 1970 at which the campaign closes by itself, None if it has no such time."""
+        return None if self.closes is None else closing_seconds(self.closes)
 
     @property
     def plan_digest(self) -> str:
@@ -91,7 +144,66 @@ def _read(body: Any) -> Announcement:
         schema=schema,
         start=start,
         plan=None if plan is None else plan_from_json(plan),
+        consumers=_consumers(body.get("consumers")),
+        **_texts(body),
     )
+
+
+def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
+    """Who is said to get which bins: for people to read, and bounded."""
+    if listed is None:
+        return ()
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        raise ReportError("the announced consumers must be a list of objects", where="consumers")
+    out, edges = [], 0
+    for entry in listed:
+        if not {"name", "edges"} <= set(entry) <= {"name", "edges", "epsilon"} or not isinstance(entry["edges"], list):
+            raise ReportError("an announced consumer has a name, edges and perhaps an epsilon", where="consumers")
+        edges += len(entry["edges"])
+        rises = len(entry["edges"]) >= 2 and all(map(is_finite, entry["edges"])) and _rises(entry["edges"])
+        epsilon = entry.get("epsilon", 1.0)
+        if (
+            not isinstance(entry["name"], str)
+            or not rises
+            or edges > limits.MOST_EDGES
+            or not is_finite(epsilon)
+            or epsilon <= 0
+        ):
+            raise ReportError(
+                "an announced consumer without a name, with edges that do not rise, or too many", where="consumers"
+            )
+        out.append(AnnouncedConsumer(entry["name"], tuple(map(float, entry["edges"])), entry.get("epsilon")))
+    return tuple(out)
+
+
+def _rises(edges: list[float]) -> bool:
+    return all(a < b for a, b in pairwise(edges))
+
+
+def _texts(body: JsonObject) -> JsonObject:
+    """What the campaign says of itself, when it closes and whom it asks; an announcement may leave all of it out."""
+    texts = {
+        "title": check_text("title", body.get("title", ""), limits.MOST_TITLE, error=ReportError),
+        "purpose": check_text("purpose", body.get("purpose", ""), limits.MOST_PURPOSE, lines=True, error=ReportError),
+        "contact": check_text("contact", body.get("contact", ""), limits.MOST_CONTACT, error=ReportError),
+    }
+    closes, round_closes = body.get("closes"), body.get("round_closes")
+    if closes is not None and closing_text(closes, error=ReportError) != closes:
+        raise ReportError("the announced closes is not written as 2027-01-31 or 2027-01-31T18:00:00Z", where="closes")
+    for key in ("closes_at_reports", "wanted"):
+        if body.get(key) is not None:
+            check_whole(key, body[key], 1, limits.MOST_NUMBER - 1, error=ReportError)
+    if body.get("assignment", "token") not in _ASSIGNMENT:
+        raise ReportError("the announcement has no proper assignment", where="assignment")
+    return {
+        **texts,
+        "assignment": body.get("assignment", "token"),
+        "wanted": body.get("wanted"),
+        "round_closes": None if round_closes is None else _number("round_closes", round_closes),
+        "title": texts["title"] or body["name"] or body["campaign"],
+        "closes": closes,
+        "closes_at_reports": body.get("closes_at_reports"),
+    }
 
 
 def _once(pairs: list[tuple[str, Any]]) -> JsonObject:
@@ -121,8 +233,11 @@ def _check_plan(announcement: Announcement, plan: Plan) -> None:
         raise ReportError(f"a round cannot start at place {announcement.start}", value=announcement.start)
     length = draws = 0
     sizes = dict(zip(announcement.schema.names, announcement.schema.cardinalities, strict=True))
+    numbers = {a.name for a in announcement.schema if a.kind in ("numeric", "duration") and not a.missing}
     groups = {a.name: len(a.group_names) + int(a.missing) for a in announcement.schema if a.groups}
     for question in plan.questions:
+        if question.rounded and not numbers.issuperset(question.attributes):
+            raise ReportError("a question rounds what is no number, or may be missing", value=question.attributes)
         _check_question(sizes, groups, question)
         length += question.mechanism.report_bytes
         draws += question.mechanism.draw_bytes
@@ -147,7 +262,7 @@ def _check_question(sizes: dict[str, int], groups: dict[str, int], question: Que
     if not names or not 0 < cells < limits.MOST_NUMBER or len(set(names)) != len(names):
         raise ReportError(f"a question about {shown} does not fit the schema", value=names)
     mechanism = question.mechanism
-    if mechanism.cells != cells:
+    if mechanism.cells != cells and not question.rounded:
         raise ReportError(f"a question about {shown} has {cells} cells, not {mechanism.cells}", value=names)
     if mechanism.report_bytes > limits.REPORT_BYTES or mechanism.draw_bytes > limits.DRAW_BYTES:
         raise ReportError(f"a question of {mechanism.cells:,} cells is too large for a device", value=mechanism.cells)
@@ -175,20 +290,25 @@ def check_work(plan: JsonObject) -> None:
             raise ReportError(f"a plan of more than {limits.MOST_MECHANISMS:,} different mechanisms is too much work")
         work = device_work(mechanism)
         digests, pairs, size = digests + work.digests, pairs + work.pairs, size + work.table_bytes
-        if digests > limits.BLOOM_DIGESTS or pairs > limits.BLOOM_PAIRS or size > limits.BLOOM_BYTES:
-            raise ReportError("the plan's Bloom filters are too much work for a device; use fewer cells or hashes")
+        if digests > limits.BLOOM_DIGESTS or pairs > limits.MOST_PAIRS or size > limits.BLOOM_BYTES:
+            raise ReportError("the plan's mechanisms are too much work for a device; use fewer cells, hashes or sets")
 
 
 def _check_numbers(mechanism: JsonObject) -> None:
+    lists = lists_of(mechanism)
     for key, value in mechanism.items():
-        if isinstance(value, list):
-            raise ReportError(
-                "devices answer no mechanism that is a list of sets yet; choose another method", where=key[:40]
-            )
-        if key != "name" and (
-            isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limits.MOST_NUMBER
-        ):
+        if (key in lists) != isinstance(value, list):
+            raise ReportError("a mechanism with a list in place of a number, or the reverse", where=key[:40])
+        if key == "sets":
+            fits = all(isinstance(text, str) for text in value)
+        else:
+            fits = key == "name" or all(map(_whole, value if key in lists else (value,)))
+        if not fits:
             raise ReportError("a mechanism's numbers are whole, not negative and below 2^53", where=key[:40])
     bits = mechanism["threshold_bits"]
     if bits not in DRAW_WIDTHS:
         raise ReportError(f"draws of {bits} bits are not supported", value=bits)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limits.MOST_NUMBER

@@ -56,7 +56,7 @@ class WaitingReport:
     campaign: str
     round: int
     body: bytes
-    state: str  # "waiting", "acknowledged" or "refused"
+    state: str  # "waiting", "acknowledged", "answered" (in another round) or "refused"
 
 
 class Device:
@@ -199,6 +199,10 @@ class Device:
         """The digest of the plan answered in a round, None if it was not."""
         found = self._run("SELECT plan FROM answers WHERE campaign = ? AND round = ?", campaign, number)
         return str(found[0][0]) if found else None
+
+    def answered_rounds(self, campaign: str) -> list[int]:
+        """The rounds of a campaign in which this device has made a report, in order."""
+        return [int(r[0]) for r in self._run("SELECT round FROM answers WHERE campaign = ? ORDER BY round", campaign)]
 
     def check_spending(self, campaign: str, epsilon: float) -> None:
         """Refuse what would take the campaign's total above its cap, or the device's above `cap_total`."""

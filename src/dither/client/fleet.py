@@ -13,15 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from urllib.parse import urlsplit
 
 from dither.client.announcement import Announcement, read_announcement
+from dither.client.participant import draw_below, rounded_code
 from dither.client.transport import Answer, Connection, Unreachable
-from dither.errors import ParameterError, ReportError
+from dither.errors import ParameterError, ReportError, StateError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
 from dither.reports.codec import outcomes
-from dither.reports.plan import is_asked, pick
+from dither.reports.plan import LEVEL_BITS, Question, pick
+from dither.schema import Schema
 
 _FRAME = limits.TOKEN_BYTES + 4
 _ROOM = limits.BODY_BYTES - 64
@@ -33,6 +36,7 @@ class SendResult:
 
     participants: int = 0
     results: Counter[str] = field(default_factory=Counter)
+    late: list[int] = field(default_factory=list)  # who came when the round had just closed
 
 
 @dataclass(frozen=True)
@@ -72,24 +76,50 @@ class SimulatedFleet:
 
 def submit_round(
     announcement: Announcement,
-    people: Iterable[Sequence[int]],
+    people: Iterable[Sequence[float]],
     simulated: SimulatedFleet,
     post: Callable[[bytes], Answer],
     batch: int = 500,
     sleep: Callable[[float], None] = time.sleep,
+    numbers: Iterable[int] | None = None,
 ) -> SendResult:
-    """Send the reports of all people whom the open round asks; an error if the collector refuses any of them."""
+    """Send the reports of all people whom the open round asks, and say what became of them; an error if the collector does not.
+
+    `numbers` are the people's own, by which they have their tokens and noise: 0, 1, .. unless given.
+    """
     if announcement.plan is None:
         raise ParameterError(
             f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})", where="campaign"
         )
     sent = SendResult()
-    for reports in _batches(_reports(announcement, announcement.plan, people, simulated), batch):
-        body = encode(Envelope(announcement.campaign, announcement.plan.round, tuple(reports)))
-        answer = _persist(partial(post, body), sleep)
+    numbered = zip(count() if numbers is None else numbers, people, strict=False)
+    for members in _batches(_reports(announcement, announcement.plan, numbered, simulated), batch):
+        reports = tuple(report for _, report in members)
+        body = encode(Envelope(announcement.campaign, announcement.plan.round, reports))
+        results = _results(_persist(partial(post, body), sleep), len(reports))
         sent.participants += len(reports)
-        sent.results.update(_results(answer, len(reports)))
+        sent.results.update(results)
+        sent.late += [n for (n, _), result in zip(members, results, strict=True) if result == "round-closed"]
     return sent
+
+
+def await_next_round(
+    look_again: Callable[[], Announcement],
+    number: int,
+    seconds: float = 600.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Announcement:
+    """The announcement once another round than this one is open, or none will be any more; an error if neither comes in time."""
+    waited = 0.0
+    while True:
+        announcement = look_again()
+        plan = announcement.plan
+        if announcement.state in ("collected", "finalised") or (plan is not None and plan.round != number):
+            return announcement
+        if waited >= seconds:
+            raise StateError(f"round {number} was not closed within {seconds:g} s; look at the campaign's status")
+        sleep(0.2)
+        waited += 0.2
 
 
 def look(connection: Connection, url: str, campaign: str) -> Announcement:
@@ -101,25 +131,35 @@ def look(connection: Connection, url: str, campaign: str) -> Announcement:
 
 
 def _reports(
-    announcement: Announcement, plan: Plan, people: Iterable[Sequence[int]], simulated: SimulatedFleet
-) -> Iterator[Report]:
+    announcement: Announcement, plan: Plan, people: Iterable[tuple[int, Sequence[float]]], simulated: SimulatedFleet
+) -> Iterator[tuple[int, Report]]:
     campaign = announcement.campaign
-    for person, codes in enumerate(people):
+    for person, codes in people:
         token = simulated.token(person)
-        if not is_asked(token, campaign, announcement.start, plan.population):
+        if not announcement.asks(token):
             continue
         picked = pick(token, campaign, plan)
         source = simulated.source(person, campaign, plan.round)
         questions = plan.questions if picked == -1 else (plan.questions[picked],)
-        answers = [q.mechanism.randomise(q.cell(announcement.schema, codes), source) for q in questions]
-        yield Report(token, picked, b"".join(answers))
+        answers = [q.mechanism.randomise(_cell(q, announcement.schema, codes, source), source) for q in questions]
+        yield person, Report(token, picked, b"".join(answers))
 
 
-def _batches(reports: Iterable[Report], size: int) -> Iterator[list[Report]]:
-    group: list[Report] = []
+def _cell(question: Question, schema: Schema, codes: Sequence[float], source: ByteSource) -> int:
+    """The cell of a person's codes; of a number to be rounded the person has the number itself."""
+    if not question.rounded:
+        return question.cell(schema, codes)
+    name = question.attributes[0]
+    draw = int.from_bytes(source(LEVEL_BITS // 8), "little")
+    level = rounded_code(schema[name], codes[schema.index(name)], question.mechanism.cells, draw)
+    return draw_below(question.mechanism.cells, source) if level is None else level
+
+
+def _batches(reports: Iterable[tuple[int, Report]], size: int) -> Iterator[list[tuple[int, Report]]]:
+    group: list[tuple[int, Report]] = []
     held = 0
     for report in reports:
-        length = _FRAME + len(report.payload)
+        length = _FRAME + len(report[1].payload)
         if group and (len(group) >= min(size, limits.REQUEST_REPORTS) or held + length > _ROOM):
             yield group
             group, held = [], 0

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
+from types import MappingProxyType
 from typing import Literal
 
 from dither.client.announcement import Announcement, read_announcement
@@ -17,10 +18,10 @@ from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, limits
 from dither.reports.codec import verdict
-from dither.reports.plan import is_asked, pick
+from dither.reports.plan import LEVEL_BITS, level_of, pick
 from dither.schema import Attribute, Schema
 
-Result = Literal["acknowledged", "waiting", "refused", "not-asked", "not-open"]
+Result = Literal["acknowledged", "answered", "waiting", "refused", "not-asked", "not-open"]
 MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
 _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
@@ -29,6 +30,9 @@ _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 class TakePartResult:
     """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any.
 
+    "answered" is the collector's word that this participant's answer in another round is the one that counts. `receipt` is the id
+    of this device's report, in base 16, if it has made one. Who is not asked now but in a later round hears so in the reason;
+    `come_back` is when the open round closes at the latest, in seconds since 1970, if that is known.
     `outside` names the attributes just answered whose value the announced domain lacks (see `encode_answers`). It is for
     the application on the device; nothing of it is sent.
     """
@@ -37,13 +41,16 @@ class TakePartResult:
     spent: float
     reason: str = ""
     outside: tuple[str, ...] = ()
+    receipt: str = ""
+    come_back: float | None = None
 
 
 class Participant:
     """A device's part in one campaign.
 
     Guarantees: no more than `cap` epsilon is spent on the campaign; the answer to a question is drawn once, with `source`,
-    and sent with identical bytes until the collector has acknowledged it; a repeated question gets the earlier answer; with
+    and sent with identical bytes until the collector has acknowledged it; a repeated question gets the earlier answer; where
+    whoever arrives is asked, one round of the campaign is answered and no other; with
     `allowed`, no question about any other attribute is answered; with `schema_fingerprint`, no campaign of another schema.
     Token and reports go to the server of the first visit only, unless the application says that it has `moved`.
     Whether and with how many bytes the device answers never depends on the record.
@@ -89,20 +96,36 @@ class Participant:
         self._slept = 0.0
         announcement = self.look()
         token = self.device.join(announcement, self._cap, self._token, self._server, self._moved)
-        if announcement.plan is None:
+        came = self._come(announcement, token, record)
+        rounds = self.device.answered_rounds(self.campaign)
+        return replace(came, receipt=announcement.receipt(token, rounds[-1]) if rounds else "")
+
+    def _come(self, announcement: Announcement, token: bytes, record: Mapping[str, object]) -> TakePartResult:
+        """Answer if there is something to answer, and send."""
+        plan, rounds = announcement.plan, self.device.answered_rounds(self.campaign)
+        once = announcement.assignment == "arrival"
+        if once and rounds and (plan is None or plan.round not in rounds):
+            return self._send_waiting() or self._taken("acknowledged")
+        if plan is None:
             return self._send_waiting() or self._taken("not-open", announcement.state)
         outside: tuple[str, ...] = ()
-        answered = self.device.answers_of(self.campaign, announcement.plan.round)
-        if answered is None:
-            if not is_asked(token, announcement.campaign, announcement.start, announcement.plan.population):
-                return self._send_waiting() or self._taken("not-asked", "another round asks this participant")
-            outside = self._answer(announcement, announcement.plan, token, record)
-        elif answered != announcement.plan_digest:
+        if plan.round not in rounds:
+            if not announcement.asks(token):
+                return self._send_waiting() or self._not_asked(announcement, token)
+            outside = self._answer(announcement, plan, token, record)
+        elif self.device.answers_of(self.campaign, plan.round) != announcement.plan_digest:
             raise PrivacyError(
-                f"round {announcement.plan.round} of campaign {self.campaign} was answered, and its plan has changed since",
+                f"round {plan.round} of campaign {self.campaign} was answered, and its plan has changed since",
                 where="plan",
             )
         return replace(self._send_waiting() or self._taken("acknowledged"), outside=outside)
+
+    def _not_asked(self, announcement: Announcement, token: bytes) -> TakePartResult:
+        later = announcement.asks_later(token)
+        reason = (
+            "a later round asks this participant; come back" if later else "an earlier round asked this participant"
+        )
+        return replace(self._taken("not-asked", reason), come_back=announcement.round_closes if later else None)
 
     def look(self) -> Announcement:
         """Fetch and check what the collector announces."""
@@ -132,8 +155,8 @@ class Participant:
         for waiting in self.device.outbox(self.campaign):
             if waiting.state == "waiting":
                 last = self._send(waiting)
-            elif waiting.state == "refused":
-                last = self._taken("refused")
+            elif waiting.state in ("answered", "refused"):
+                last = self._taken("answered" if waiting.state == "answered" else "refused")
         return last
 
     def _answer(
@@ -153,7 +176,8 @@ class Participant:
                 value=sorted(private),
             )
         with self.device.transaction():
-            if self.device.answers_of(self.campaign, plan.round) is not None:
+            rounds = self.device.answered_rounds(self.campaign)
+            if plan.round in rounds or (rounds and announcement.assignment == "arrival"):
                 return ()  # another process of this device was faster; its answer is the one that is sent
             earlier = [self.device.recall(self.campaign, q) for q in questions]
             epsilon = 0.0 if all(e is not None for e in earlier) else plan.epsilon
@@ -161,7 +185,8 @@ class Participant:
             parts = []
             fresh = [q for q, known in zip(questions, earlier, strict=True) if known is None]
             names = list(dict.fromkeys(name for q in fresh for name in q.attributes))
-            coded = encode_answers(announcement.schema, names, record, self._source)
+            levels = {q.attributes[0]: q.mechanism.cells for q in fresh if q.rounded}
+            coded = encode_answers(announcement.schema, names, record, self._source, levels)
             for question, known in zip(questions, earlier, strict=True):
                 if known is None:
                     known = question.mechanism.randomise(question.cell(announcement.schema, coded.codes), self._source)  # noqa: PLW2901
@@ -214,7 +239,11 @@ class AnswerCodes:
 
 
 def encode_answers(
-    schema: Schema, names: Sequence[str], record: Mapping[str, object], source: ByteSource
+    schema: Schema,
+    names: Sequence[str],
+    record: Mapping[str, object],
+    source: ByteSource,
+    levels: Mapping[str, int] = MappingProxyType({}),
 ) -> AnswerCodes:
     """A code for each of these attributes; nothing else in the record is looked at, and no record raises an error.
 
@@ -223,13 +252,19 @@ def encode_answers(
     drawn uniformly; either goes through the mechanism like any other (decision 0016).
     What is drawn from `source` does not depend on the record: a code is drawn for every attribute without a missing answer,
     whether or not it is needed.
+    Of numbers that are to be rounded, `levels` says to how many levels; their code is the level.
     """
     codes = [0] * len(schema)
     outside = []
     for name in names:
-        attribute = schema[name]
-        instead = attribute.answers if attribute.missing else draw_below(attribute.cardinality, source)
-        code = code_of(attribute, _value(record, name))
+        attribute, value = schema[name], _value(record, name)
+        if name in levels:
+            instead = draw_below(levels[name], source)
+            draw = int.from_bytes(source(LEVEL_BITS // 8), "little")
+            code = rounded_code(attribute, value, levels[name], draw)
+        else:
+            instead = attribute.answers if attribute.missing else draw_below(attribute.cardinality, source)
+            code = code_of(attribute, value)
         if code is None:
             outside.append(name)
         codes[schema.index(name)] = instead if code is None else code
@@ -246,6 +281,15 @@ def code_of(attribute: Attribute, value: object) -> int | None:
             return attribute.answers if attribute.missing else None
         return _place(attribute, value) if attribute.on_line else _label(attribute, value)
     except Exception:  # whatever an object does when it is compared, the device answers all the same
+        return None
+
+
+def rounded_code(attribute: Attribute, value: object, levels: int, draw: int) -> int | None:
+    """The level to which a draw rounds a value, None where it is no number of the domain."""
+    try:
+        number = _number(attribute, value)
+        return None if number is None else level_of(attribute, number, levels, draw)
+    except Exception:  # as above
         return None
 
 
@@ -266,13 +310,17 @@ def _value(record: Mapping[str, object], name: str) -> object:
 
 
 def _place(attribute: Attribute, value: object) -> int | None:
+    number = _number(attribute, value)
+    return None if number is None else attribute.line_code(number)
+
+
+def _number(attribute: Attribute, value: object) -> float | None:
+    """Where a value lies on its attribute's line, None where it is none."""
     if attribute.kind != "numeric":
-        number = attribute.number(value)
-        return None if number is None else attribute.line_code(number)
+        return attribute.number(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
         return None
-    # plain, so that it compares as numbers do
-    return attribute.line_code(value if type(value) is int else float(value))
+    return value if type(value) is int else float(value)  # plain, so that it compares as numbers do
 
 
 def _label(attribute: Attribute, value: object) -> int | None:

@@ -1,11 +1,10 @@
-"""The operator's addresses: everything behind one key, compared in constant time."""
+"""The operators' addresses of campaigns: everything behind a key, changes behind a curator's and in the audit log."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -14,11 +13,14 @@ from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dither.collector.access import Access, Who
+from dither.collector.audit import acting
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
 from dither.collector.downloads import read_counted, spool_reports
 from dither.collector.edge import TALLY_BYTES, read_body
 from dither.collector.problems import DOCUMENTED, Problem
+from dither.collector.schedule import reports_wanted
 from dither.collector.spec import STRICT, NewCampaign, Whole, read
 from dither.collector.store import State
 from dither.tally import CountTally
@@ -59,6 +61,13 @@ class IssuedTokens:
 
 
 @dataclass(frozen=True)
+class Deleted:
+    """Which campaign is there no more."""
+
+    deleted: str
+
+
+@dataclass(frozen=True)
 class Summary:
     """A campaign in short."""
 
@@ -70,11 +79,18 @@ class Summary:
     epsilon: float
     participants: int
     participation: str
+    title: str
+    purpose: str
+    contact: str
+    closes: str | None
+    closes_at_reports: int | None
+    assignment: str
 
 
 @dataclass(frozen=True)
 class RoundStatus:
-    """A round, and whether its files may still show the order of arrival (`untidied`)."""
+    """A round, when it closes by itself (at so many reports, `wanted`, or at a time in seconds since 1970, `closes`), whether it is
+    `held` for a tally counted elsewhere, and whether its files may still show the order of arrival (`untidied`)."""
 
     round: int
     state: str
@@ -83,14 +99,18 @@ class RoundStatus:
     split: bool
     epsilon: float
     population: float
+    wanted: int | None
+    closes: float | None
+    held: bool
     untidied: bool
 
 
 @dataclass(frozen=True)
 class Status(Summary):
-    """A campaign and its rounds so far."""
+    """A campaign and its rounds so far, and whether anybody may read its release."""
 
     rounds: list[RoundStatus]
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +124,7 @@ class TallyStatus:
     answers: list[int] | None = None
 
 
-async def _read_json(request: Request) -> dict[str, object]:
+async def read_json(request: Request) -> dict[str, object]:
     """The body, read after the key was seen and within the limits, which the framework's own reading of bodies would not do."""
     try:
         body = json.loads(await read_body(request) or b"{}")
@@ -122,32 +142,32 @@ async def _read_archive(request: Request) -> bytes:
 RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # one way to write each; int takes many
 IdOrNothing = Annotated[str | None, Query(pattern="^([0-9a-f]{2}){0,32}$")]
 PageSize = Annotated[int, Query(ge=1, le=MOST_PAGE)]
-Body = Annotated[dict[str, object], Depends(_read_json)]
+Body = Annotated[dict[str, object], Depends(read_json)]
 Counted = Annotated[bytes, Depends(_read_archive)]
 _TAKES_TALLY: JsonObject = {
     "requestBody": {"required": True, "content": {ARCHIVE: {"schema": {"type": "string", "format": "binary"}}}}
 }
 
 
-def _takes(kind: type) -> JsonObject:
+def takes(kind: type) -> JsonObject:
     """Describes the body of an address; each endpoint reads it as this kind itself, in its own thread."""
     schema = TypeAdapter(kind).json_schema()
     needed = bool(schema.get("required"))  # an empty body is read as an empty object
     return {"requestBody": {"required": needed, "content": {"application/json": {"schema": schema}}}}
 
 
-def _sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
+def sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
     """Describes an answer that is a file of this type."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {200: {"description": description, "content": content}}
 
 
-def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
+def admin_routes(collector: Collector, access: Access) -> APIRouter:
     """Create, look at, open, close, finalise and export campaigns. What asks the store runs in the framework's threads."""
     routes = APIRouter(
         prefix="/v1/admin/campaigns",
         tags=["operator"],
-        dependencies=[Depends(_authorise(admin_key))],
+        dependencies=[Depends(access.authorise)],
         responses=DOCUMENTED,
     )
     campaigns = collector.campaigns
@@ -163,11 +183,15 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
                 split=plan.split,
                 epsilon=plan.epsilon,
                 population=plan.population,
+                wanted=reports_wanted(live.spec, plan, stored.start),
+                closes=stored.closes,
+                held=stored.held,
                 untidied=stored.number in untidied,
             )
             for stored, plan in zip(live.rounds, live.plans, strict=True)
         ]
-        return Status(**vars(_summary(live)), rounds=rounds)
+        published = live.stored.state is State.FINALISED and collector.publications.is_public(live.stored.id)
+        return Status(**vars(_summary(live)), rounds=rounds, published=published)
 
     @routes.get("")
     async def listed() -> dict[str, list[Summary]]:
@@ -176,49 +200,69 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
             await collector.look_again()
         return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
 
-    @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))
-    def create(body: Body) -> Status:
+    @routes.post("", status_code=201, openapi_extra=takes(NewCampaign))
+    def create(body: Body, who: Who) -> Status:
         """Create a campaign and open its first round, unless it is a draft."""
-        return status_of(campaigns.create(body))
+        with acting(who.name, "create"):
+            return status_of(campaigns.create(body))
 
     @routes.get("/{campaign}")
     def status(campaign: str) -> Status:
         """Where a campaign stands: state, rounds, and how many reports each has."""
         return status_of(campaigns.current(campaign))
 
-    @routes.post("/{campaign}/open")
-    def open_campaign(campaign: str) -> Status:
-        """Open a draft, or take back a closing that was interrupted."""
-        return status_of(campaigns.open(campaign))
+    @routes.delete("/{campaign}")
+    def delete(campaign: str, who: Who) -> Deleted:
+        """Delete a campaign that takes no reports, for good: its rounds, reports, tokens and release."""
+        with acting(who.name, "delete"):
+            campaigns.delete(campaign)
+        return Deleted(campaign)
 
-    @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
-    def close_round(campaign: str, body: Body) -> Status:
+    @routes.post("/{campaign}/open")
+    def open_campaign(campaign: str, who: Who) -> Status:
+        """Open a draft, or take back a closing that was interrupted."""
+        with acting(who.name, "open"):
+            return status_of(campaigns.open(campaign))
+
+    @routes.post("/{campaign}/close-round", openapi_extra=takes(RoundToClose))
+    def close_round(campaign: str, body: Body, who: Who) -> Status:
         """Close a round, take its tally and open the next one. Safe to repeat."""
         asked = read(RoundToClose, body)
-        return status_of(campaigns.close_round(campaign, asked.round, hold=asked.hold))
+        with acting(who.name, "close-round"):
+            return status_of(campaigns.close_round(campaign, asked.round, hold=asked.hold))
 
     @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=_TAKES_TALLY)
-    def close_with(campaign: str, number: RoundNumber, body: Counted) -> Status:
+    def close_with(campaign: str, number: RoundNumber, body: Counted, who: Who) -> Status:
         """Close a round with a tally counted elsewhere, if it counts exactly the reports stored. Safe to repeat."""
-        return status_of(campaigns.close_round(campaign, int(number), read_counted(body)))
+        with acting(who.name, "close-round-with-tally"):
+            return status_of(campaigns.close_round(campaign, int(number), read_counted(body)))
 
-    @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
-    def finalise(campaign: str, body: Body) -> Status:
+    @routes.post("/{campaign}/finalise", openapi_extra=takes(FinaliseRequest))
+    def finalise(campaign: str, body: Body, who: Who) -> Status:
         """Fit the model and make the release. Safe to repeat."""
-        return status_of(campaigns.finalise(campaign, read(FinaliseRequest, body).rows))
+        asked = read(FinaliseRequest, body)
+        with acting(who.name, "finalise"):
+            return status_of(campaigns.finalise(campaign, asked.rows))
 
-    @routes.get("/{campaign}/release", response_class=Response, responses=_sends(ZIP, "The release's folder"))
+    @routes.get("/{campaign}/release", response_class=Response, responses=sends(ZIP, "The release's folder"))
     def release(campaign: str) -> Response:
         """The release of a finalised campaign, a zip file."""
         return Response(campaigns.release(campaign), media_type=ZIP)
 
-    @routes.post(
-        "/{campaign}/tokens", status_code=201, response_model=IssuedTokens, openapi_extra=_takes(TokensToIssue)
-    )
-    def tokens(campaign: str, body: Body) -> Response:
+    @routes.post("/{campaign}/tokens", status_code=201, response_model=IssuedTokens, openapi_extra=takes(TokensToIssue))
+    def tokens(campaign: str, body: Body, who: Who) -> Response:
         """Issue participation tokens, shown this once."""
-        issued = campaigns.issue_tokens(campaign, read(TokensToIssue, body).count)
+        asked = read(TokensToIssue, body)
+        with acting(who.name, "issue-tokens"):
+            issued = campaigns.issue_tokens(campaign, asked.count)
         return Response(_tokens_json(issued), 201, media_type="application/json")
+
+    _add_counting(routes, collector)
+    return routes
+
+
+def _add_counting(routes: APIRouter, collector: Collector) -> None:
+    """What was sent so far: the running tally, and the reports themselves."""
 
     @routes.get("/{campaign}/tally", response_model_exclude_none=True)
     def tally(campaign: str) -> TallyStatus:
@@ -229,24 +273,22 @@ def admin_routes(collector: Collector, admin_key: str) -> APIRouter:
         return TallyStatus(found.plan.round, found.participants, found.kind, digest, answers)
 
     @routes.get(
-        "/{campaign}/rounds/{number}/reports", response_class=Response, responses=_sends(PARQUET, "The round's reports")
+        "/{campaign}/rounds/{number}/reports", response_class=Response, responses=sends(PARQUET, "The round's reports")
     )
     def reports(campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MOST_PAGE) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids; with `after`, one page of ids above this one."""
-        plans = campaigns.current(campaign).plans
+        plans = collector.campaigns.current(campaign).plans
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
         above = None if after is None else bytes.fromhex(after)
-        return _FileAnswer(spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET)
-
-    return routes
+        return FileAnswer(spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET)
 
 
-class _FileAnswer(StreamingResponse):
+class FileAnswer(StreamingResponse):
     """What was written to a file, from its beginning; the file is closed when it has been sent or nobody reads it any more."""
 
-    def __init__(self, file: BinaryIO, media_type: str) -> None:
-        headers = {"content-length": str(file.tell())}
+    def __init__(self, file: BinaryIO, media_type: str, more: Mapping[str, str] | None = None) -> None:
+        headers = {"content-length": str(file.tell()), **(more or {})}
         file.seek(0)
         super().__init__(iter(lambda: file.read(_PIECE), b""), headers=headers, media_type=media_type)
         self._file = file
@@ -258,24 +300,17 @@ class _FileAnswer(StreamingResponse):
             self._file.close()
 
 
-def _authorise(admin_key: str) -> Callable[[Request], Awaitable[None]]:
-    """Lets a request pass that carries the key; digests are compared, so that time tells neither content nor length."""
-    digest = hashlib.sha256(admin_key.encode()).digest()
-
-    async def authorised(request: Request) -> None:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        matches = hmac.compare_digest(hashlib.sha256(given.strip().encode("utf-8", "replace")).digest(), digest)
-        if scheme.lower() != "bearer" or not matches:
-            raise Problem("unauthorised", "send Authorization: Bearer with the admin key")
-
-    return authorised
-
-
 def _summary(live: Live) -> Summary:
     spec, stored = live.spec, live.stored
     return Summary(
         *(stored.id, spec.name, stored.state, stored.round),
         *(spec.method, spec.epsilon, spec.participants, spec.participation),
+        title=spec.title or spec.name or stored.id,
+        purpose=spec.purpose,
+        contact=spec.contact,
+        closes=spec.closes,
+        closes_at_reports=spec.closes_at_reports,
+        assignment=spec.assignment,
     )
 
 

@@ -1,8 +1,10 @@
-"""The HTTP application: participants' addresses, the operator's behind a key, and what machines ask about health."""
+"""The HTTP application: participants' addresses, the operators' behind keys, and what machines ask about health."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,20 +20,27 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import request_response
 
 import dither
+from dither.collector.access import Access
 from dither.collector.admin import admin_routes
-from dither.collector.campaigns import PublicCampaign
+from dither.collector.announced import PublicCampaign
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
-from dither.collector.problems import DOCUMENTED, Problem, failure, json_response, outcome_problem, problem
+from dither.collector.operators import operator_routes
+from dither.collector.problems import DOCUMENTED, Problem, cause_of, failure, json_response, outcome_problem, problem
+from dither.collector.releases import publishing_routes, release_routes
 from dither.collector.store import Outcome
+from dither.collector.watching import watching_routes
 from dither.errors import DitherError
 from dither.release.pages import render_page
 from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
 REPORTS_TYPE = "application/vnd.dither.reports"
+Pages = Callable[[FastAPI, Collector], None]  # a function of a module, so that workers can be told of it
 # Newer versions of the framework trace requests, with addresses and user agents, when the environment asks for it.
 _NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+# Of a campaign that there is; what strangers send to any other leaves nothing behind.
+_REFUSALS = ("bad-envelope", "wrong-campaign", "round-closed", "round-not-open", "round-closing", "overloaded")
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
 _UPLOAD_DOCS: JsonObject = {
     "requestBody": {"required": True, "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
@@ -50,8 +59,11 @@ _REPEATED: dict[int | str, JsonObject] = {
 }
 
 
-def make_app(collector: Collector, admin_key: str) -> Edge:
-    """The application; the collector is stopped when the server stops."""
+def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -> Edge:
+    """The application; the collector is stopped when the server stops. The key given is that of the operator; `pages` adds what
+    people look at."""
+    collector.keys.adopt(admin_key)
+    access = Access(collector)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -72,11 +84,15 @@ def make_app(collector: Collector, admin_key: str) -> Edge:
     )
     app.router.routes.insert(0, _upload_route(collector))  # first: it is looked for most often
     app.include_router(_public_routes(collector))
-    app.include_router(admin_routes(collector, admin_key))
+    app.include_router(admin_routes(collector, access))
+    for routes in (operator_routes, publishing_routes, release_routes, watching_routes):
+        app.include_router(routes(collector, access))
     app.add_exception_handler(DitherError, _dither_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _no_such_address)
     app.add_exception_handler(Exception, _bug)
+    if pages is not None:
+        pages(app, collector)
     return Edge(app, collector.metrics)
 
 
@@ -98,8 +114,18 @@ def _upload_route(collector: Collector) -> APIRoute:
         """Store an envelope of reports: 201 stored, 200 all stored before with the same bytes, otherwise a problem."""
         if request.headers.get("content-type", "").partition(";")[0].strip() != REPORTS_TYPE:
             raise Problem("wrong-media-type", f"send {REPORTS_TYPE}")
-        outcomes = await collector.upload(campaign, await read_body(request))
+        body = await read_body(request)
+        try:
+            outcomes = await collector.upload(campaign, body)
+        except DitherError as error:
+            cause = cause_of(error)
+            if cause in _REFUSALS:
+                collector.live.refused(campaign, cause)
+            raise
         if not all(o.accepted for o in outcomes):
+            for outcome in outcomes:
+                if not outcome.accepted:
+                    collector.live.refused(campaign, outcome.value)
             return outcome_problem(outcomes)
         status = 201 if Outcome.STORED in outcomes else 200
         return json_response({"results": [o.value for o in outcomes]}, status)
@@ -140,9 +166,10 @@ def _public_routes(collector: Collector) -> APIRouter:
         """Counters in Prometheus' text format."""
         return Response(collector.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
-    @routes.get("/docs", response_class=HTMLResponse, include_in_schema=False)
-    async def docs(request: Request) -> str:
-        return _docs_page(request.app.openapi())
+    @routes.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        body = _docs_page(request.app.openapi())
+        return HTMLResponse(body, headers={"content-security-policy": _style_alone(body)})
 
     return routes
 
@@ -161,6 +188,15 @@ def _docs_page(description: JsonObject) -> str:
         version=info["version"],
         subtitle=info["description"],
         addresses=addresses,
+    )
+
+
+def _style_alone(page: str) -> str:
+    """The policy of a page that may use the one style sheet inside it, known by its hash, and nothing else."""
+    sheet = page.partition("<style>")[2].partition("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 

@@ -12,40 +12,33 @@ safely. A collected campaign becomes a release: the fitted model, a synthetic ta
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import secrets
-import tempfile
 import threading
-import zipfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Literal
-
-import numpy as np
 
 from dither.checks import check_whole
-from dither.collector.spec import CampaignSpec, NewCampaign, Participation, begin, check_announced, check_plan, read
+from dither.collector.announced import OpenRound, a_round, public
+from dither.collector.finished import make_release, zip_release
+from dither.collector.schedule import round_closes
+from dither.collector.spec import CampaignSpec, NewCampaign, begin, check_announced, check_plan, read
 from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
-from dither.protocols import ProtocolMachine, restore
-from dither.release import Release
+from dither.protocols import restore
 from dither.reports import Plan, limits, plan_from_json
+from dither.reports.closing import closing_seconds
 from dither.reports.plan import token_hash
 from dither.tally import RoundTally, check_tally, tally_from_bytes
-from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector")
 MOST_TOKENS = 1_000_000  # in one request
 TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
-MOST_ROWS = 10_000_000
-DEFAULT_ROWS = 100_000
 
 
 class NoCampaign(DitherError):
@@ -65,34 +58,6 @@ class CountedElsewhere:
 
 
 @dataclass(frozen=True)
-class OpenRound:
-    """What intake needs to know of the round that takes reports now."""
-
-    campaign: str
-    campaign_bytes: bytes
-    plan: Plan
-    start: float
-    participation: Participation
-
-
-@dataclass(frozen=True)
-class PublicCampaign:
-    """A campaign as participants read it: the public domain of a record (`schema`), the share of places before the open round
-    (`start`), and what that round asks (`plan`), null while none is open."""
-
-    format: Literal["dither-campaign-1"]
-    campaign: str
-    name: str
-    state: State
-    epsilon: float
-    participation: Participation
-    schema: JsonObject
-    schema_fingerprint: str
-    start: float
-    plan: JsonObject | None
-
-
-@dataclass(frozen=True)
 class Live:
     """A campaign as the collector holds it in memory: always a copy of what the store says."""
 
@@ -107,12 +72,20 @@ class Live:
         """What each round so far asks."""
         return [plan_from_json(r.plan) for r in self.rounds]
 
+    def is_over(self, number: int) -> bool:
+        """Whether there was a round of this number, and its tally is taken."""
+        return number < len(self.rounds) and self.rounds[number].state == "closed"
+
+    def round(self, number: int) -> OpenRound:
+        """A round so far, open or not, as intake sees it."""
+        return a_round(self.stored, self.spec, self.rounds[number], self.plans[number])
+
 
 class Campaigns:
     """Creates campaigns and moves them along; reads of the current state are from memory.
 
     `compare` is told each tally taken at a closing, so that a running one can be checked against it; `in_turn` runs a write
-    between those of others, first come, first served.
+    between those of others, first come, first served; `clock` tells the seconds since 1970.
     """
 
     def __init__(
@@ -120,10 +93,10 @@ class Campaigns:
         store: Store,
         compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None,
         in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
-        today: Callable[[], str] = lambda: datetime.now(UTC).date().isoformat(),
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
-        self._today = today
+        self._clock = clock
         self._compare = compare
         self._in_turn = in_turn
         self._live: dict[str, Live] = {}
@@ -151,15 +124,24 @@ class Campaigns:
         """Read a campaign anew from the store."""
         stored = self._store.campaign(campaign)
         if stored is None:
+            self._forget(campaign)
             raise NoCampaign(campaign)
         return self._keep(self._load(stored))
 
     def look(self) -> None:
-        """Read anew whatever another collector has made or moved since."""
-        for campaign, position in self._store.positions().items():
+        """Read anew whatever another collector has made or moved since, and forget what it has deleted."""
+        known_before = self.ids()
+        positions = self._store.positions()
+        for campaign in set(known_before) - set(positions):
+            self._forget(campaign)
+        for campaign, position in positions.items():
             known = self._live.get(campaign)
             if known is None or known.stored.moves != position.moves:
                 self.refresh(campaign)
+
+    def _forget(self, campaign: str) -> None:
+        with self._guard:
+            self._live.pop(campaign, None)
 
     def _keep(self, live: Live) -> Live:
         """Two threads may have read one campaign; the later state stays."""
@@ -177,30 +159,42 @@ class Campaigns:
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # The schema's own checks speak of values; numbers beyond a float and the like end up here.
             raise ParameterError(f"the campaign cannot be read: {error}", value=description) from None
+        if spec.closes is not None and closing_seconds(spec.closes) <= self._clock():
+            raise ParameterError(f"closes: {spec.closes} is over; name a later day", where="closes", value=spec.closes)
         campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
         state = State.DRAFT if asked.draft else State.OPEN
-        first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json())
+        ends = None if asked.draft else round_closes(spec, plan, 0.0, self._clock())
+        first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json(), closes=ends)
         stored = StoredCampaign(campaign, spec.to_json() | {"created": self._today()}, state, 0, machine.state())
-        check_announced(_public(stored, spec, _open_round(stored, spec, plan, 0.0)), 0)
+        check_announced(public(stored, spec, a_round(stored, spec, first)), 0)
         self._store.create_campaign(stored, first)
         return self.refresh(campaign)
 
     def open(self, campaign: str) -> Live:
         """Open a draft, or take back a closing that has not happened yet; nothing to do if it is open."""
         with self._turn(campaign):
-            stored = self.refresh(campaign).stored
-            if stored.state in (State.DRAFT, State.CLOSING):
+            live = self.refresh(campaign)
+            stored = live.stored
+            if stored.state is State.DRAFT:
+                self._open_draft(live)
+            elif stored.state is State.CLOSING:
                 self._reopen(stored)
             elif stored.state is not State.OPEN:
                 raise StateError(f"campaign {campaign} is {stored.state.value}; it cannot be opened again")
             return self.refresh(campaign)
 
     def close_round(
-        self, campaign: str, number: int, counted: CountedElsewhere | None = None, hold: bool = False
+        self,
+        campaign: str,
+        number: int,
+        counted: CountedElsewhere | None = None,
+        hold: bool = False,
+        scheduled: bool = False,
     ) -> Live:
         """Close a round, take its tally and open the next one, if the protocol has one. A round that is closed stays so.
 
         With `hold` it takes no more reports and waits for a tally; with `counted` that tally is taken instead of counting here.
+        A `scheduled` closing, which nobody asked for just now, leaves a round alone that somebody holds.
         """
         with self._turn(campaign):
             live = self.refresh(campaign)
@@ -213,8 +207,10 @@ class Campaigns:
                 raise StateError(f"campaign {campaign} is a draft; open it first")
             if counted is not None and counted.tally.plan.to_json() != live.rounds[number].plan:
                 raise StateError(f"the tally is of another plan; round {number} stays {stored.state.value}")
-            if stored.state is State.OPEN:
-                closing = Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing")
+            if scheduled and live.rounds[number].held:
+                return live
+            if stored.state is State.OPEN or (hold and not live.rounds[number].held):
+                closing = Move(campaign, stored.state, number, State.CLOSING, number, round_state="closing", held=hold)
                 self._move(replace(closing, moves=stored.moves))
                 live = self.refresh(campaign)
             if hold:
@@ -254,6 +250,23 @@ class Campaigns:
             self._move(replace(made, moves=live.stored.moves))
             return self.refresh(campaign)
 
+    def delete(self, campaign: str) -> None:
+        """Delete a campaign for good: rounds, reports, tokens and release. One that takes reports has to be stopped before."""
+        with self._turn(campaign):
+            live = self.refresh(campaign)
+            if live.stored.state is State.OPEN:
+                raise StateError(f"campaign {campaign} is open and takes reports; hold it first (close-round --hold)")
+            try:
+                if not self._store.delete(campaign, live.stored.moves):
+                    raise StateError(f"campaign {campaign} was moved by somebody else meanwhile; look at its status")
+            except (StoreFull, StoreAway):
+                if self._store.campaign(campaign) is not None:
+                    raise
+                log.warning(
+                    "campaign %s is deleted; what it held may stay in the database's files for a while", campaign
+                )
+            self._forget(campaign)
+
     def release(self, campaign: str) -> bytes:
         """The release of a finalised campaign, a zip file of its folder."""
         self.current(campaign)
@@ -276,6 +289,7 @@ class Campaigns:
         hashes = _in_order([token_hash(t) for t in tokens])
         for start in range(0, count, TOKEN_BLOCK):
             self._in_turn(partial(self._store.add_tokens, campaign, hashes[start : start + TOKEN_BLOCK]))
+        self._store.audit.add("issue-tokens", campaign, f"{count:,} tokens")  # before anybody sees one
         return [t.hex() for t in tokens]
 
     def _tidy(self, live: Live) -> None:
@@ -299,10 +313,13 @@ class Campaigns:
             machine = restore(live.stored.machine)
             machine.close(tally)
             plan = machine.plan()
-            begins = live.rounds[number].start + live.plans[number].population
+            opened = None
             if plan is not None:
+                begins = live.rounds[number].start + live.plans[number].population
                 check_plan(plan, spec, number + 1, begins)
-                check_announced(_public(live.stored, spec, _open_round(live.stored, spec, plan, begins)), number + 1)
+                ends = round_closes(spec, plan, begins, self._clock())
+                opened = StoredRound(campaign, number + 1, "open", begins, plan.to_json(), closes=ends)
+                check_announced(public(live.stored, spec, a_round(live.stored, spec, opened)), number + 1)
         except DitherError:
             self._reopen(live.stored)
             self.refresh(campaign)
@@ -314,10 +331,15 @@ class Campaigns:
             tally=tally.to_bytes(),
             moves=live.stored.moves,
         )
-        if plan is not None:
-            opened = StoredRound(campaign, number + 1, "open", begins, plan.to_json())
+        if opened is not None:
             closed = replace(closed, to_state=State.OPEN, to_round=number + 1, opened=opened)
         self._move(closed)
+
+    def _open_draft(self, live: Live) -> None:
+        stored, first = live.stored, live.rounds[0]
+        ends = round_closes(live.spec, live.plans[0], first.start, self._clock())
+        opened = Move(stored.id, State.DRAFT, 0, State.OPEN, 0, round_state="open", closes=ends)
+        self._move(replace(opened, moves=stored.moves))
 
     def _reopen(self, stored: StoredCampaign) -> None:
         opened = Move(stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open")
@@ -336,14 +358,14 @@ class Campaigns:
         with mine, self._store.turn(campaign):
             yield
 
+    def _today(self) -> str:
+        return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
+
     def _load(self, stored: StoredCampaign) -> Live:
         spec = read(CampaignSpec, {key: value for key, value in stored.spec.items() if key != "created"})
         rounds = tuple(self._store.rounds(stored.id))
-        now: OpenRound | None = None
-        if stored.state is State.OPEN:
-            current = rounds[stored.round]
-            now = _open_round(stored, spec, plan_from_json(current.plan), current.start)
-        return Live(stored, spec, rounds, now, _public(stored, spec, now))
+        now = a_round(stored, spec, rounds[stored.round]) if stored.state is State.OPEN else None
+        return Live(stored, spec, rounds, now, public(stored, spec, now))
 
 
 def _in_order(hashes: list[bytes]) -> list[bytes]:
@@ -352,49 +374,3 @@ def _in_order(hashes: list[bytes]) -> list[bytes]:
     for found in hashes:
         by_first[found[0]].append(found)
     return [found for some in by_first for found in sorted(some)]
-
-
-def _open_round(stored: StoredCampaign, spec: CampaignSpec, plan: Plan, start: float) -> OpenRound:
-    return OpenRound(stored.id, bytes.fromhex(stored.id), plan, start, spec.participation)
-
-
-def _public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -> bytes:
-    """What a participant reads: who asks, what, at which epsilon, and the open round's plan."""
-    document = PublicCampaign(
-        format="dither-campaign-1",
-        campaign=stored.id,
-        name=spec.name,
-        state=stored.state,
-        epsilon=spec.epsilon,
-        participation=spec.participation,
-        schema=spec.schema.to_json(),
-        schema_fingerprint=spec.schema.fingerprint,
-        start=0.0 if now is None else now.start,
-        plan=None if now is None else now.plan.to_json(),
-    )
-    return json.dumps(vars(document), separators=(",", ":")).encode()
-
-
-def make_release(
-    machine: ProtocolMachine,
-    participants: int,
-    spec: CampaignSpec,
-    rows: int | None,
-    campaign: str = "",
-    days: tuple[str, str] = ("", ""),
-) -> Release:
-    """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise."""
-    size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
-    draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, spec.call(size, campaign, *days), participants, draw)
-
-
-def zip_release(release: Release) -> bytes:
-    """The release's folder as one zip file."""
-    out = io.BytesIO()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = release.save(Path(scratch) / "release")
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(folder.iterdir()):
-                archive.write(path, path.name)
-    return out.getvalue()

@@ -12,10 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dither.collector.campaigns import Campaigns, Live, NoCampaign, OpenRound
+from dither.collector.announced import OpenRound
+from dither.collector.campaigns import Campaigns, Live, NoCampaign
+from dither.collector.closer import Closer
+from dither.collector.keys import Keys
+from dither.collector.live import LiveProgress
 from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
+from dither.collector.publications import Publications
+from dither.collector.questions import Questions
+from dither.collector.sessions import Sessions
 from dither.collector.shared_tallies import SharedTallies
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
@@ -30,6 +37,7 @@ Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
 READY_SECONDS = 5.0  # that a question about the store's health, or about what others did, waits
+CLOSER_SECONDS = 0.25  # after which a look is taken at what is due to be closed
 WATCH_SECONDS = 0.5  # after which a look is taken at what other collectors did, if nothing was heard of it
 COUNTERS_SECONDS = 0.5  # after which another worker of this machine shows what this one has counted
 STOP_SECONDS = 2.0  # that the end waits for what is queued to be written
@@ -51,10 +59,11 @@ class Judgement:
 
 
 def judge(envelope: Envelope, current: OpenRound) -> Judgement:
-    """Check every report against the round: the participant's place, its question and the bytes of the answer."""
+    """Check every report against the round: the participant's place, where places decide, its question and the answer's bytes."""
     campaign, plan, start = current.campaign_bytes, current.plan, current.start
     issued = current.participation == "tokens"
-    everyone = start == 0.0 and plan.population == 1.0
+    arrival = current.assignment == "arrival"
+    everyone = arrival or (start == 0.0 and plan.population == 1.0)
     rows: list[Row] = []
     hashes: list[bytes] = []
     positions: list[int] = []
@@ -72,17 +81,25 @@ def judge(envelope: Envelope, current: OpenRound) -> Judgement:
         except ReportError:
             refused[i] = Outcome.MALFORMED
             continue
-        rows.append(Row(report_id(token, campaign, plan.round), report.question, report.payload))
+        own = report_id(token, campaign, None if arrival else plan.round)
+        rows.append(Row(own, report.question, report.payload))
         positions.append(i)
         if issued:
             hashes.append(token_hash(token))
-    return Judgement(Batch(current.campaign, plan.round, rows, hashes if issued else None), positions, refused)
+    once = arrival and plan.round > 0
+    return Judgement(Batch(current.campaign, plan.round, rows, hashes if issued else None, once), positions, refused)
 
 
 class Collector:
     """A store with a writing thread. `upload` is called in one event loop; everything else may be called in any thread."""
 
-    def __init__(self, store: Store, queue_reports: int = 20_000, counters: Path | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue_reports: int = 20_000,
+        counters: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.store = store
         self.tallies: RunningTallies | SharedTallies = (
             SharedTallies(store, lambda campaign, number: self.campaigns.get(campaign).plans[number])
@@ -92,12 +109,18 @@ class Collector:
         self.writer: Writer[Waiter] = Writer(
             store,
             _deliver,
-            self.tallies.committed,
-            lambda batch: self.tallies.forget(batch.campaign, batch.round),
+            self._committed,
+            self._lost,
             queue_reports=queue_reports,
         )
         self.metrics = Metrics(lambda: self.writer.waiting, counters)
-        self.campaigns = Campaigns(store, self._compare, self.writer.call)
+        self.campaigns = Campaigns(store, self._compare, self.writer.call, clock)
+        self.closer = Closer(self.campaigns, store, clock)
+        self.keys = Keys(store.keys, store.shared)
+        self.sessions = Sessions(store.sessions, self.keys)
+        self.live = LiveProgress(self.campaigns, store)
+        self.questions = Questions()
+        self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
         self._check: Future[None] | None = None
@@ -107,6 +130,7 @@ class Collector:
             threading.Thread(target=self._share_counters, name="dither-counters", daemon=True).start()
         if store.shared:
             threading.Thread(target=self._watch, name="dither-watch", daemon=True).start()
+        threading.Thread(target=self._close_due, name="dither-closer", daemon=True).start()
 
     async def upload(self, campaign: str, body: bytes) -> list[Outcome]:
         """Judge and store the reports of a request; returns after they have been committed.
@@ -125,7 +149,9 @@ class Collector:
             live = self.campaigns.get(campaign)
             now = live.open_round
         if now is None or envelope.round != now.plan.round:
-            raise _not_open(live, envelope.round)
+            if not live.is_over(envelope.round):
+                raise _not_open(live, envelope.round)
+            now = live.round(envelope.round)  # the store says whether these very bytes are in it
         judged = judge(envelope, now)
         outcomes = judged.outcomes(await self._commit(judged.batch) if judged.batch.rows else [])
         self.metrics.upload(time.perf_counter() - begun, outcomes)
@@ -170,6 +196,28 @@ class Collector:
                 away = True
                 self._ending.wait(WATCH_SECONDS)
 
+    def _close_due(self) -> None:
+        """Close what is due; nobody has to press."""
+        while not self._ending.is_set():
+            self.closer.due.wait(CLOSER_SECONDS)
+            try:
+                if not self._ending.is_set():
+                    self.closer.look()
+            except Exception as error:  # this thread must live for as long as rounds may come due
+                if self._ending.is_set():
+                    return
+                if not isinstance(error, DitherError):
+                    log.error("what is due could not be looked at: %s", type(error).__name__)
+                self._ending.wait(WATCH_SECONDS)
+
+    def _committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        self.tallies.committed(batch, outcomes)
+        self.closer.committed(batch, outcomes)
+
+    def _lost(self, batch: Batch) -> None:
+        self.tallies.forget(batch.campaign, batch.round)
+        self.closer.failed(batch)
+
     def _share_counters(self) -> None:
         while not self._ending.wait(COUNTERS_SECONDS):
             self.metrics.share()
@@ -213,6 +261,8 @@ class Collector:
         """Write what is queued and close the store; False if that took too long, and then it may never happen."""
 
         self._ending.set()
+        self.questions.stop()
+        self.closer.due.set()
 
         def end() -> bool:
             written = self.writer.stop(seconds)
@@ -270,10 +320,9 @@ def _resolve(results: list[WriteResult[Waiter]]) -> None:
 
 def _not_open(live: Live, number: int) -> Problem:
     state, current = live.stored.state, live.stored.round
-    finished = state in (State.COLLECTED, State.FINALISED)
-    if not finished and (number > current or state is State.DRAFT):
+    if state in (State.COLLECTED, State.FINALISED):
+        return Problem("round-closed", f"there is no round {number}, and there will be none")
+    if number > current or state is State.DRAFT:
         return Problem("round-not-open", f"round {number} is not open yet")
-    if state is State.CLOSING and number == current:
-        # The method may refuse the tally, or the operator take the closing back: the round then opens again.
-        return Problem("round-closing", f"round {number} is being closed; send the same bytes again later")
-    return Problem("round-closed", f"round {number} takes no more reports")
+    # The method may refuse the tally, or the operator take the closing back: the round then opens again.
+    return Problem("round-closing", f"round {number} is being closed; send the same bytes again later")

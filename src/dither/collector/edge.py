@@ -16,7 +16,9 @@ from dither.reports import limits
 
 PARTICIPANTS = "/v1/campaigns/"
 OPERATOR = "/v1/admin/"
+UPLOAD = "/console/new/file"  # a curator's schema or table, which is read only after the session was seen
 BODIES_BYTES = 256 << 20  # of all bodies in memory together
+UPLOAD_BYTES = 64 << 20
 TALLY_BYTES = 128 << 20  # of a tally counted elsewhere, which is read only after the key was seen
 BODY_SECONDS = 30.0  # for a body as a whole
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
@@ -68,7 +70,9 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._metrics.response(status)
-                message = {**message, "headers": [*message.get("headers", []), *extra]}
+                given = message.get("headers", [])
+                own = {name for name, _ in given}  # a file under its hash may be kept, and says so itself
+                message = {**message, "headers": [*given, *(pair for pair in extra if pair[0] not in own)]}
             await send(message)
 
         async def read() -> Message:
@@ -112,8 +116,13 @@ def _refuse(scope: Scope) -> tuple[str, str] | None:
         return ("length-required", "send a Content-Length") if scope["method"] == "POST" else None
     if not length.isdigit():
         return "bad-request", "the Content-Length is not a number"
-    path = scope["path"]
-    most = TALLY_BYTES if path.startswith(OPERATOR) and path.endswith("/tally") else limits.BODY_BYTES
+    most = _most_bytes(scope["path"])
     if len(length) > 9 or int(length) > most:
         return "too-large", f"at most {most:,} bytes are read"
     return None
+
+
+def _most_bytes(path: str) -> int:
+    if path == UPLOAD:
+        return UPLOAD_BYTES
+    return TALLY_BYTES if path.startswith(OPERATOR) and path.endswith("/tally") else limits.BODY_BYTES

@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from dither.collector.store import Move
 from dither.errors import InputError
 
-VERSION = 2
+VERSION = 4
 UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
 
 tables = sa.MetaData()
@@ -49,6 +49,8 @@ rounds = sa.Table(
     _filled("plan", sa.Text),
     sa.Column("tally", sa.LargeBinary),
     _filled("epoch", sa.Integer, server_default="0"),  # how often the running tally was asked for
+    sa.Column("closes", sa.Double),  # when it closes by itself
+    _filled("held", sa.Integer, server_default="0"),  # 1 while it waits for a tally that was counted elsewhere
     sa.UniqueConstraint("campaign", "number"),
 )
 tokens = sa.Table(
@@ -76,6 +78,48 @@ running = sa.Table(
     sa.Column("epoch", sa.Integer, primary_key=True),
     sa.Column("worker", sa.Text, primary_key=True),
     sa.Column("tally", sa.LargeBinary),
+)
+# Who may operate the collector, and what they did. These tables are about operators and never about participants.
+keys = sa.Table(
+    "keys",
+    tables,
+    sa.Column("name", sa.Text, primary_key=True),
+    _filled("role", sa.Text),
+    _filled("hash", sa.LargeBinary, unique=True),
+    _filled("created", sa.Text),  # days
+    sa.Column("revoked", sa.Text),
+)
+sessions = sa.Table(
+    "sessions",
+    tables,
+    sa.Column("hash", sa.LargeBinary, primary_key=True),
+    _filled("key_hash", sa.LargeBinary),
+    _filled("expires", sa.BigInteger),
+)
+sign_ins = sa.Table(  # how often somebody tried to sign in, in one span of time
+    "sign_ins",
+    tables,
+    sa.Column("span", sa.BigInteger, primary_key=True, autoincrement=False),
+    _filled("failures", sa.Integer),
+)
+audit = sa.Table(
+    "audit",
+    tables,
+    sa.Column("number", sa.Integer, primary_key=True),
+    _filled("at", sa.Text),
+    _filled("who", sa.Text),
+    _filled("what", sa.Text),
+    sa.Column("campaign", sa.Text),
+    _filled("detail", sa.Text),
+)
+# Releases that were ever published, with their replicates, and whether anybody may read them now.
+publications = sa.Table(
+    "publications",
+    tables,
+    sa.Column("campaign", sa.Text, sa.ForeignKey("campaigns.id"), primary_key=True),
+    _filled("public", sa.Integer),
+    _filled("digest", sa.Text),
+    _filled("release", sa.LargeBinary),
 )
 
 
@@ -123,7 +167,19 @@ def _from_1_to_2(connection: Connection) -> None:
     connection.exec_driver_sql("DROP TABLE reports_before")
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2}
+def _from_2_to_3(connection: Connection) -> None:
+    """Operators have keys with names and roles, sessions, and an audit log; releases may be made public."""
+    for table in (keys, sessions, sign_ins, audit, publications):
+        table.create(connection)
+
+
+def _from_3_to_4(connection: Connection) -> None:
+    """Rounds close by themselves at a time, unless somebody holds them."""
+    connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN closes DOUBLE PRECISION")
+    connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN held INTEGER DEFAULT 0 NOT NULL")
+
+
+_STEPS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
 
 
 def forget_untidied(connection: Connection, keys: Sequence[int]) -> None:

@@ -113,6 +113,9 @@ class PostgresStore(SqlStore):
     def _round_made(self, connection: Connection, key: int) -> None:
         add_partition(connection, key)
 
+    def _drop_reports(self, connection: Connection, key: int) -> None:
+        connection.exec_driver_sql(f"DROP TABLE {self._table(key)}")
+
     def _insert_new(self, connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
         """Rows come sorted, so that two writers never wait for each other in a circle. COPY takes a third of the time of an INSERT,
         but none of its rows if one of them is there; the ids of those that are have to be told, too."""

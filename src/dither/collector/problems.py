@@ -13,6 +13,10 @@ from collections.abc import Callable
 from starlette.responses import Response
 
 from dither.collector.campaigns import NoCampaign
+from dither.collector.live import TooManyWatchers
+from dither.collector.publications import NoRelease
+from dither.collector.questions import TooManyQuestions
+from dither.collector.sessions import SPAN_SECONDS, SignInRefused, TooManySignIns
 from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
@@ -22,13 +26,15 @@ from dither.types import JsonObject
 PROBLEMS: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),
     "bad-envelope": (400, "The body is not an envelope of reports"),
-    "unauthorised": (401, "The admin key is missing or wrong"),
+    "unauthorised": (401, "The key is missing or wrong"),
+    "forbidden": (403, "This key or session may not do that"),
     "unknown-token": (403, "The token was not issued for this campaign"),
     "not-this-round": (403, "This participant is asked in another round"),
     "no-campaign": (404, "There is no such campaign"),
     "not-found": (404, "There is nothing here"),
     "method-not-allowed": (405, "This address does not take that method"),
     "timeout": (408, "The body did not arrive in time"),
+    "answered": (409, "This participant has answered in an earlier round"),
     "conflict": (409, "Another report of this participant is stored already"),
     "round-closed": (409, "The round is closed"),
     "round-not-open": (409, "The round is not open yet"),
@@ -42,6 +48,9 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "wrong-question": (422, "The report answers a question that this participant was not asked"),
     "malformed": (422, "The report is not a possible answer to its question"),
     "overloaded": (429, "Too many reports wait to be written"),
+    "too-many-sign-ins": (429, "Too many sign-ins failed"),
+    "too-many-questions": (429, "Too many questions are being answered"),
+    "too-many-watchers": (429, "Too many watch already"),
     "headers-too-large": (431, "The request's headers are too large"),
     "internal": (500, "The collector failed"),
     "round-closing": (503, "The round is being closed and may open again"),
@@ -52,6 +61,9 @@ PROBLEMS: dict[str, tuple[int, str]] = {
 }
 _RETRY_AFTER = {
     "overloaded": "1",
+    "too-many-sign-ins": str(SPAN_SECONDS),
+    "too-many-questions": "2",
+    "too-many-watchers": "5",
     "round-closing": "5",
     "store-away": "5",
     "too-many-connections": "5",
@@ -66,6 +78,11 @@ _PUBLIC = {
 }
 _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (NoCampaign, "no-campaign"),
+    (NoRelease, "not-found"),
+    (TooManyQuestions, "too-many-questions"),
+    (TooManyWatchers, "too-many-watchers"),
+    (SignInRefused, "unauthorised"),
+    (TooManySignIns, "too-many-sign-ins"),
     (QueueFull, "overloaded"),
     (StoreFull, "disk-full"),
     (StoreAway, "store-away"),

@@ -21,7 +21,7 @@ from typing import Any
 
 import uvicorn
 
-from dither.collector.app import make_app
+from dither.collector.app import Pages, make_app
 from dither.collector.collector import Collector
 from dither.collector.connections import BACKLOG, ConnectionLimits, Connections, GuardedProtocol, room_for_connections
 from dither.collector.postgres import PostgresStore
@@ -29,6 +29,7 @@ from dither.collector.problems import SeldomFilter
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Store
 from dither.errors import InputError
+from dither.plugins import Plugin, plugin
 from dither.private_files import make_private
 from dither.types import JsonObject
 
@@ -44,8 +45,19 @@ def open_store(address: str) -> Store:
         return PostgresStore(address)
     if "://" in address:
         kind = re.split(r"[^\w+.-]", address)[0]  # no more of it: an address may hold a password
+        if (added := plugin("stores", kind)) is not None:
+            return added_store(added, address)
         raise InputError(f"a store of kind {kind}:// is neither a file nor a postgresql:// address", where="store")
     return SqliteStore(address)
+
+
+def added_store(added: Plugin, address: str) -> Store:
+    """A store that another package brings; its entry point names a function of an address NAME://..., which no message repeats."""
+    make = added.load()
+    if not callable(make):
+        raise added.fault("is no function that opens a store")
+    store: Store = make(address)
+    return store
 
 
 def admin_key(file: Path) -> str:
@@ -111,10 +123,11 @@ class CollectorServer(uvicorn.Server):
         limits: ConnectionLimits,
         say: Callable[[str], None] = lambda line: None,
         log_level: str = "warning",
+        pages: Pages | None = None,
         **more: Any,
     ) -> None:
         self.collector = collector
-        self.edge = make_app(collector, key)
+        self.edge = make_app(collector, key, pages)
         self._say = say
         self._gate = Connections(limits, collector.metrics)
         silent: JsonObject = dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False)
@@ -129,6 +142,7 @@ class CollectorServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._gate.stopping = True
+        self.collector.live.end()
         # Uploads that still wait for the store by then hear 503, which is better than a connection that breaks; whoever
         # does not read its answer holds nobody up.
         loop = asyncio.get_running_loop()
@@ -165,8 +179,9 @@ def serve(
     connections: int | None = None,
     say: Callable[[str], None] = _print_now,
     counters: Path | None = None,
+    pages: Pages | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then return; says the address once it listens.
+    """Serve until SIGTERM or SIGINT, then return; says the address once it listens. `pages` adds what people look at.
 
     A second SIGINT does not wait for requests under way and ends the process with status 1. So does a store that hangs, or an
     operation that takes too long: the process ends within ten seconds, and whatever was under way is as after a crash.
@@ -177,7 +192,7 @@ def serve(
         logging.getLogger(name).addFilter(seldom)
     limits = ConnectionLimits(most=room_for_connections(connections))
     collector = Collector(open_store(store), queue_reports, counters)
-    server = CollectorServer(collector, key, limits, say)
+    server = CollectorServer(collector, key, limits, say, pages=pages)
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True

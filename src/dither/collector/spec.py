@@ -12,16 +12,21 @@ from pydantic import WithJsonSchema as Described
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
+from dither.checks import check_text
 from dither.client.announcement import read_announcement
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.protocols import DEFAULT, ProtocolMachine, start
+from dither.protocols import DEFAULT, HISTOGRAMS, ProtocolMachine, start
+from dither.protocols.histogram.machine import HistogramMachine
 from dither.randomness import public_seed
 from dither.release import Call
 from dither.reports import Plan, limits
+from dither.reports.closing import closing_text
 from dither.schema import Schema, schema_from_json
+from dither.types import JsonObject
 
 T = TypeVar("T")
 Participation = Literal["open", "tokens"]
+Assignment = Literal["arrival", "token"]
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _SLACK = 1e-6  # populations are floats
 
@@ -58,6 +63,21 @@ def _line(value: str) -> str:
     return value
 
 
+def _told(value: str) -> str:
+    """What a page can show to people, in several lines."""
+    try:
+        return check_text("it", value, limits.MOST_PURPOSE, lines=True)
+    except ParameterError:
+        raise PydanticCustomError("told", "must be text without control characters") from None
+
+
+def _closing(value: str | None) -> str | None:
+    try:
+        return None if value is None else closing_text(value)
+    except ParameterError as error:
+        raise PydanticCustomError("closing", "{said}", {"said": str(error).replace("closes must", "must")}) from None
+
+
 def _read_schema(value: object) -> Schema:
     return value if isinstance(value, Schema) else schema_from_json(value)
 
@@ -65,14 +85,25 @@ def _read_schema(value: object) -> Schema:
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
+Told = Annotated[str, Field(max_length=limits.MOST_PURPOSE), AfterValidator(_told)]
+Closing = Annotated[str | None, AfterValidator(_closing)]
 PlainValue = Annotated[object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})]
+_CONSUMERS = {"type": ["array", "null"], "items": {"type": ["integer", "array", "object"]}}
+Consumers = Annotated[list[object] | None, Described(_CONSUMERS)]
 _SCHEMA = {"type": "object", "description": "The public domain of each attribute, in the form of a schema file."}
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class CampaignSpec:
     """A campaign before anybody is asked. The seed, if one was given, is that of the fit and of the synthetic rows; participants
-    draw their own noise, which no seed of a server reaches."""
+    draw their own noise, which no seed of a server reaches.
+
+    Whoever arrives is asked in the round that is open (`assignment` "arrival"), or each token belongs to one round ("token":
+    how campaigns of earlier versions went, hence what a stored one without this field has). People read the `title`, the
+    `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that instant), or when it has
+    `closes_at_reports` reports. `listed` puts it on the collector's first page while it is open. `consumers` say who gets which
+    bins of a number that is asked for: a number of bins, edges, or an object of name, bins, width or edges, and epsilon, each.
+    """
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
     schema: Annotated[
@@ -85,13 +116,23 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
+    title: Annotated[Line, Field(max_length=limits.MOST_TITLE)] = ""
+    purpose: Told = ""
+    contact: Annotated[Line, Field(max_length=limits.MOST_CONTACT)] = ""
+    assignment: Assignment = "token"
+    closes: Closing = None
+    closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MOST_NUMBER)] | None = None
+    listed: Annotated[bool, Field(strict=True)] = False
+    consumers: Consumers = None
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
     def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
-        """The record from which a campaign like it is created: every field but the schema, which stands in the release's folder."""
-        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name != "schema"}
+        """The record from which a campaign like it is created: every field but the schema and the consumers, which stand in the
+        release's folder, and where the campaign was listed, which is no part of it."""
+        apart = ("schema", "consumers", "listed")
+        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in apart}
         days = {"created": created, "finalised": finalised}
         return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
 
@@ -101,6 +142,7 @@ class NewCampaign(CampaignSpec):
     """What an operator sends to create one; a draft's first round is not open yet."""
 
     name: Annotated[Line, Field(max_length=200)] = ""
+    assignment: Assignment = "arrival"
 
     draft: Annotated[bool, Field(strict=True)] = False
 
@@ -109,13 +151,32 @@ def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     """The protocol at its first round, and the campaign with every parameter spelt out."""
     seed = public_seed(spec.seed)
     _check_numbers(spec.schema)
-    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, spec.parameters, seed, spec.holdout)
+    given = _with_consumers(spec)
+    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, given, seed, spec.holdout)
     plan = machine.plan()
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
     check_plan(plan, spec, 0, 0.0)
     # The machine's schema: it may have cut a wide attribute into groups, which devices have to know.
-    return replace(spec, schema=machine.campaign.schema, parameters=machine.plain_parameters()), machine, plan
+    asked = replace(spec, schema=machine.campaign.schema, parameters=machine.plain_parameters())
+    core = machine.core
+    if isinstance(core, HistogramMachine):  # spelt out, once for all readers: the names and edges that participants see
+        asked = replace(asked, consumers=[consumer.to_json() for consumer in core.consumers])
+    return asked, machine, plan
+
+
+def _with_consumers(spec: CampaignSpec) -> JsonObject:
+    """The method's parameters with the consumers in them, if there are any."""
+    given = dict(spec.parameters or {})
+    if spec.consumers is None:
+        return given
+    if spec.method not in HISTOGRAMS:
+        raise ParameterError(
+            f"method {spec.method!r} has no consumers; choose one of {', '.join(HISTOGRAMS)}", where="consumers"
+        )
+    if "consumers" in given:
+        raise ParameterError("consumers are named on their own, not among the parameters", where="consumers")
+    return given | {"consumers": json.dumps(spec.consumers)}
 
 
 def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:

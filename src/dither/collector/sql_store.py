@@ -8,12 +8,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from dither.collector.audit import AuditLog, note
+from dither.collector.deletion import delete_campaign, delete_rows
+from dither.collector.keys import KeyTable
 from dither.collector.layout import (
     UNTIDIED,
     bring_up_to_date,
@@ -25,6 +26,9 @@ from dither.collector.layout import (
     rounds,
     tokens,
 )
+from dither.collector.lookups import a_page, earlier_rounds, held_of, known_tokens, repeats_of
+from dither.collector.publications import PublicationTable
+from dither.collector.sessions import SessionTable
 from dither.collector.store import (
     ANSWER_SECONDS,
     LAYOUT_SECONDS,
@@ -47,7 +51,6 @@ from dither.collector.store import (
 from dither.errors import InputError
 from dither.tally.counting import add_digests, digest_of
 
-_LOOKUP = 500  # ids in one query
 _TRIES = 3  # of a transaction that the database undid in favour of another
 READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
 log = logging.getLogger("dither.collector")
@@ -55,22 +58,6 @@ log = logging.getLogger("dither.collector")
 _A_ROUND = (
     "SELECT rounds.key, state, epoch FROM rounds{with_lock} WHERE campaign = :campaign AND number = :number {keep}"
 )
-_SOME: sa.BindParameter[bytes] = sa.bindparam("some", expanding=True)
-_KNOWN_TOKENS = sa.select(tokens.c.hash).where(tokens.c.campaign == sa.bindparam("campaign"), tokens.c.hash.in_(_SOME))
-
-
-@cache
-def _a_page(table: str) -> sa.TextClause:
-    return sa.text(
-        f"SELECT report_id, question, payload FROM {table} WHERE round_key = :key AND report_id > :after "
-        "ORDER BY report_id LIMIT :block"
-    )
-
-
-@cache
-def _held(table: str) -> sa.TextClause:
-    found = f"SELECT report_id, question, payload FROM {table} WHERE round_key = :key AND report_id IN :some"
-    return sa.text(found).bindparams(_SOME)
 
 
 class SqlStore(ABC):
@@ -85,6 +72,10 @@ class SqlStore(ABC):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._earlier: dict[tuple[str, int], tuple[int, ...]] = {}  # the keys of a campaign's rounds before one of them
+        transactions = self._write, self._read
+        self.keys, self.sessions = KeyTable(*transactions), SessionTable(*transactions)
+        self.audit, self.publications = AuditLog(*transactions), PublicationTable(*transactions)
         self._state_of_round, self._round_alone = (
             sa.text(_A_ROUND.format(with_lock=lock, keep=keep)) for lock, keep in (self._keep_state, self._await_adding)
         )
@@ -128,6 +119,10 @@ class SqlStore(ABC):
 
     def _round_made(self, connection: Connection, key: int) -> None:  # noqa: B027
         """Make room for the reports of a new round."""
+
+    def _drop_reports(self, connection: Connection, key: int) -> None:
+        """Remove the reports of a round that is deleted."""
+        delete_rows(connection, key)
 
     def _announce(self, connection: Connection, campaign: str) -> None:  # noqa: B027
         """Tell other collectors, once the transaction is committed, that a campaign was made or moved."""
@@ -175,6 +170,7 @@ class SqlStore(ABC):
         with self._write(WORK_SECONDS) as connection:
             connection.execute(sa.insert(campaigns).values(values))
             self._insert_round(connection, first)
+            note(connection, "create", campaign.id, f"{campaign.state.value}, round 0")
             self._announce(connection, campaign.id)
 
     def campaign(self, campaign: str) -> StoredCampaign | None:
@@ -198,10 +194,14 @@ class SqlStore(ABC):
 
     def rounds(self, campaign: str) -> list[StoredRound]:
         c = rounds.c
-        query = sa.select(c.number, c.state, c.start, c.plan, c.tally).where(c.campaign == campaign).order_by(c.number)
+        query = sa.select(c.number, c.state, c.start, c.plan, c.tally, c.closes, c.held)
+        query = query.where(c.campaign == campaign).order_by(c.number)
         with self._read(WORK_SECONDS) as connection:
             found = connection.execute(query).all()
-        return [StoredRound(campaign, r.number, r.state, r.start, json.loads(r.plan), r.tally) for r in found]
+        return [
+            StoredRound(campaign, r.number, r.state, r.start, json.loads(r.plan), r.tally, r.closes, bool(r.held))
+            for r in found
+        ]
 
     def move(self, move: Move) -> bool:
         c = campaigns.c
@@ -216,16 +216,26 @@ class SqlStore(ABC):
             if move.round_state is not None:
                 # On PostgreSQL this waits for uploads that hold the round's row, and later ones wait for this.
                 connection.execute(self._round_alone, {"campaign": move.campaign, "number": move.from_round})
+                ends = {} if move.closes is None else {"closes": move.closes}
                 connection.execute(
                     sa.update(rounds)
                     .where(rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
-                    .values(state=move.round_state, tally=move.tally)
+                    .values(state=move.round_state, tally=move.tally, held=int(move.held), **ends)
                 )
                 remember_to_tidy(connection, move)
             if move.opened is not None:
                 self._insert_round(connection, move.opened)
+            note(connection, move.to_state.value, move.campaign, move.said)
             self._announce(connection, move.campaign)
             return True
+
+    def delete(self, campaign: str, moves: int) -> bool:
+        with self._write(WORK_SECONDS) as connection:
+            if not delete_campaign(connection, campaign, moves, self._drop_reports):
+                return False
+            self._announce(connection, campaign)
+        self._tidy(set(self._untidied()))
+        return True
 
     def release(self, campaign: str) -> bytes | None:
         with self._read(WORK_SECONDS) as connection:
@@ -255,23 +265,22 @@ class SqlStore(ABC):
                 found = connection.execute(self._state_of_round, of_round).one_or_none()
                 if found is not None and found.state == "open":
                     self._adding(connection, next(iter(members.values())), found.key, found.epoch)
-                    known = _known_tokens(connection, campaign, members.values())
-                    self._add_to_round(connection, found.key, members, known, outcomes)
+                    self._add_to_round(connection, found.key, members, outcomes)
                     continue
-                closing = found is not None and found.state == "closing"
                 for i, batch in members.items():
-                    outcomes[i] = [Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED] * len(batch.rows)
+                    if found is not None and found.state == "closed":
+                        outcomes[i] = repeats_of(connection, self._table(found.key), found.key, batch.rows)
+                    else:
+                        closing = found is not None and found.state == "closing"
+                        outcomes[i] = [Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED] * len(batch.rows)
         return outcomes
 
     def _add_to_round(
-        self,
-        connection: Connection,
-        key: int,
-        members: Mapping[int, Batch],
-        known: set[bytes],
-        outcomes: list[list[Outcome]],
+        self, connection: Connection, key: int, members: Mapping[int, Batch], outcomes: list[list[Outcome]]
     ) -> None:
-        """Store the new rows of one round; tell repeats (same bytes) from conflicts (other bytes)."""
+        """Store the new rows of one round; tell repeats (same bytes) from conflicts (other bytes), and who has answered before."""
+        known = known_tokens(connection, members.values())
+        answered = self._answered(connection, members.values())
         first: dict[bytes, Row] = {}
         later: list[tuple[int, int, Row]] = []  # whose id came before in this very group, or is in the store
         places: dict[bytes, tuple[int, int]] = {}
@@ -279,6 +288,8 @@ class SqlStore(ABC):
             for j, row in enumerate(batch.rows):
                 if batch.token_hashes is not None and batch.token_hashes[j] not in known:
                     outcomes[i][j] = Outcome.UNKNOWN_TOKEN
+                elif row.report_id in answered:
+                    outcomes[i][j] = Outcome.ANSWERED
                 elif row.report_id in first:
                     later.append((i, j, row))
                 else:
@@ -290,13 +301,28 @@ class SqlStore(ABC):
         older = [report_id for report_id in first if report_id not in inserted]
         later += [(*places[report_id], first[report_id]) for report_id in older]
         held = {report_id: first[report_id] for report_id in inserted}
-        held |= {r.report_id: Row._make(r) for r in _matching(connection, _held(self._table(key)), older, key=key)}
+        held |= held_of(connection, self._table(key), key, older)
         for i, j, row in later:
             outcomes[i][j] = Outcome.DUPLICATE if held[row.report_id] == row else Outcome.CONFLICT
 
+    def _answered(self, connection: Connection, batches: Iterable[Batch]) -> set[bytes]:
+        """The ids among these that an earlier round of their campaign has, where each participant answers once in all.
+
+        Nothing is added to an earlier round any more: its closing waited for whoever added, and came before this round opened.
+        """
+        once = [batch for batch in batches if batch.once]
+        if not once:
+            return set()
+        asked = once[0].campaign, once[0].round
+        if asked not in self._earlier:
+            self._earlier[asked] = earlier_rounds(connection, *asked)
+        ids = list({row.report_id for batch in once for row in batch.rows})
+        tables = ((key, self._table(key)) for key in self._earlier[asked])
+        return {found for key, table in tables for found in held_of(connection, table, key, ids)}
+
     def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
         key = self.round_key(campaign, number)
-        query = _a_page(self._table(key))
+        query = a_page(self._table(key))
         while True:
             # One query per page: no transaction stays open while somebody digests a block.
             with self._read(WORK_SECONDS) as connection:
@@ -312,6 +338,12 @@ class SqlStore(ABC):
         query = sa.text(f"SELECT count(*) FROM {self._table(key)} WHERE round_key = :key")
         with self._read(WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
+
+    def answers(self, campaign: str, number: int) -> dict[int, int]:
+        key = self.round_key(campaign, number)
+        query = sa.text(f"SELECT question, count(*) FROM {self._table(key)} WHERE round_key = :key GROUP BY question")
+        with self._read(WORK_SECONDS) as connection:
+            return {int(question): int(count) for question, count in connection.execute(query, {"key": key})}
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         reports, digest = 0, 0
@@ -358,7 +390,8 @@ class SqlStore(ABC):
             self._look()
 
     def _insert_round(self, connection: Connection, added: StoredRound) -> None:
-        made = connection.execute(sa.insert(rounds).values({**vars(added), "plan": json.dumps(added.plan)}))
+        values = {**vars(added), "plan": json.dumps(added.plan), "held": int(added.held)}
+        made = connection.execute(sa.insert(rounds).values(values))
         assert made.inserted_primary_key is not None
         self._round_made(connection, made.inserted_primary_key[0])
 
@@ -385,16 +418,3 @@ def store_failure(cause: BaseException | None, code: str, statement: str | None)
     """What may be said about a failed statement: its kind and its first words. Drivers' messages repeat stored values."""
     words = " ".join((statement or "a statement").split()[:3])
     return StoreFailure(f"the database refused {words}: {type(cause).__name__} ({code})")
-
-
-def _known_tokens(connection: Connection, campaign: str, batches: Iterable[Batch]) -> set[bytes]:
-    wanted = {h for b in batches if b.token_hashes is not None for h in b.token_hashes}
-    return {r.hash for r in _matching(connection, _KNOWN_TOKENS, list(wanted), campaign=campaign)}
-
-
-def _matching(
-    connection: Connection, query: sa.Select[Any] | sa.TextClause, some: Sequence[bytes], **fixed: str | int
-) -> Iterator[sa.Row[Any]]:
-    """What a query finds of some ids, as many at a time as a database takes."""
-    for start in range(0, len(some), _LOOKUP):
-        yield from connection.execute(query, {"some": some[start : start + _LOOKUP], **fixed})

@@ -6,9 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dither.errors import DitherError
+
+if TYPE_CHECKING:
+    from dither.collector.audit import AuditLog
+    from dither.collector.keys import KeyTable
+    from dither.collector.publications import PublicationTable
+    from dither.collector.sessions import SessionTable
 
 ANSWER_SECONDS = 5.0  # what a sender's reports and a look at readiness wait for the database at most
 WORK_SECONDS = 60.0  # what an operator's single step may take: a move, a count, a page of reports, a lot of tokens
@@ -52,6 +58,7 @@ class Outcome(StrEnum):
     STORED = "stored"
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
+    ANSWERED = "answered"  # in an earlier round: one report of each participant in all
     ROUND_CLOSED = "round-closed"
     ROUND_CLOSING = "round-closing"  # it may open again, so nothing is decided about the report
     UNKNOWN_TOKEN = "unknown-token"
@@ -75,12 +82,16 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one per row."""
+    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one per row.
+
+    With `once` a report's id is the same in every round, and none is stored that an earlier round has.
+    """
 
     campaign: str
     round: int
     rows: Sequence[Row]
     token_hashes: Sequence[bytes] | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,11 @@ class StoredCampaign:
 
 @dataclass(frozen=True)
 class StoredRound:
-    """A round: its plan, the share of places before it, and, once closed, its tally."""
+    """A round: its plan, the share of places before it, and, once closed, its tally.
+
+    `closes` is when it closes by itself (seconds since 1970, in whole hours or minutes); `held`, while it is closing,
+    that it waits for a tally counted elsewhere.
+    """
 
     campaign: str
     number: int
@@ -105,6 +120,8 @@ class StoredRound:
     start: float
     plan: dict[str, object]
     tally: bytes | None = None
+    closes: float | None = None
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +143,13 @@ class Move:
     opened: StoredRound | None = None
     release: bytes | None = None
     moves: int | None = None  # how often the campaign had been moved when this one was decided
+    held: bool = False  # round `from_round` waits for a tally counted elsewhere
+    closes: float | None = None  # when round `from_round` closes by itself, if that is known from now on
+
+    @property
+    def said(self) -> str:
+        """The transition in words, for the audit log."""
+        return f"{self.from_state.value}, round {self.from_round}, to {self.to_state.value}, round {self.to_round}"
 
 
 class Position(NamedTuple):
@@ -151,6 +175,10 @@ class Store(Protocol):
     """
 
     shared: bool  # whether other collectors may use it at the same time
+    keys: KeyTable
+    sessions: SessionTable
+    audit: AuditLog
+    publications: PublicationTable
 
     def positions(self) -> dict[str, Position]:
         """Where every campaign stands."""
@@ -170,6 +198,12 @@ class Store(Protocol):
     def move(self, move: Move) -> bool:
         """Apply a transition; False, and no change, if the campaign is not where the move expects it."""
 
+    def delete(self, campaign: str, moves: int) -> bool:
+        """Delete a campaign that takes no reports, with its rounds, reports, tokens and release, if nobody has moved it since.
+
+        Then its files hold none of its reports any more, unless `StoreAway` or `StoreFull` says that this could not be done.
+        """
+
     def release(self, campaign: str) -> bytes | None: ...
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None: ...
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
@@ -179,6 +213,9 @@ class Store(Protocol):
         """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
 
     def count(self, campaign: str, number: int) -> int: ...
+    def answers(self, campaign: str, number: int) -> dict[int, int]:
+        """How many reports of a round answer each question; -1 stands for reports that answer all of them."""
+
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         """How many reports a round has, and their digest as `dither.tally.counting` defines it."""
 

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
+from dither.collector.app import Pages
 from dither.collector.connections import room_for_connections
 from dither.collector.metrics import retire
 from dither.collector.serving import listening_lines, log_to_stderr, open_store, serve
@@ -43,6 +44,7 @@ class _Work:
     queue_reports: int
     connections: int | None
     counters: Path
+    pages: Pages | None
 
 
 @dataclass
@@ -79,14 +81,20 @@ class _Workers:
 
 
 def serve_workers(
-    count: int, store: str, key: str, sockets: list[socket.socket], queue_reports: int, connections: int | None
+    count: int,
+    store: str,
+    key: str,
+    sockets: list[socket.socket],
+    queue_reports: int,
+    connections: int | None,
+    pages: Pages | None = None,
 ) -> None:
     """Serve with so many processes until SIGTERM or SIGINT; says the address once all of them listen."""
     log_to_stderr()
     room_for_connections(connections)  # each worker would find that there is none, again and again
     open_store(store).close()  # a wrong address or layout is said once, before anything is started
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
-    workers = _Workers(_Work(store, key, sockets, queue_reports, connections, counters))
+    workers = _Workers(_Work(store, key, sockets, queue_reports, connections, counters, pages))
 
     def stop(number: int, frame: object) -> None:
         workers.stopping.set()
@@ -151,6 +159,7 @@ def _worker(work: _Work, pipe: Connection) -> None:
             *(work.store, work.key, work.sockets, work.queue_reports, work.connections),
             say=pipe.send,
             counters=work.counters,
+            pages=work.pages,
         )
     except DitherError as error:
         log.error("a worker cannot start: %s", error)

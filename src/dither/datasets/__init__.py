@@ -9,6 +9,7 @@ from dither.datasets.bundled import (
     open_table,
     published_layout,
     read_named,
+    schema_of,
 )
 from dither.datasets.generated import RandomNetwork, generate_network
 
@@ -23,4 +24,5 @@ __all__ = [
     "open_table",
     "published_layout",
     "read_named",
+    "schema_of",
 ]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from dither.checks import check_choice
 from dither.errors import SchemaError, TableError
 from dither.notice import Notice, dropped_columns, rare_as_other
+from dither.plugins import plugin
 from dither.schema import Schema, load_schema, schema_from_json
 from dither.schema.csv_files import CsvOptions
 from dither.schema.files import TEXT_SUFFIXES, read_noted, read_table
@@ -47,7 +48,14 @@ NAMES: tuple[str, ...] = tuple(_ABOUT)
 
 
 def load_dataset(name: str) -> Dataset:
-    """A bundled dataset by its name; the table is a PyArrow one."""
+    """A bundled dataset by its name, or one that another package brings; the table is a PyArrow one.
+
+    >>> import dither
+    >>> dither.load_dataset("adult").table.num_rows
+    45222
+    """
+    if (added := _added(name)) is not None:
+        return added
     schema = bundled_schema(name)
     with as_file(files("dither.datasets") / f"{name}.parquet") as path:
         return Dataset(name, read_table(path), schema, *_ABOUT[name])
@@ -55,9 +63,33 @@ def load_dataset(name: str) -> Dataset:
 
 def bundled_schema(name: str) -> Schema:
     """The public schema of a bundled dataset."""
+    if (added := _added(name)) is not None:
+        return added.schema
     check_choice("the name of a bundled dataset", name, NAMES, error=TableError)
     text = (files("dither.datasets") / f"{name}.schema.json").read_text(encoding="utf-8")
     return schema_from_json(json.loads(text))
+
+
+def is_dataset(name: object) -> bool:
+    """Whether this is the name of a table that needs no file."""
+    return isinstance(name, str) and (name in NAMES or plugin("datasets", name) is not None)
+
+
+def _added(name: str) -> Dataset | None:
+    """Another package's dataset: its entry point names a function without arguments that gives a `Dataset`."""
+    added = None if name in NAMES else plugin("datasets", name)
+    if added is None:
+        return None
+    make = added.load()
+    if not callable(make):
+        raise added.fault("is no function that gives a dither.datasets.Dataset")
+    try:
+        made = make()
+    except Exception as error:  # another package's code may raise anything
+        raise added.fault(f"cannot be read: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Dataset):
+        raise added.fault(f"gives a {type(made).__name__}, not a dither.datasets.Dataset")
+    return made
 
 
 SIDECARS = (".schema.json", ".domain.json")
@@ -109,6 +141,23 @@ def open_table(
     return table, domain, [*notes, *([dropped_columns(dropped)] if dropped else [])]
 
 
+def schema_of(given: Schema | NativeTable | str | Path) -> tuple[Schema, list[Notice]]:
+    """The schema that a schema, a schema file, a bundled dataset's name, a table or a table's file stands for.
+
+    Only where a table comes without one are its rows read, which the notices then say.
+    """
+    if isinstance(given, Schema):
+        return given, []
+    if isinstance(given, (str, Path)):
+        if Path(given).suffix.lower() == ".json":
+            return load_schema(given), []
+        named, notes = named_schema(given)
+        if named is not None:
+            return named, notes
+    _, domain, notes = open_table(given)
+    return domain, notes
+
+
 def wanted_columns(table: NativeTable, columns: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
     """The columns to read, in the table's order. A name that the table lacks is an error."""
     names = column_names(table)
@@ -135,7 +184,7 @@ def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
 
     A bundled dataset has its own; a file may have one beside it, `<name>.schema.json` or `<name>.domain.json`.
     """
-    if isinstance(table, str) and table in NAMES:
+    if isinstance(table, str) and (table in NAMES or (not Path(table).exists() and is_dataset(table))):
         return bundled_schema(table), []
     path = Path(table)
     for ending in SIDECARS if path.is_file() else ():
@@ -168,7 +217,7 @@ def read_named_noted(
     table: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
 ) -> tuple[pa.Table, list[Notice]]:
     """The same, and what was assumed about how a file is written."""
-    if isinstance(table, str) and table in NAMES:
+    if isinstance(table, str) and (table in NAMES or (not Path(table).exists() and is_dataset(table))):
         return load_dataset(table).table, []
     if not Path(table).exists():
         raise TableError(

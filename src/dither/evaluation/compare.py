@@ -17,6 +17,7 @@ import pyarrow as pa
 from dither.checks import check_whole
 from dither.datasets import open_table, read_named
 from dither.datasets.bundled import INFERRED
+from dither.display.progress import followed
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import WaySummary, evaluate_codes
 from dither.evaluation.own_scale import OwnScale, own_scales
@@ -26,7 +27,7 @@ from dither.schema.line_columns import line_numbers
 from dither.schema.native import to_arrow
 from dither.schema.rule_tables import broken
 from dither.schema.table import encode
-from dither.types import Codes, JsonObject, NativeTable
+from dither.types import Codes, JsonObject, NativeTable, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,13 +164,14 @@ def evaluate(
     max_sets: int = 100,
     seed: int = 0,
     sdmetrics: bool = False,
+    progress: Progress | bool | None = None,
 ) -> Evaluation:
     """How far a synthetic table is from a real one, on marginals of 1, 2 and 3 attributes unless `ways` says otherwise.
 
     Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. In marginals numbers are compared in
     the schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many are drawn; the
     same seed draws the same ones. With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is
-    installed.
+    installed. `progress` is as for `publish`.
 
     >>> import dither
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd
@@ -183,7 +185,8 @@ def evaluate(
     asked = tuple(ways)
     if asked == DEFAULT_WAYS:  # nobody asked for three attributes of a table that has two
         asked = DEFAULT_WAYS[: len(domain)]
-    found = evaluate_codes(first, second, domain, asked, max_sets, np.random.default_rng(seed))
+    with followed(progress) as show:
+        found = evaluate_codes(first, second, domain, asked, max_sets, np.random.default_rng(seed), show)
     scales = own_scales(tables.real, tables.synthetic, domain)
     wrong = (float(broken(domain, first).mean()), float(broken(domain, second).mean())) if domain.rules else None
     scores = sdmetrics_scores(tables) if sdmetrics else None

@@ -13,7 +13,7 @@ from dither.checks import check_whole
 from dither.errors import ParameterError
 from dither.schema import Schema
 from dither.schema.cells import cells_of, count_cells
-from dither.types import Codes, Floats
+from dither.types import Codes, Floats, Progress
 
 DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB per table
 _CODE_LIMIT = 1 << 62
@@ -99,6 +99,7 @@ def evaluate_codes(
     ways: Sequence[int] = (1, 2, 3),
     max_sets: int = 100,
     rng: np.random.Generator | None = None,
+    progress: Progress | None = None,
 ) -> dict[int, WaySummary]:
     """Compare two tables of codes on their k-way marginals, for each k of `ways`.
 
@@ -118,7 +119,7 @@ def evaluate_codes(
             first, second = sparse_marginals(real, synthetic, schema.cardinalities, positions)
         return Distances(tvd(first, second), kl(first, second, floor), mse(first, second, cells))
 
-    return summarise_ways(schema, ways, max_sets, rng, compare)
+    return summarise_ways(schema, ways, max_sets, rng, compare, progress)
 
 
 def sparse_marginals(
@@ -141,6 +142,7 @@ def summarise_ways(
     max_sets: int,
     rng: np.random.Generator | None,
     compare: Callable[[tuple[int, ...]], Distances],
+    progress: Progress | None = None,
 ) -> dict[int, WaySummary]:
     """`compare` on at most `max_sets` sets of attributes per way, in brief."""
     check_whole("max_sets", max_sets, 1)
@@ -148,7 +150,11 @@ def summarise_ways(
     out = {}
     for k in check_ways(ways, len(schema)):
         sets = attribute_sets(len(schema), k, max_sets, rng)
-        found = [compare(positions) for positions in sets]
+        found = []
+        for positions in sets:
+            found.append(compare(positions))
+            if progress:
+                progress(f"sets of {k} compared", len(found), len(sets))
         distances = np.array([d.tvd for d in found])
         worst = int(distances.argmax())
         out[k] = WaySummary(

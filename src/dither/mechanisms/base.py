@@ -50,7 +50,8 @@ class PackedReports:
 
 
 class DeviceWork(NamedTuple):
-    """What building a mechanism takes beyond its numbers: SHA-256 digests, pairs of bit sets compared, bytes of tables."""
+    """What building a mechanism takes beyond its numbers: SHA-256 digests, pairs compared (of filters, or of a cell with a set),
+    bytes of tables."""
 
     digests: int
     pairs: int
@@ -188,6 +189,7 @@ class Mechanism(Randomiser):
     """A randomiser of one of `cells` cells, whose reports are added up in a tally of `counters` counters."""
 
     most_cells: ClassVar[int] = MOST_CELLS
+    lists: ClassVar[Collection[str]] = ()  # parameters that are lists, of whole numbers or of sets in base 16
     exact_groups: ClassVar[bool] = True  # whether `group_variance` leaves no correlation out
 
     if TYPE_CHECKING:

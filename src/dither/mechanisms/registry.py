@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dither.checks import check_choice
-from dither.errors import PrivacyError, ReportError
+from dither.errors import InputError, PrivacyError, ReportError
 from dither.mechanisms.base import DeviceWork, Mechanism, check_cells
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.duchi_vector import DuchiVector
@@ -25,6 +25,7 @@ from dither.mechanisms.several_means import MultiMean
 from dither.mechanisms.square_wave import SquareWave
 from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary, oue, sue
+from dither.plugins import plugin
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
@@ -65,16 +66,35 @@ POOLED_NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build and ki
 
 
 def mechanism(name: str, cells: int, epsilon: float) -> Mechanism:
-    """A mechanism for frequencies by name, at an epsilon; asked again, the same one."""
-    return _built(check_choice("mechanism", name, NAMES), check_cells(cells), check_epsilon(epsilon))
+    """A mechanism for frequencies by name, at an epsilon, another package's included; asked again, the same one."""
+    if name not in NAMES and ((kind := added_kind(name)) is None or kind.build is None):
+        check_choice("mechanism", name, NAMES)
+    return _built(name, check_cells(cells), check_epsilon(epsilon))
+
+
+def added_kind(name: str) -> Kind | None:
+    """The mechanism that another package installed here brings under this name, if any. What is built in keeps its name."""
+    added = None if name in MECHANISMS or name in MEANS else plugin("mechanisms", name)
+    if added is None:
+        return None
+    cls = added.load()
+    if not (isinstance(cls, type) and issubclass(cls, Mechanism)):
+        raise added.fault("is no class of dither.mechanisms.Mechanism")
+    if getattr(cls, "name", None) != name:
+        raise added.fault(f"calls itself {getattr(cls, 'name', None)!r} in `name`; both names must be the same")
+    return Kind(cls, getattr(cls, "for_epsilon", None))
 
 
 @lru_cache(maxsize=4096, typed=True)
 def _built(name: str, cells: int, epsilon: float) -> Mechanism:
     # Rational arithmetic takes its time, and a plan asks many questions of equally many cells.
-    build = best if name == "best" else MECHANISMS[name].build
+    kind = None if name == "best" else MECHANISMS.get(name) or added_kind(name)
+    build = best if kind is None else kind.build
     assert build is not None
-    return build(cells, epsilon)
+    made = build(cells, epsilon)
+    if made.epsilon > epsilon:
+        raise PrivacyError(f"mechanism {name!r} spends epsilon {made.epsilon}, more than the {epsilon} asked for")
+    return made
 
 
 def best(cells: int, epsilon: float) -> Mechanism:
@@ -101,14 +121,34 @@ def _error(mechanism: Mechanism) -> float:
 
 def mechanism_from_json(data: object) -> Mechanism:
     """Rebuild a mechanism of cells from its integers; its epsilon is computed anew from them, never taken on trust."""
-    name, fields = _named(data, MECHANISMS)
-    return MECHANISMS[name].cls.from_json(fields)
+    kind, fields = _kind(data)
+    return kind.cls.from_json(fields)
+
+
+def lists_of(data: object) -> Collection[str]:
+    """Which numbers of a mechanism of cells are lists."""
+    name, _ = _named(data, MECHANISMS)
+    return MECHANISMS[name].cls.lists
 
 
 def device_work(data: object) -> DeviceWork:
     """What it would cost a device to rebuild a mechanism of cells."""
-    name, numbers = _named(data, MECHANISMS)
-    return MECHANISMS[name].cls.device_work(numbers)
+    kind, numbers = _kind(data)
+    return kind.cls.device_work(numbers)
+
+
+def _kind(data: object) -> tuple[Kind, JsonObject]:
+    """The kind that JSON names: built in, or installed on this very machine; nothing is ever fetched for a name."""
+    name = data.get("name") if isinstance(data, dict) else None
+    if isinstance(data, dict) and isinstance(name, str) and name not in MECHANISMS:
+        try:
+            added = added_kind(name)
+        except InputError as error:
+            raise ReportError(str(error), value=data) from None
+        if added is not None:
+            return added, data
+    known, fields = _named(data, MECHANISMS)
+    return MECHANISMS[known], fields
 
 
 def mean_from_json(data: object) -> MeanMechanism:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.mechanisms.base import DeviceWork
 from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.probability import THRESHOLD_BITS, check_epsilon, exp_down
 
@@ -34,6 +35,8 @@ class SetStrategy(OutputMechanism):
     rest: tuple[int, ...]
     threshold_bits: int = THRESHOLD_BITS
     name = "strategy"
+    most_cells = 4096
+    lists = ("sets", "high", "low", "rest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,6 +84,11 @@ class SetStrategy(OutputMechanism):
         raise PrivacyError(
             f"this strategy cannot be drawn from 2^{threshold_bits} numbers at epsilon {epsilon}", value=epsilon
         )
+
+    @classmethod
+    def device_work(cls, numbers: JsonMapping) -> DeviceWork:
+        """Every cell's draws are added up; long lists without as many sets are refused in no time."""
+        return DeviceWork(0, min(numbers["cells"], cls.most_cells) * len(numbers["sets"]), 0)
 
     def column(self, cell: int) -> list[int]:
         return [*_column(cell, self.sets, self.high, self.low), self.rest[cell]]

@@ -139,10 +139,19 @@ class ProtocolMachine(ABC, Generic[P]):
         known: Mapping[str, np.ndarray] = {} if self.core.prior is None else self.core.prior.arrays()
         return pack({**self._facts(), "rounds": len(self._closed)}, {**tallies, **known})
 
+    def design(self) -> JsonObject | None:
+        """What the machine worked out before anybody was asked and another computer might work out otherwise: it is kept, as
+        plain values, and given to `take_design` when the machine starts again. Nothing, for most methods."""
+        return None
+
+    def take_design(self, design: JsonObject) -> None:
+        """Start from a design that was kept; it is checked like anything that comes from outside."""
+        raise ReportError(f"method {self.method!r} keeps no design")
+
     def _facts(self) -> JsonObject:
         """What the machine started from."""
-        campaign = self.campaign
-        facts: JsonObject = {
+        campaign, design = self.campaign, self.core.design()
+        facts: JsonObject = ({} if design is None else {"design": design}) | {
             "method": self.method,
             "schema": campaign.schema.to_json(),
             "epsilon": campaign.epsilon,
@@ -168,6 +177,8 @@ class ProtocolMachine(ABC, Generic[P]):
             raise ReportError(f"a state of method {meta.get('method')!r} cannot be restored as {cls.method!r}")
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
         machine = cls.start(campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method))
+        if "design" in meta:
+            machine.take_design(meta["design"])
         if "prior" in meta:
             machine.prior = prior_from_state(meta["prior"], arrays, campaign.schema)
         return machine

@@ -9,6 +9,7 @@ from importlib import import_module
 from dither.checks import check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms.probability import check_epsilon
+from dither.plugins import Plugin, plugin, usable
 from dither.protocols.holdout import HoldOut
 from dither.protocols.machine import Campaign, ProtocolMachine, tallies_in
 from dither.protocols.parameters import build_parameters, describe_parameters
@@ -117,10 +118,11 @@ METHODS: dict[str, Method] = {
 }
 _CHP = "Zheng, Yan, Duan, Tang, Tian, 2021"
 HISTOGRAMS: dict[str, Method] = {
-    name: Method(name, "dither.protocols.histogram.machine", machine, asks, summary, reference)
-    for name, machine, asks, summary, reference in (
+    name: Method(name, f"dither.protocols.histogram.{module}", machine, asks, summary, reference)
+    for name, module, machine, asks, summary, reference in (
         (
             "chp",
+            "machine",
             "Chp",
             "one number, the cell of the union of all consumers' edges, full epsilon, one round",
             "Histograms of a number for many consumers from one report.",
@@ -128,6 +130,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "shp",
+            "machine",
             "Shp",
             "one number, the bin of one consumer, full epsilon, one round",
             "The histogram of a number for one consumer.",
@@ -135,6 +138,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "split",
+            "machine",
             "Split",
             "one number, every consumer's bin of it, epsilon split over them, one round",
             "Histograms of a number by a report per consumer, for comparison.",
@@ -142,6 +146,7 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "sampled",
+            "machine",
             "SampledChp",
             "one number of a share of the people, as in chp",
             "CHP with a sample of the people, for comparison.",
@@ -149,22 +154,80 @@ HISTOGRAMS: dict[str, Method] = {
         ),
         (
             "smart",
+            "machine",
             "Smart",
             "one number, through a report made for the consumers' bins, full epsilon, one round",
             "Histograms of a number with a mechanism designed for the bins that are read off, never worse than chp.",
             "Dither, docs/explanation/histograms.md",
         ),
+        (
+            "ranges",
+            "ranges",
+            "Ranges",
+            "one number, through a report made for all ranges of 128 cells, full epsilon, one round",
+            "Ranges, quantiles, means and histograms that nobody named before, with a density as smooth as the reports call for.",
+            "Dither, docs/explanation/histograms.md",
+        ),
+        (
+            "square-wave",
+            "ranges",
+            "Wave",
+            "one number, by a report near it on 128 cells, full epsilon, one round",
+            "A smooth density of a number, its quantiles and histograms.",
+            "Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric, SIGMOD 2020",
+        ),
+    )
+}
+MEANS: dict[str, Method] = {
+    "mean": Method(
+        "mean",
+        "dither.protocols.mean",
+        "Mean",
+        "one number, rounded at random to a level, full epsilon, one round",
+        "The mean of a number by Duchi's mechanism, the piecewise one or the hybrid of both.",
+        "Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, ICDE 2019; Duchi, Jordan, Wainwright, JASA 2018",
     )
 }
 DEFAULT = "mixture"
 
 
 def method(name: str) -> Method:
-    """A method by name; an error lists the ones there are."""
-    known = METHODS | HISTOGRAMS
-    if name not in known:
-        raise ParameterError(f"no method {name!r}; there are {', '.join(known)}", where="method", value=name)
-    return known[name]
+    """A method by name, other packages' included; an error lists the ones there are."""
+    known = METHODS | HISTOGRAMS | MEANS
+    if name in known:
+        return known[name]
+    added = plugin("methods", name)
+    if added is None:
+        there = ", ".join([*methods(), *HISTOGRAMS, *MEANS])
+        raise ParameterError(f"no method {name!r}; there are {there}", where="method", value=name)
+    return _read(added)
+
+
+def methods() -> dict[str, Method]:
+    """Every method that publishes tables, those of other packages last; `plugin_faults` says which of theirs are left out."""
+    return METHODS | usable("methods", METHODS | HISTOGRAMS | MEANS, _read)[0]
+
+
+def plugin_faults() -> list[str]:
+    """A line for each method of another package that cannot be used."""
+    return usable("methods", METHODS | HISTOGRAMS | MEANS, _read)[1]
+
+
+def _read(added: Plugin) -> Method:
+    """What a machine's class of another package says of itself: its docstring, and `asks` and `reference` if it has them."""
+    cls = added.load()
+    if not (isinstance(cls, type) and issubclass(cls, ProtocolMachine)):
+        raise added.fault("is no class of dither.protocols.ProtocolMachine")
+    if getattr(cls, "method", None) != added.name:
+        raise added.fault(f"calls itself {getattr(cls, 'method', None)!r} in `method`; both names must be the same")
+    if not isinstance(getattr(cls, "parameters_class", None), type):
+        raise added.fault("has no `parameters_class`")
+    summary = (cls.__doc__ or "").strip().partition("\n")[0]
+    asks, reference = (str(getattr(cls, name, "")) for name in ("asks", "reference"))
+    source = f"{added.package} {added.version}"
+    return Method(
+        added.name, cls.__module__, cls.__qualname__, asks or "see its documentation", summary, reference or source
+    )
 
 
 def start(
@@ -195,7 +258,7 @@ def start(
 
 def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMachine:
     """The method's machine, inside one that leaves out what is publicly known where the schema says so."""
-    pairs = chosen.name not in HISTOGRAMS and chosen.name != "independent"
+    pairs = chosen.name not in HISTOGRAMS | MEANS and chosen.name != "independent"
     reduction = reduce_schema(campaign.schema, pairs=pairs)
     if reduction is None:
         return chosen.load().start(campaign, parameters)
@@ -220,6 +283,8 @@ def start_again(state: bytes) -> ProtocolMachine:
         chosen = method(str(meta.get("method")))
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
         machine = _begin(chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name))
+        if "design" in meta:
+            machine.core.take_design(meta["design"])
         if "prior" in meta:
             machine.core.prior = prior_from_state(meta["prior"], arrays, machine.core.campaign.schema)
         return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine

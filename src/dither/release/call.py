@@ -17,7 +17,9 @@ from dither.reports import Plan
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 
-_OF_CAMPAIGNS = ("name", "participants", "participation", "campaign", "created", "finalised")
+_WORDS = ("name", "title", "purpose", "contact")  # what a campaign says of itself
+_ENDS = ("closes", "closes_at_reports")
+_OF_CAMPAIGNS = (*_WORDS, *_ENDS, "assignment", "participants", "participation", "campaign", "created", "finalised")
 _NOT_OF_PUBLISH = ("simulated", *_OF_CAMPAIGNS)
 _LISTS = ("columns", "drop", "keep", "missing")
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
@@ -26,8 +28,8 @@ OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every releas
 @dataclass(frozen=True)
 class Call:
     """What was asked for. Fields have the names of the arguments of `publish`; a collection has no table, population or path, but
-    the rest of what its campaign was created with: `name`, expected `participants`, `participation`; and its id (`campaign`) and
-    the days on which it was created and finalised.
+    the rest of what its campaign was created with: `name`, `title`, `purpose`, `contact`, when it was to close, expected
+    `participants`, `participation`; and its id (`campaign`) and the days on which it was created and finalised.
 
     `schema` is the file that was given, if any; `prior` the public table, if any (of a collection: when it was finalised); `rows`
     None for as many as participants. `seed` is what the caller of a simulation gave, if anything; of a collection it is the seed
@@ -62,6 +64,12 @@ class Call:
     campaign: str = ""
     created: str = ""
     finalised: str = ""
+    title: str = ""
+    purpose: str = ""
+    contact: str = ""
+    closes: str | None = None
+    closes_at_reports: int | None = None
+    assignment: str = "token"
 
     @property
     def replayable(self) -> bool:
@@ -112,7 +120,8 @@ def campaign_command(call: Call, participants: int) -> str:
         "method": call.method,
         "holdout": call.holdout,  # always: the command holds some out unless it is told not to
     }
-    asked |= {"name": call.name} if call.name else {}
+    asked |= {name: value for name in (*_WORDS, *_ENDS) if (value := getattr(call, name))}
+    asked |= {"assignment": call.assignment}  # always: earlier versions took another one for granted
     asked |= {name: value for name, value in call.given().items() if name in ("seed", "parameters")}
     if call.participation == "tokens":
         asked |= {"tokens": asked["participants"], "tokens_file": "tokens.txt"}
@@ -135,7 +144,7 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
     return f'import dither\n\nrelease = dither.{function}(\n    {inside},\n)\nrelease.save("out")'
 
 
-NEVER_RECORDED = ("name", "clock")  # of no effect on what is released
+NEVER_RECORDED = ("name", "clock", "progress")  # of no effect on what is released
 COMMANDS = {"histogram": "histogram", "central_release": "central"}
 
 

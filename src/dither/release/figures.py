@@ -304,21 +304,24 @@ def short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list[
 
 
 def _compact(edges: Sequence[float]) -> list[str]:
-    """Numbers in as few digits as keep them apart, large ones in thousands (k) and millions (M)."""
-    top = max((abs(edge) for edge in edges), default=0.0)
-    scale, unit = (1e6, "M") if 1e7 <= top < 1e12 else (1e3, "k") if 1e4 <= top < 1e7 else (1.0, "")
+    """Numbers as people write them, in as few digits as keep them apart: 1.5M, 50k, 99,999, 0.25."""
     shown: list[str] = []
     for digits in range(3, 13):
-        shown = [
-            _digits(edge / scale, digits) + unit if abs(edge) >= scale else _digits(edge, digits) for edge in edges
-        ]
+        shown = [_people_write(edge, digits) for edge in edges]
         if len(set(shown)) == len(edges):
             break
     return shown
 
 
-def _digits(number: float, digits: int) -> str:
-    """So many significant digits, without an exponent or trailing zeros."""
+def _people_write(number: float, digits: int) -> str:
+    """So many significant digits; thousands and millions by their letter where they are round, with commas where they are not."""
+    for scale, unit, most in ((1e6, "M", 4), (1e3, "k", 3)):
+        if max(scale, 1e4) <= abs(number) < 1e12:
+            in_unit = np.format_float_positional(number / scale, precision=most, fractional=False, trim="-")
+            if float(in_unit) * scale == number:
+                return f"{in_unit}{unit}"
+    if abs(number) >= 1e4:
+        return f"{number:,.{max(0, digits - len(str(int(abs(number)))))}f}"
     return np.format_float_positional(number, precision=digits, fractional=False, trim="-")
 
 

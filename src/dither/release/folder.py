@@ -64,7 +64,7 @@ def check_target(directory: str | Path, form: str = FORMAT) -> Path:
         if not (target / MANIFEST).is_file():
             words = "has files in it and is not an earlier release; name a new or empty folder"
             raise InputError(f"{directory} {words}", where=str(directory))
-        if _format(target) not in (form, None):
+        if format_of(target) not in (form, None):
             words = "has a release of another kind in it; name a new or empty folder"
             raise InputError(f"{directory} {words}", where=str(directory))
     return target
@@ -94,7 +94,14 @@ def save_release(release: Release, directory: str | Path, clock: Callable[[], fl
 
 
 def load_release(directory: str | Path) -> Release:
-    """Read a saved release. The truth of a simulation is not in the folder, so the result has none."""
+    """Read a saved release. The truth of a simulation is not in the folder, so the result has none.
+
+    >>> import dither, tempfile
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dither.load_release(release.save(f"{folder}/out")).method
+    'independent'
+    """
     folder = Path(directory)
     manifest = read_manifest(folder)
     with reading(folder):
@@ -214,10 +221,10 @@ def write_json(data: JsonObject, path: Path) -> None:
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _format(folder: Path) -> str | None:
+def format_of(folder: str | Path) -> str | None:
     """The format that a folder's manifest names, None if it can't be read."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((Path(folder) / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     return _named_format(manifest)

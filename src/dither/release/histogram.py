@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -12,24 +13,36 @@ from dither import __version__
 from dither.checks import check_whole
 from dither.errors import ParameterError, ReportError
 from dither.estimate.project import normal_interval
-from dither.mechanisms import SetStrategy, mechanism_from_json
+from dither.mechanisms import mechanism_from_json
+from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.probability import check_spent
 from dither.notice import REPLAYABLE, Notice, notice_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
-from dither.protocols.histogram.estimates import CellEstimates, LateAnswer, PureCells, consistent_counts, late_answer
+from dither.protocols.histogram.estimates import (
+    CellEstimates,
+    OutputCells,
+    PureCells,
+    consistent_counts,
+)
+from dither.protocols.histogram.late import LateAnswer, late_answer
 from dither.protocols.histogram.machine import HistogramMachine
-from dither.protocols.histogram.smart import StrategyCells
-from dither.release.call import check_record, command_again, plain, python_again
-from dither.release.charts import histogram_chart
+from dither.protocols.mean import Mean, MeanAnswer, mean_answer_from_json
+from dither.release import consumer_files
+from dither.release.call import check_record, plain
+from dither.release.collected import CollectedBy, collected_from_json
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
-from dither.release.pages import render_page
+from dither.release.number_report import number_body, number_page
+from dither.release.query.answer import Answer, AnswerTable
+from dither.release.query.numbers import NumberInquiry
 from dither.release.words import noise_sentence
+from dither.schema import Schema, load_schema
 from dither.tally.archive import pack, unpack
 from dither.types import Floats, JsonMapping, JsonObject
 
 FORMAT = "dither-histogram-1"
 CELLS = "cells.bin"
-FILES = (MANIFEST, "report.html", CELLS)
+SCHEMA = "schema.json"
+FILES = (MANIFEST, "report.html", CELLS, SCHEMA, consumer_files.FOLDER)
 
 
 @dataclass(frozen=True)
@@ -37,8 +50,8 @@ class ConsumerHistogram:
     """One consumer's counts.
 
     `raw` is unbiased and may be negative; `estimates` is the same, or the consistent, non-negative version if that
-    was asked for. Standard errors and intervals are those of the raw counts: noise and, where only some people were
-    asked, who was drawn. `epsilon` is the consumer's own, if it asked for one.
+    was asked for, or read off the most likely density (`ranges`). Standard errors and intervals are those of the raw counts:
+    noise and, where only some people were asked, who was drawn. `epsilon` is the consumer's own, if it asked for one.
     """
 
     name: str
@@ -76,10 +89,18 @@ class ConsumerHistogram:
 
 @dataclass(frozen=True)
 class HistogramRelease:
-    """All consumers' histograms of one simulated collection; `seed` is what the caller gave, if anything.
+    """All consumers' histograms of one number, or its mean alone (`collected_mean`).
 
-    `call` has every argument of the call (`release.call.recorded`). `moved` is how many values lay outside the range: a true
-    count, for whoever holds the values, and written nowhere.
+    `seed` is what the caller of a simulation gave, if anything.
+
+    `call` has every argument of that call (`release.call.recorded`). A collection from real participants has a `campaign` instead
+    and the `schema` that they were shown. `moved` is how many values lay
+    outside the range: a true count, for whoever holds the values, and written nowhere.
+
+    >>> import dither
+    >>> found = dither.histogram([1.0, 2.5, 7.0] * 1000, consumers=[4], epsilon=4.0, low=0, high=8)
+    >>> [round(edge) for edge in found.consumers[0].edges], found.participants
+    ([0, 2, 4, 6, 8], 3000)
     """
 
     consumers: tuple[ConsumerHistogram, ...]
@@ -100,6 +121,9 @@ class HistogramRelease:
     notes: JsonMapping = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
     call: JsonMapping | None = None
+    campaign: CollectedBy | None = None
+    schema: Schema | None = field(default=None, repr=False)
+    collected_mean: MeanAnswer | None = None
     dither_version: str = __version__
     moved: int = field(default=0, repr=False, compare=False)
 
@@ -108,7 +132,7 @@ class HistogramRelease:
         """The release of a finished histogram method; `partition` is the union of all consumers' edges."""
         answer = machine.answer()
         parameters = {name: value for name, value in machine.plain_parameters().items() if name != "consumers"}
-        estimates: list[Floats] = list(answer.counts)
+        estimates: list[Floats] = list(answer.likely or answer.counts)
         if consistent:
             memberships = [partition.membership(c) for c in machine.consumers]
             estimates = consistent_counts(memberships, answer.counts, answer.variances, machine.population)
@@ -135,6 +159,26 @@ class HistogramRelease:
             **known,
         )
 
+    @classmethod
+    def from_mean(cls, machine: Mean, **known: Any) -> Self:
+        """The release of a finished `mean`."""
+        answer = machine.answer()
+        return cls(
+            consumers=(),
+            epsilon_asked=machine.campaign.epsilon,
+            epsilon_achieved=machine.epsilon,
+            bits_per_report=machine.bits,
+            method=machine.method,
+            mechanisms=machine.mechanisms,
+            participants=answer.people,
+            low=machine.low,
+            high=machine.high,
+            partition=(machine.low, machine.high),
+            collected_mean=answer,
+            parameters=machine.plain_parameters(),
+            **known,
+        )
+
     def __post_init__(self) -> None:
         check_spent(self.epsilon_asked, self.epsilon_achieved)
         if self.seed is not None and REPLAYABLE not in self.warnings:
@@ -143,7 +187,7 @@ class HistogramRelease:
     @property
     def noise(self) -> str:
         """Where the noise came from and whether it can be drawn again, in one sentence."""
-        return noise_sentence(self.seed, simulated=True)
+        return noise_sentence(self.seed, simulated=self.campaign is None)
 
     def consumer(self, name: str) -> ConsumerHistogram:
         """A consumer's histogram by name."""
@@ -156,35 +200,56 @@ class HistogramRelease:
 
     def answer(self, consumer: Consumer | Any, level: float = 0.95) -> LateAnswer:
         """Answer somebody who comes afterwards, from the same reports: a count of bins, edges or a `Consumer`."""
+        (wanted,) = read_consumers([consumer], self.low, self.high)
+        return late_answer(self._known_cells(), wanted, level)
+
+    def range(self, low: float, high: float, level: float = 0.95) -> Answer:
+        """The share of people whose number lies in [low, high), with its interval."""
+        return self._inquiry.share(low, high, level)
+
+    def cdf(self, value: float, level: float = 0.95) -> Answer:
+        """The share of people with a smaller number than this, with its interval."""
+        return self._inquiry.below(value, level)
+
+    def quantile(self, levels: Sequence[float] | float, level: float = 0.95) -> AnswerTable:
+        """The numbers below which these shares of the people lie, each with its interval."""
+        return self._inquiry.quantiles(levels, level)
+
+    def mean(self, level: float = 0.95) -> Answer:
+        """The mean number, with its interval."""
+        return self._inquiry.mean(level)
+
+    def variance(self, level: float = 0.95) -> Answer:
+        """The variance of the numbers, with its interval."""
+        return self._inquiry.variance(level)
+
+    @property
+    def _inquiry(self) -> NumberInquiry:
+        return NumberInquiry(self._known_cells())
+
+    def _known_cells(self) -> CellEstimates:
         if self.cells is None:
             raise ParameterError(
-                f"{self.method} keeps no common partition to answer late queries from; collect with chp or smart",
+                f"{self.method} keeps no cells to answer late questions from; collect with ranges, chp or smart",
                 where="method",
                 value=self.method,
             )
-        (wanted,) = read_consumers([consumer], self.low, self.high)
-        return late_answer(self.cells, wanted, level)
+        return self.cells
 
     def report(self) -> str:
         """The page, one HTML file without any outside resource."""
-        return render_page(
-            "histogram.html",
-            title="Histograms",
-            version=self.dither_version,
-            subtitle=f"Local differential privacy{', but NOT PRIVATE with its seed' if self.seed is not None else ''} · "
-            f"collected by {self.method} ({', '.join(self.mechanisms) or 'nothing to ask'})",
-            release=self,
-            histograms=[_section(consumer) for consumer in self.consumers],
-            command=None if self.call is None else command_again(self.call),
-            python=None if self.call is None else python_again(self.call),
-        )
+        return number_page(self, number_body(self))
 
     def save(self, directory: str | Path) -> Path:
-        """Write the folder in one step: release.json, report.html, and the cells that late answers come from."""
+        """Write the folder in one step: release.json, report.html, each consumer's own files, and the cells that late answers
+        come from."""
 
         def write(folder: Path) -> None:
             if self.cells is not None:
                 (folder / CELLS).write_bytes(_pack_cells(self.cells))
+            if self.schema is not None:
+                write_json(self.schema.to_json(), folder / SCHEMA)
+            consumer_files.write_consumers(self, folder)
             (folder / "report.html").write_text(self.report(), encoding="utf-8")
             write_json(self.to_json(), folder / MANIFEST)
 
@@ -198,7 +263,8 @@ class HistogramRelease:
         with reading(folder):
             for name in ("participants", "bits_per_report"):
                 check_whole(name, manifest[name])
-            check_record(manifest["call"])
+            if manifest["call"] is not None or manifest.get("campaign") is None:
+                check_record(manifest["call"])
             plain = {
                 name: manifest[name]
                 for name in (
@@ -225,6 +291,9 @@ class HistogramRelease:
                 partition=tuple(map(float, manifest["partition"])),
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
                 cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
+                campaign=None if manifest.get("campaign") is None else collected_from_json(manifest["campaign"]),
+                schema=load_schema(folder / SCHEMA) if (folder / SCHEMA).is_file() else None,
+                collected_mean=None if manifest.get("mean") is None else mean_answer_from_json(manifest["mean"]),
             )
 
     def to_json(self) -> JsonObject:
@@ -249,24 +318,10 @@ class HistogramRelease:
             "notes": plain(self.notes),
             "warnings": [warning.to_json() for warning in self.warnings],
             "call": self.call,
+            "campaign": None if self.campaign is None else self.campaign.to_json(),
+            "mean": None if self.collected_mean is None else self.collected_mean.to_json(),
             "dither_version": self.dither_version,
         }
-
-
-def _section(consumer: ConsumerHistogram) -> dict[str, object]:
-    """A consumer's chart and the rows of its table."""
-    low, high = consumer.interval()
-    figures = list(zip(consumer.labels, consumer.estimates, consumer.standard_errors, low, high, strict=True))
-    name, count, _, least, most = max(figures, key=lambda row: row[1])
-    words = (
-        f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about {count:,.0f} people "
-        f"(95 % interval {least:,.0f} to {most:,.0f}). All figures are in the table below."
-    )
-    return {
-        "name": consumer.name,
-        "chart": histogram_chart(consumer.edges, consumer.estimates, low, high, words),
-        "rows": [(bin_, f"{n:,.1f}", f"{error:,.1f}", f"{a:,.1f} to {b:,.1f}") for bin_, n, error, a, b in figures],
-    }
 
 
 def _consumer(data: JsonMapping) -> ConsumerHistogram:
@@ -279,12 +334,13 @@ def _consumer(data: JsonMapping) -> ConsumerHistogram:
 
 def _pack_cells(cells: CellEstimates) -> bytes:
     meta: JsonObject = {"edges": list(cells.partition.edges), "population": cells.population}
+    arrays = {} if cells.smoothed is None else {"smoothed": cells.smoothed}
     if isinstance(cells, PureCells):
         meta |= {"mechanism": cells.mechanism.to_json(), "asked": cells.asked}
-        return pack(meta, {"frequencies": cells.frequencies})
-    if isinstance(cells, StrategyCells):
-        meta |= {"strategy": cells.strategy.to_json()}
-        return pack(meta, {"decoder": cells.decoder, "outputs": cells.outputs})
+        return pack(meta, arrays | {"frequencies": cells.frequencies})
+    if isinstance(cells, OutputCells):
+        meta |= {"mechanism": cells.mechanism.to_json()}
+        return pack(meta, arrays | {"counts_for": cells.counts_for, "outputs": cells.outputs})
     raise TypeError(f"cells of type {type(cells).__name__} can't be saved")
 
 
@@ -294,8 +350,15 @@ def _unpack_cells(data: bytes) -> CellEstimates:
     if partition.cells < 1:
         raise ReportError("the cells of a histogram have no edges")
     population = check_whole("population", meta["population"], 1)
-    if "strategy" in meta:
-        strategy = SetStrategy.from_json(meta["strategy"])
-        return StrategyCells(partition, strategy, arrays["decoder"], arrays["outputs"], population)
-    mechanism = mechanism_from_json(meta["mechanism"])
-    return PureCells(partition, mechanism, arrays["frequencies"], check_whole("asked", meta["asked"], 1), population)
+    mechanism, smoothed = mechanism_from_json(meta["mechanism"]), arrays.get("smoothed")
+    cells: CellEstimates
+    if "outputs" in arrays:
+        if not isinstance(mechanism, OutputMechanism) or arrays["outputs"].shape != (mechanism.counters,):
+            raise ReportError("the outputs of a histogram are not those of its mechanism")
+        cells = OutputCells(partition, mechanism, arrays["counts_for"], arrays["outputs"], population, smoothed)
+    else:
+        asked = check_whole("asked", meta["asked"], 1)
+        cells = PureCells(partition, mechanism, arrays["frequencies"], asked, population, smoothed)
+    if not cells.counts.shape == (smoothed if smoothed is not None else cells.counts).shape == (partition.cells,):
+        raise ReportError("the cells of a histogram are not as many as its edges say")
+    return cells

@@ -6,12 +6,17 @@ marked safe is a chart, whose own text `svg` escapes.
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from dither.release.words import certainty, likelihood_factor, shown_epsilon
+
+_LONGEST = 24  # letters of a word that no line breaks
 
 
 def render_page(
@@ -32,6 +37,11 @@ def render_page(
     return _environment(folder).get_template(template).render(head | values)
 
 
+def render_part(template: str, **values: object) -> Markup:
+    """A part of a page, to stand in another template as it is: every value in it is escaped."""
+    return Markup(_environment().get_template(template).render(values))
+
+
 def percent(share: float) -> str:
     """A share in per cent with two digits after the point; the sign stays on the number's line."""
     return f"{100 * share:.2f}\N{NO-BREAK SPACE}%"
@@ -45,6 +55,24 @@ def counted(number: int, noun: str) -> str:
 def sentence(words: str) -> str:
     """With a capital letter and a full stop."""
     return words[:1].upper() + words[1:] + ("" if words[-1:] in (".", "!", "?") else ".")
+
+
+def breakable(text: object) -> Markup:
+    """A name or figure that may go on in the next line after a mark inside it, and inside a word only if that is very long."""
+    words = re.split(r"(?<=[_/.,;:|·-])(?=\w)(?!(?<=\d[.,:/-])\d)", str(text))
+    return Markup("<wbr>").join(piece for word in words for piece in _pieces(word))
+
+
+def _pieces(word: str) -> list[str]:
+    """In lengths that fit a column of a phone, where a word without blanks is longer than that."""
+    if max(map(len, word.split()), default=0) <= _LONGEST:
+        return [word]
+    return [word[i : i + _LONGEST] for i in range(0, len(word), _LONGEST)]
+
+
+def moment(seconds: float) -> str:
+    """A time in seconds since 1970, to the minute."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d, %H:%M UTC")
 
 
 def uncapitalised(words: str) -> str:
@@ -64,11 +92,13 @@ def _environment(folder: Path | None = None) -> Environment:
         extensions=["jinja2.ext.do"],
     )
     made.filters |= {
+        "breakable": breakable,
         "certainty": certainty,
         "counted": counted,
         "epsilon": shown_epsilon,
         "factor": likelihood_factor,
         "grouped": "{:,}".format,
+        "moment": moment,
         "percent": percent,
         "sentence": sentence,
         "uncapitalised": uncapitalised,

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 
+from dither.display.progress import followed
 from dither.display.show import Picture, as_pandas, as_polars
 from dither.errors import ParameterError, PrivacyError
 from dither.estimate import Marginal
@@ -50,6 +51,7 @@ from dither.uncertainty.heldout import heldout_notes
 from dither.uncertainty.manipulation import manipulation_notes
 from dither.uncertainty.misfit import misfit_notes
 from dither.uncertainty.replicates import prepare_bootstrap
+from dither.uncertainty.rounds import rounds_notes
 from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 FORMAT = "dither-release-1"
@@ -76,6 +78,12 @@ class Release:
     which intervals for any marginal can be computed later. `central` is the guarantee towards those who see the release alone;
     there is none without privacy, nor where a seed can replay the noise. `replicates`
     are models fitted again to redrawn answers, made on request: all intervals of the release are read off them.
+
+    >>> import dither
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
+    >>> answer = release.query("sex == 'Female'")
+    >>> answer.low < answer.estimate < answer.high
+    True
     """
 
     call: Call
@@ -139,6 +147,7 @@ class Release:
                 **manipulation_notes(machine),
                 # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
                 **misfit_notes(machine.core, core_of(model)),
+                **({} if call.simulated else rounds_notes(model, machine.tallies)),
             },
             central=None if call.replayable else central_guarantee(machine.tallies, participants),
             state=machine.state(),
@@ -223,12 +232,14 @@ class Release:
         return self.call.no_privacy
 
     @property
-    def campaign(self) -> dict[str, str] | None:
-        """The campaign's id and name and the days on which it was created and finalised; None for a simulation."""
+    def campaign(self) -> dict[str, str | int | None] | None:
+        """The campaign's id, what it said of itself, when it was to close, and the days on which it was created and finalised; None
+        for a simulation."""
         if self.simulated:
             return None
         call = self.call
-        return {"id": call.campaign, "name": call.name, "created": call.created, "finalised": call.finalised}
+        told = ("name", "title", "purpose", "contact", "closes", "closes_at_reports", "created", "finalised")
+        return {"id": call.campaign, **{key: getattr(call, key) for key in told}}
 
     @property
     def schema_fingerprint(self) -> str:
@@ -333,13 +344,14 @@ class Release:
         return Inquiry(self)
 
     def with_replicates(
-        self, count: int = 20, seed: int = 0, effort: str = "quick", progress: Progress | None = None
+        self, count: int = 20, seed: int = 0, effort: str = "quick", progress: Progress | bool | None = None
     ) -> Release:
         """The same release with the replicates that intervals are read off; see `dither.bootstrap`.
 
         They are saved with it, so that every later question is answered from the same ones and in milliseconds.
         """
-        found = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=progress)
+        with followed(progress) as show:
+            found = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=show)
         # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
         made = unpack_replicates(pack_replicates(found), self.model, found.reports)
         return replace(self, replicates=made, call=replace(self.call, replicates=count))
@@ -457,6 +469,10 @@ class Release:
             "frequencies": marginal.frequencies.tolist(),
             "standard_errors": None if marginal.standard_errors is None else plain(marginal.standard_errors),
         }
+
+    def __getstate__(self) -> JsonObject:
+        """What is pickled: everything but what a simulation knows of the truth, which is written nowhere."""
+        return {k: v for k, v in vars(self).items() if k != "_inquiry"} | {"truth": None, "clipped": {}}
 
     def __repr__(self) -> str:
         kind = "simulated " if self.simulated else ""

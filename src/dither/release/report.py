@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from dither.display.bars import Bar
+from dither.display.bars import Bar, bar_chart
 from dither.release.call import AskedRound, campaign_command, command, python_code
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import (
@@ -25,8 +26,9 @@ from dither.release.figures import (
     strong_pairs,
     telling_attributes,
 )
-from dither.release.pages import counted, percent, render_page
+from dither.release.pages import counted, percent, render_page, render_part
 from dither.release.release import Release
+from dither.release.run_words import in_words
 from dither.release.standard_errors import pair_errors
 from dither.release.words import RESTS_ON, find_warnings, hidden_sentence, shown_epsilon
 
@@ -36,8 +38,13 @@ TABLE_ROWS = 100
 COMPACT_ROWS = 12
 COMPACT_ATTRIBUTES = 300
 CELL_ROWS = 25
+MOST_MULTIPLES, MULTIPLE_BARS = 3, 4  # at a glance, beside the summary
+MOST_DISTANCES = 8
 WHOLE_SCHEMA = 30
-_HIDDEN_NOTES = ("prior", "warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation")
+_HIDDEN_NOTES = (
+    *("prior", "warnings", "fallback", "fallbacks", "held_out", "held_out_skipped"),
+    *("manipulation", "rounds_agree"),
+)
 Rows = Sequence[Sequence[object]]
 
 
@@ -51,6 +58,7 @@ class Card:
     rows: Rows
     chart: Markup | None = None
     remark: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,36 @@ class PairCard:
         return f"{self.pair.first} and {self.pair.second}"
 
 
+@dataclass(frozen=True)
+class ReportBody:
+    """The content of a report: its sections as HTML, the anchor and heading of each, and what stands above them."""
+
+    html: Markup
+    contents: Sequence[tuple[str, str]]
+    heading: str
+    subtitle: str
+    facts: Sequence[tuple[str, object]]
+    citation: str
+
+
 def render_report(release: Release) -> str:
     """The whole page."""
+    source = "" if release.call.table is None else f" · {release.call.table}"
+    body = report_body(release)
+    return render_page(
+        "report.html",
+        title=f"Dither release: {release.method}, epsilon {shown_epsilon(release.epsilon_achieved, 4)}{source}",
+        heading=body.heading,
+        subtitle=body.subtitle,
+        version=release.dither_version,
+        facts=body.facts,
+        contents=list(body.contents),
+        sections=body.html,
+    )
+
+
+def report_body(release: Release) -> ReportBody:
+    """What a report says, for a page of whatever frame."""
     found, pairs = quality(release), strong_pairs(release)
     errors = pair_errors(release) if pairs else None
     charted = telling_attributes(release, pairs, MOST_CHARTS)
@@ -90,26 +126,21 @@ def render_report(release: Release) -> str:
     figures = [_figure(release, name) for name in charted]
     source = "" if release.call.table is None else f" · {release.call.table}"
     spent = shown_epsilon(release.epsilon_achieved, 4)
-    return render_page(
-        "report.html",
-        title=f"Dither release: {release.method}, epsilon {spent}{source}",
-        heading="Simulated release" if release.simulated else "Release",
-        subtitle=f"{_kind(release)} · method {release.method}{source}{_campaign(release)}",
-        version=release.dither_version,
-        facts=(
-            ("Participants", f"{release.participants:,}"),
-            ("Epsilon per record", "not private" if release.no_privacy else spent),
-            ("Attributes", len(release.schema)),
-            ("Synthetic rows", f"{release.rows:,}"),
-            ("Rounds", release.rounds),
-        ),
+    contents: list[tuple[str, str]] = []
+    html = render_part(
+        "report_body.html",
+        contents=contents,
         release=release,
         hidden=None if release.central is None else hidden_sentence(release.central),
         rests_on=RESTS_ON,
         warnings=find_warnings(release),
         quality=found,
         quality_rows=_quality_rows(found),
-        cards=[attribute_card(figure) for figure in figures],
+        distances=_distances(found),
+        multiples=[
+            _small_multiple(_figure(release, name)) for name in telling_attributes(release, pairs, MOST_MULTIPLES)
+        ],
+        cards=[attribute_card(figure, release.schema[figure.name].question) for figure in figures],
         intervals=any(bar.low is not None for figure in figures for bar in figure.bars),
         rest=len(rest),
         compact=[_compact_card(_figure(release, name)) for name in rest[:COMPACT_ATTRIBUTES]],
@@ -117,6 +148,7 @@ def render_report(release: Release) -> str:
         maps=[_pair_card(heat_map(release, pair, errors)) for pair in pairs[:MOST_HEAT_MAPS]],
         exposed=_exposed(release.notes.get("manipulation") or {}),
         asked=[_round(entry) for entry in release.asked],
+        agreement=_agreement(release.notes.get("rounds_agree")),
         parameters=[(name, "none" if value is None else value) for name, value in release.parameters.items()],
         seconds=_seconds(release.seconds),
         run=_run(release),
@@ -125,12 +157,26 @@ def render_report(release: Release) -> str:
         command=rerun_command(release),
         python=rerun_python(release),
     )
+    return ReportBody(
+        html=html,
+        contents=tuple(contents),
+        heading="Simulated release" if release.simulated else "Release",
+        subtitle=f"{_kind(release)} · method {release.method}{source}{_campaign(release)}",
+        facts=(
+            ("Participants", f"{release.participants:,}"),
+            ("Epsilon per record", "not private" if release.no_privacy else spent),
+            ("Attributes", len(release.schema)),
+            ("Synthetic rows", f"{release.rows:,}"),
+            ("Rounds", release.rounds),
+        ),
+        citation=citation(release),
+    )
 
 
-def attribute_card(figure: AttributeFigure) -> Card:
-    """The chart of an attribute with all its figures."""
-    summary = f"Figures ({len(figure.table)} values)"
-    return Card(figure.name, summary, *_values(figure.table, TABLE_ROWS), attribute_chart(figure), figure.remark)
+def attribute_card(figure: AttributeFigure, question: str = "") -> Card:
+    """The chart of an attribute with all its figures, and what people were asked."""
+    values = f"Figures ({len(figure.table)} values)", *_values(figure.table, TABLE_ROWS)
+    return Card(figure.name, *values, attribute_chart(figure), figure.remark, question)
 
 
 def shown_note(value: object) -> str:
@@ -146,7 +192,11 @@ def shown_note(value: object) -> str:
 
 def _figure(release: Release, name: str) -> AttributeFigure:
     truth = None if release.truth is None else release.truth.marginal([name])
-    return attribute_figure(release.schema[name], release.marginal([name]), truth)
+    marginal = release.marginal([name])
+    figure = attribute_figure(release.schema[name], marginal, truth)
+    if not marginal.reason or release.no_privacy:
+        return figure
+    return replace(figure, remark=f"{figure.remark} No interval: {marginal.reason}.".lstrip())
 
 
 def _kind(release: Release) -> str:
@@ -205,6 +255,23 @@ def _quality_rows(found: Quality | None) -> Rows:
     return rows
 
 
+def _distances(found: Quality | None) -> Markup | None:
+    """The attributes that are furthest from the truth, as bars."""
+    if found is None:
+        return None
+    worst = sorted(found.one_way.items(), key=lambda entry: -entry[1])[:MOST_DISTANCES]
+    return bar_chart([Bar(name, distance) for name, distance in worst], "Distance of single attributes from the truth")
+
+
+def _small_multiple(figure: AttributeFigure) -> tuple[str, Markup]:
+    """An attribute at a glance: its most frequent values."""
+    largest = sorted(figure.bars, key=lambda bar: -bar.estimate)[:MULTIPLE_BARS]
+    shown = [bar for bar in figure.bars if bar in largest]
+    return figure.name, bar_chart(
+        shown, f"{figure.name} at a glance: the {len(shown)} most frequent of {len(figure.table)} values."
+    )
+
+
 def _graph(release: Release, pairs: Sequence[Pair]) -> Graph:
     edges = graph_edges(pairs)
     involved = {name for pair in edges for name in (pair.first, pair.second)}
@@ -261,6 +328,14 @@ def _round(entry: AskedRound) -> Sequence[object]:
     )
 
 
+def _agreement(found: Mapping[str, Any] | None) -> Rows:
+    """The attributes asked in several rounds, those that agree least first."""
+    return [
+        (t["attribute"], ", ".join(str(n + 1) for n in t["rounds"]), f"{t['p']:.3g}")
+        for t in (found["tests"] if found else [])
+    ]
+
+
 def _seconds(stages: Mapping[str, float]) -> Rows:
     if not stages:
         return []
@@ -268,16 +343,16 @@ def _seconds(stages: Mapping[str, float]) -> Rows:
 
 
 def _run(release: Release) -> Rows:
-    told = [(name, shown_note(value)) for name, value in release.notes.items() if name not in _HIDDEN_NOTES]
+    told = in_words({name: value for name, value in release.notes.items() if name not in _HIDDEN_NOTES})
+    asked, achieved = (shown_epsilon(e, 9) for e in (release.epsilon_asked, release.epsilon_achieved))
     return [
         *told,
-        ("seed" if release.simulated else "seed of the fit", "none" if release.seed is None else release.seed),
-        ("noise", release.noise),
-        ("schema", release.schema_fingerprint[:16]),
-        ("epsilon asked", release.epsilon_asked),
-        ("epsilon achieved", release.epsilon_achieved),
-        ("model", release.model.kind),
-        ("dither", release.dither_version),
+        ("Epsilon", asked if asked == achieved else f"{asked} was asked for, {achieved} is spent"),
+        ("Seed" if release.simulated else "Seed of the fit", "None" if release.seed is None else str(release.seed)),
+        ("Noise", release.noise),
+        ("Kind of model", release.model.kind.replace("_", " ")),
+        ("Schema", f"fingerprint {release.schema_fingerprint[:16]}"),
+        ("Made with", f"Dither {release.dither_version}"),
     ]
 
 
@@ -337,5 +412,6 @@ def _campaign(release: Release) -> str:
     told = release.campaign
     if told is None or not told["id"]:
         return ""
-    days = " to ".join(day for day in (told["created"], told["finalised"]) if day)
-    return f" · campaign {told['name'] + ', ' if told['name'] else ''}{told['id']}" + (f", {days}" if days else "")
+    days = " to ".join(str(day) for day in (told["created"], told["finalised"]) if day)
+    name = told["title"] or told["name"]
+    return f" · campaign {f'{name}, ' if name else ''}{told['id']}" + (f", {days}" if days else "")

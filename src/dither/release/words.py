@@ -102,9 +102,15 @@ def hidden_sentence(central: CentralGuarantee) -> str | None:
     )
 
 
+_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def shown_bound(bound: Bound) -> str:
     """(epsilon, delta), both rounded up."""
-    return f"({shown_epsilon(bound.epsilon, 3)}, {shown_epsilon(bound.delta, 2)})"
+    delta = shown_epsilon(bound.delta, 2)
+    factor, e, power = delta.partition("e")
+    delta = f"{factor} × 10{str(int(power)).translate(_POWERS)}" if e else delta
+    return f"({shown_epsilon(bound.epsilon, 3)}, {delta})"
 
 
 def central_json(central: CentralGuarantee, *, simulated: bool) -> JsonObject:
@@ -160,6 +166,7 @@ def find_warnings(release: Release) -> tuple[Notice, ...]:
         *_unprotected(release),
         *_from_notes(release),
         *_misfit(release),
+        *_rounds_differ(release),
         *_too_little_data(release),
         *_cut(release),
     ]
@@ -187,6 +194,12 @@ def _from_notes(release: Release) -> list[Notice]:
             items = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
         out += [Notice(code, f"{lead}: {item}." if lead else item) for item in items]
     return out
+
+
+def _rounds_differ(release: Release) -> list[Notice]:
+    """Attributes that early and late participants answered differently."""
+    found = release.notes.get("rounds_agree") or {}
+    return [Notice("rounds-differ", str(found["sentence"]))] if found.get("differ") else []
 
 
 def _misfit(release: Release) -> list[Notice]:

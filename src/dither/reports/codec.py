@@ -26,12 +26,13 @@ MAGIC = b"DTR1"
 WHOLE = 0xFFFF  # on the wire; -1 in Python, as tallies call it
 _HEADER = struct.Struct(f"<4s{limits.CAMPAIGN_BYTES}sII")
 _PREFIX = struct.Struct(f"<{limits.TOKEN_BYTES}sHH")
-Verdict = Literal["acknowledged", "refused", "waiting"]
+Verdict = Literal["acknowledged", "answered", "refused", "waiting"]
 
 ACCEPTED = ("stored", "duplicate")
 # Causes of refusal that stay: the same bytes would be refused again. Not among them: `no-campaign`, since a collector
 # forgets no campaign, so that only the wrong database or the wrong address says this.
 FINAL = (
+    "answered",
     "bad-envelope",
     "conflict",
     "malformed",
@@ -123,7 +124,10 @@ def _check_length(length: int) -> None:
 
 
 def verdict(status: int, content_type: str, body: bytes) -> Verdict:
-    """What became of the one report of an upload, by the status, the media type and the body of the answer."""
+    """What became of the one report of an upload, by the status, the media type and the body of the answer.
+
+    "answered": another report of this participant, in another round, is the one that counts.
+    """
     found = document(body)
     if status in (200, 201):
         results = found.get("results")
@@ -131,6 +135,8 @@ def verdict(status: int, content_type: str, body: bytes) -> Verdict:
         return "acknowledged" if known else "waiting"
     cause = found.get("type")
     if 400 <= status < 500 and media_type(content_type) == PROBLEM_TYPE and isinstance(cause, str):
+        if cause == _PROBLEM + "answered":
+            return "answered"
         return "refused" if cause.startswith(_PROBLEM) and cause.removeprefix(_PROBLEM) in FINAL else "waiting"
     return "waiting"
 

@@ -6,8 +6,9 @@ shares, or (`split`) each answers all of them. Its epsilon is what one participa
 Who answers what, device and server compute alike from the participation token, 32 random bytes. From it and the campaign follow,
 by SHA-256 with a purpose in front:
 
-- the report id, the same for every retry, different for each round: it is what a store makes unique;
-- the participant's place in [0, 1), by which the rounds of a campaign share the people out, so that nobody answers two;
+- the report id, the same for every retry: it is what a store makes unique. Where whoever arrives is asked in the round that is open
+  (`arrival`) it is one for the whole campaign, so that nobody answers twice; else it is different for each round;
+- the participant's place in [0, 1), by which the rounds of a campaign then share the people out, so that nobody answers two;
 - the question of a round, drawn with the plan's shares.
 
 So a retry answers the same question, and a participant with an issued token cannot choose one. (A server can: by the plan
@@ -30,13 +31,15 @@ from dither.checks import check_between, check_choice, check_whole
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import Mechanism, mechanism, mechanism_from_json
 from dither.reports import limits
-from dither.schema import Schema
+from dither.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
 
 TallyKind = Literal["counts", "patterns"]
+LEVEL_BITS = 32  # of the draw that rounds a number
 _BITS = 53
+_ALL_ROUNDS = 0xFFFFFFFF  # no round has this number
 _LAST = 1 - 1e-9  # shares are floats: an end this near to 1 is 1, lest rounding leave somebody out
 
 
@@ -44,15 +47,23 @@ _LAST = 1 - 1e-9  # shares are floats: an end this near to 1 is 1, lest rounding
 class Question:
     """Some attributes asked together, and the mechanism over the cells of their product domain (last attribute fastest).
 
-    Of those in `grouped` the group of the value is asked (its region), not the value itself (the city).
+    Of those in `grouped` the group of the value is asked (its region), not the value itself (the city). A `rounded` question asks
+    for one number, which the device rounds at random to a level (`level_of`); the mechanism's cells are the levels.
     """
 
     attributes: tuple[str, ...]
     mechanism: Mechanism
     grouped: tuple[str, ...] = ()
+    rounded: bool = False
 
-    def cell(self, schema: Schema, codes: Sequence[int]) -> int:
-        """The cell of one record, given the codes of all attributes of the schema."""
+    def __post_init__(self) -> None:
+        if self.rounded and (len(self.attributes) != 1 or self.grouped):
+            raise ParameterError("a question that rounds asks about one number", value=self.attributes)
+
+    def cell(self, schema: Schema, codes: Sequence[float]) -> int:
+        """The cell of one record, given the codes of all attributes of the schema (of a number to be rounded: its level)."""
+        if self.rounded:
+            return int(codes[schema.index(self.attributes[0])])
         cell = 0
         for name in self.attributes:
             code = int(codes[schema.index(name)])
@@ -65,8 +76,12 @@ class Question:
         return len(attribute.group_names) + int(attribute.missing) if name in self.grouped else attribute.cardinality
 
     def to_json(self) -> JsonObject:
-        grouped = {"grouped": list(self.grouped)} if self.grouped else {}
-        return {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json(), **grouped}
+        out: JsonObject = {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json()}
+        if self.grouped:
+            out["grouped"] = list(self.grouped)
+        if self.rounded:
+            out["rounded"] = True
+        return out
 
 
 @dataclass(frozen=True)
@@ -172,7 +187,9 @@ def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
     grouped = _listed(entry, "grouped") if "grouped" in entry else []
     if not all(isinstance(name, str) and name in names for name in grouped) or ("grouped" in entry and not grouped):
         raise ReportError("what a question groups must be some of its attributes")
-    return Question(tuple(names), made[key], tuple(grouped))
+    if entry.get("rounded", True) is not True:
+        raise ReportError("a question says that it rounds, or nothing about it")
+    return Question(tuple(names), made[key], tuple(grouped), "rounded" in entry)
 
 
 def _listed(entry: Any, key: str) -> list[Any]:
@@ -193,12 +210,28 @@ def question(schema: Schema, attributes: Sequence[str], epsilon: float, mechanis
     return Question(tuple(attributes), mechanism(mechanism_name, schema.cells(attributes), epsilon))
 
 
+def level_of(attribute: Attribute, number: float, levels: int, draw: int) -> int | None:
+    """The level to which a draw of 32 bits rounds a number; None beyond the range, unless the attribute clips.
+
+    Levels 0 to levels-1 are evenly spaced over the attribute's range. Their mean over all draws is the number, to within 2^-32 of
+    a step; which of the two neighbours it is, is no part of any guarantee.
+    """
+    low, high = attribute.edges[0], attribute.edges[-1]
+    if attribute.clip:
+        number = low if number < low else high if number > high else number
+    if not low <= number <= high:
+        return None
+    place = (number - low) / (high - low) * (levels - 1)
+    level = min(int(place), levels - 2)
+    return level + int(draw < (place - level) * 2**LEVEL_BITS)
+
+
 # Who answers what.
 
 
-def report_id(token: bytes, campaign: bytes, number: int) -> bytes:
-    """SHA-256 of token, campaign and round."""
-    return _digest(b"report", token, campaign, number)
+def report_id(token: bytes, campaign: bytes, number: int | None) -> bytes:
+    """SHA-256 of token, campaign and round; without a round (None) the one id of a participant in all of them."""
+    return _digest(b"report", token, campaign, _ALL_ROUNDS if number is None else number)
 
 
 def token_hash(token: bytes) -> bytes:

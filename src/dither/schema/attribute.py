@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
-from dither.checks import check_choice, is_finite
+from dither.checks import check_choice, check_text, is_finite
 from dither.errors import SchemaError
 from dither.schema.calendar import (
     CYCLES,
@@ -33,6 +34,8 @@ LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
 KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
 MOST_VALUES = 1 << 17  # values or bins of one attribute
 MOST_UNITS = 2.0**64  # in a number: more cannot be counted in any column
+MOST_QUESTION, MOST_HELP, MOST_CAPTION = 500, 2000, 200  # characters of texts for people
+TEXTS = ("question", "help", "labels")  # keys of a schema file that people read; no part of the fingerprint
 _NEAREST = 1e-290  # distance of two bounds: its parts are still numbers in full precision
 
 
@@ -45,7 +48,15 @@ class Attribute:
     durations is closed; days and instants end before their last edge. With `missing`, a missing answer is one more code, the last.
 
     `unit` says that every number is a multiple of it (1 for whole numbers, 0.01 for cents). `cycles` cut every bin of a date or an
-    instant by weekday or by hour of the day. `groups` has a group for each value (the region of each city).
+    instant by weekday or by hour of the day. `groups` has a group for each value (the region of each city). `clip` says that a
+    number below or above the whole domain counts as the nearer end of it.
+
+    People read the `question`, the `help` beneath it and a caption for each answer (`labels` in a schema file; one more for the
+    missing answer, if it has one). They mean nothing to a machine: two schemas that differ in them alone mean the same codes.
+
+    >>> from dither import Attribute
+    >>> Attribute("age", "numeric", edges=(0.0, 18.0, 65.0, 120.0), missing=True).cardinality
+    4
     """
 
     name: str
@@ -57,6 +68,10 @@ class Attribute:
     unit: float | None = None
     cycles: tuple[Cycle, ...] = ()
     groups: tuple[str, ...] = ()
+    clip: bool = False
+    question: str = ""
+    help: str = ""
+    captions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -80,6 +95,19 @@ class Attribute:
                 f"attribute {self.name!r} has one possible value, so there is nothing to ask; drop it or widen it",
                 where=self.name,
             )
+        self._check_texts()
+
+    def _check_texts(self) -> None:
+        about = f"attribute {self.name!r}:"
+        check_text(f"{about} question", self.question, MOST_QUESTION, where=self.name, error=SchemaError)
+        check_text(f"{about} help", self.help, MOST_HELP, lines=True, where=self.name, error=SchemaError)
+        if self.captions and len(self.captions) not in (self.answers, self.cardinality):
+            raise SchemaError(
+                f"{about} {len(self.captions):,} labels do not fit its {self.answers:,} answers; give one for each",
+                where=self.name,
+            )
+        for caption in self.captions:
+            check_text(f"{about} a label", caption, MOST_CAPTION, where=self.name, error=SchemaError)
 
     def _check_edges(self) -> None:
         if self.values:
@@ -106,6 +134,10 @@ class Attribute:
         if any(a >= b for a, b in zip(self.atoms, self.atoms[1:], strict=False)):
             raise SchemaError(f"attribute {self.name!r}: atoms must increase strictly", where=self.name)
         check_unit(self.name, self.unit, (*self.edges, *self.atoms))
+        if not isinstance(self.clip, bool) or (self.clip and self.kind not in ("numeric", "duration")):
+            raise SchemaError(
+                f"attribute {self.name!r}: clip is true or false, and goes with numbers and durations", where=self.name
+            )
 
     def _check_cycles(self) -> None:
         allowed: dict[str, tuple[str, ...]] = {"date": ("weekday",), "datetime": tuple(CYCLES)}
@@ -121,9 +153,9 @@ class Attribute:
             raise SchemaError(f"attribute {self.name!r} names a cycle twice", where=self.name)
 
     def _check_groups(self) -> None:
-        if not self.on_line and (self.atoms or self.unit is not None or self.cycles):
+        if not self.on_line and (self.atoms or self.unit is not None or self.cycles or self.clip):
             raise SchemaError(
-                f"attribute {self.name!r} is {self.kind}: atoms, unit and cycles go with numbers and times",
+                f"attribute {self.name!r} is {self.kind}: atoms, unit, cycles and clip go with numbers and times",
                 where=self.name,
             )
         if self.groups and (self.kind == "boolean" or len(self.groups) != self.answers or len(set(self.groups)) < 2):
@@ -210,6 +242,11 @@ class Attribute:
             shown = [str(v) for v in self.values]
         return (*shown, "(missing)") if self.missing else tuple(shown)
 
+    @property
+    def spoken(self) -> tuple[str, ...]:
+        """What people read for each code: its caption, or its label where it has none."""
+        return tuple(own or label for own, label in zip_longest(self.captions, self.labels, fillvalue=""))
+
     def _line_labels(self) -> list[str]:
         ends = self.line.ends
         if self.kind in ("date", "datetime"):
@@ -260,9 +297,14 @@ class Attribute:
         read = {"date": day_number, "datetime": second_number, "duration": duration_number}[self.kind]
         return read(value)
 
+    def clipped(self, number: float) -> float:
+        """The number, or the end of the domain that it lies beyond; NaN stays itself."""
+        low, high = self.line.boundaries[0], self.line.boundaries[-1]
+        return low if number < low else high if number > high else number
+
     def line_code(self, number: float) -> int | None:
         """The code of a number of the attribute's line, None where the domain lacks it."""
-        cell = self.line.code(number)
+        cell = self.line.code(self.clipped(number) if self.clip else number)
         if cell is None or not self.cycles:
             return cell
         days, seconds = (number, 0.0) if self.kind == "date" else divmod(number, DAY)
@@ -282,8 +324,12 @@ class Attribute:
                 out[key] = list(getattr(self, key))
         if self.unit is not None:
             out["unit"] = self.unit
-        if self.missing:
-            out["missing"] = True
+        for key in ("missing", "clip"):
+            if getattr(self, key):
+                out[key] = True
+        out |= {key: text for key, text in (("question", self.question), ("help", self.help)) if text}
+        if self.captions:
+            out["labels"] = list(self.captions)
         return out
 
 

@@ -46,6 +46,10 @@ def infer_schema(table: NativeTable, *, max_categories: int = MAX_CATEGORIES, ke
     and the greatest, or bins that follow the quantiles where most would crowd into one; dates and instants are cut by the
     calendar. Nulls and NaN make a column `missing`. Columns that cannot be asked (constants, identifiers, free text, nothing but
     nulls, nested types) are one error that names them all; text in `keep` is asked however many values it has.
+
+    >>> import dither, pyarrow
+    >>> dither.infer_schema(pyarrow.table({"town": ["Ulm", "Bonn", "Ulm"], "owns": [True, False, True]})).cardinalities
+    (2, 2)
     """
     schema = draft_schema(table, max_categories=max_categories, keep=keep)
     if not schema.dropped:

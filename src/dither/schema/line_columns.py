@@ -23,8 +23,9 @@ from dither.types import Codes, Flags, Floats, Integers
 
 def line_codes(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
     """Codes of numbers and times."""
-    values = line_numbers(attribute, array)
-    line = attribute.line
+    values, line = line_numbers(attribute, array), attribute.line
+    if attribute.clip:
+        values = np.clip(values, line.boundaries[0], line.boundaries[-1])
     boundaries = np.asarray(line.boundaries, dtype=np.float64)
     at = np.searchsorted(boundaries, values, side="right") - 1
     exact = boundaries[at] == values

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from dither.checks import check_choice, check_whole, is_finite
 from dither.errors import SchemaError
-from dither.schema.attribute import MOST_VALUES, Attribute, check_kind, check_span, check_unit, too_many
+from dither.schema.attribute import MOST_VALUES, TEXTS, Attribute, check_kind, check_span, check_unit, too_many
 from dither.schema.calendar import (
     CYCLES,
     DAY,
@@ -28,21 +29,25 @@ _KNOWN = (
     "atoms",
     "bins",
     "by",
+    "clip",
     "cycles",
     "edges",
     "groups",
+    "help",
     "kind",
+    "labels",
     "max",
     "min",
     "missing",
     "name",
+    "question",
     "shape",
     "unit",
     "values",
 )
 _USED = {  # by kind, beside name, kind and missing
-    "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups"},
-    "duration": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups"},
+    "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
+    "duration": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
     "date": {"edges", "min", "max", "by", "cycles", "groups"},
     "datetime": {"edges", "min", "max", "by", "cycles", "groups"},
     "categorical": {"values", "groups"},
@@ -62,6 +67,7 @@ def numeric(
     atoms: Sequence[float] = (),
     unit: float | None = None,
     kind: Literal["numeric", "duration"] = "numeric",
+    clip: bool = False,
 ) -> Attribute:
     """A numeric attribute (or a duration, in seconds) cut into bins between public bounds.
 
@@ -69,7 +75,7 @@ def numeric(
     since a narrower bin would hold no value at all. `skewed` bins grow by a constant factor away from the bound nearest to zero,
     which has an atom if it is zero: for amounts with a long tail. `heaped` bins are even and every round number (a power of ten
     times 1, 2 or 5 apart, about `bins` of them) is an atom: for answers that people round. The outermost edges are always the
-    bounds themselves.
+    bounds themselves. With `clip`, a number beyond a bound counts as that bound.
     """
     for bound in (low, high):
         if not is_finite(bound):
@@ -97,6 +103,7 @@ def numeric(
         missing=missing,
         atoms=tuple(sorted(exact)),
         unit=None if unit is None else float(unit),
+        clip=clip,
     )
 
 
@@ -144,6 +151,30 @@ def attribute_from_json(name: str, entry: Any) -> Attribute:
         raise SchemaError(
             f"attribute {name!r}: unknown key {unknown[0]!r}; known are {', '.join(_KNOWN)}", where=name, value=unknown
         )
+    texts = {key: entry[key] for key in TEXTS if key in entry}
+    bare = _coded(name, {key: part for key, part in entry.items() if key not in TEXTS})
+    return _with_texts(bare, texts) if texts else bare
+
+
+def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
+    """The attribute with what people read; labels are a list in the answers' order, or an object {value: label} of some."""
+    labels = texts.get("labels", ())
+    if isinstance(labels, Mapping):
+        own = attribute.labels[: attribute.answers]
+        stray = [value for value in labels if value not in own]
+        if attribute.on_line or stray:
+            found = "takes a list of labels, one for each answer" if attribute.on_line else f"has no value {stray[0]!r}"
+            raise SchemaError(f"attribute {attribute.name!r} {found}; mend its labels", where=attribute.name)
+        labels = [labels.get(value, value) for value in own]
+    return replace(
+        attribute,
+        question=texts.get("question", ""),
+        help=texts.get("help", ""),
+        captions=_list(attribute.name, "labels", labels),
+    )
+
+
+def _coded(name: str, entry: Mapping[str, Any]) -> Attribute:
     missing = entry.get("missing", False)
     if not isinstance(missing, bool):
         raise SchemaError(f"attribute {name!r}: missing must be true or false", where=name, value=missing)
@@ -171,14 +202,14 @@ def _numbers(name: str, kind: Literal["numeric", "duration"], entry: Mapping[str
     atoms = _list(name, "atoms", entry.get("atoms", ()))
     if not all(is_finite(atom) and not isinstance(atom, bool) for atom in atoms):
         raise SchemaError(f"attribute {name!r}: atoms must be finite numbers", where=name, value=atoms)
-    unit = entry.get("unit")
+    unit, clip = entry.get("unit"), entry.get("clip", False)
     if unit is not None and (isinstance(unit, bool) or not is_finite(unit)):
         raise SchemaError(f"attribute {name!r}: unit must be a number above 0", where=name, value=unit)
     if "edges" in entry:
         edges = _list(name, "edges", entry["edges"])
         exact = tuple(sorted(float(atom) for atom in atoms))
         groups = _groups(name, (), entry.get("groups"))
-        return Attribute(name, kind, edges=edges, missing=missing, atoms=exact, unit=unit, groups=groups)
+        return Attribute(name, kind, edges=edges, missing=missing, atoms=exact, unit=unit, groups=groups, clip=clip)
     if "min" not in entry or "max" not in entry:
         raise SchemaError(f"{kind} attribute {name!r} needs edges, or min and max", where=name)
     return numeric(
@@ -191,6 +222,7 @@ def _numbers(name: str, kind: Literal["numeric", "duration"], entry: Mapping[str
         atoms=atoms,
         unit=unit,
         kind=kind,
+        clip=clip,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import SchemaError
-from dither.schema.attribute import Attribute
+from dither.schema.attribute import TEXTS, Attribute
 from dither.schema.read import attribute_from_json
 from dither.schema.rules import Rule, check_rules, rules_from_json
 
@@ -29,6 +29,11 @@ class Schema:
     """The public domain of a record: attributes with distinct names, in a fixed order, and the `rules` that every record keeps.
 
     `dropped` names columns of a table that are not asked, each with the reason; it is no part of what devices are told.
+
+    >>> from dither import Attribute, Schema
+    >>> schema = Schema((Attribute("sex", "categorical", ("Female", "Male")), Attribute("smokes", "boolean", (False, True))))
+    >>> schema.names, schema.cardinalities
+    (('sex', 'smokes'), (2, 2))
     """
 
     attributes: tuple[Attribute, ...]
@@ -96,8 +101,10 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical form: two parties with the same fingerprint mean the same codes."""
-        canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        """SHA-256 of the canonical form without the texts for people: two parties with the same fingerprint mean the same codes."""
+        whole = self.to_json()
+        coded = [{key: part for key, part in entry.items() if key not in TEXTS} for entry in whole["attributes"]]
+        canonical = json.dumps({**whole, "attributes": coded}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -136,7 +143,15 @@ def _dropped(data: object) -> tuple[tuple[str, str], ...]:
 
 
 def load_schema(path: str | Path) -> Schema:
-    """Read a schema file; an error names the file."""
+    """Read a schema file; an error names the file.
+
+    >>> import dither, json, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "schema.json")
+    ...     _ = file.write_text(json.dumps(dither.load_dataset("adult").schema.to_json()))
+    ...     len(dither.load_schema(file))
+    15
+    """
     path = Path(path)
     try:
         return schema_from_json(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_duplicates))

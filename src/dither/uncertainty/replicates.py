@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from dither.release import Release
 
 
-def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator) -> None:
-    """Run every round of a campaign with independent people of the model's distribution.
+def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator, came: Sequence[int] = ()) -> None:
+    """Run every round of a campaign with independent people of the model's distribution: as many as `came` to it, or as planned.
 
     Guarantee: for plans that are tallied by counts each question's tally has exactly the law it would have with so many
     people sampled from the model. In a split plan different questions' tallies are drawn apart, which leaves each one's
@@ -52,7 +52,8 @@ def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator) -> 
     while (plan := machine.plan()) is not None:
         if plan.epsilon > machine.campaign.epsilon:
             raise PrivacyError(f"round {plan.round} would spend more than epsilon {machine.campaign.epsilon}")
-        machine.close(draw_tally(plan, model, max(round(plan.population * people), 1), rng, known))
+        planned = max(round(plan.population * people), 1)
+        machine.close(draw_tally(plan, model, came[plan.round] if plan.round < len(came) else planned, rng, known))
 
 
 def check_redrawable(machine: ProtocolMachine) -> None:
@@ -137,6 +138,12 @@ def bootstrap(
 
     Time is `replicates` fits; `effort` "quick" fits with fewer starts, "full" exactly as the release was. The tallies, which a
     machine knows and a release carries in `state`, let the residuals be checked; without them the fit is taken at its word.
+
+    >>> import dither
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=10)
+    >>> interval = dither.bootstrap(release, [["sex"]], replicates=5)[0]
+    >>> bool((interval.low < interval.high).all())
+    True
     """
     prepared = prepare_bootstrap(source, replicates=replicates, seed=seed, effort=effort, progress=progress)
     return [prepared.interval([names] if isinstance(names, str) else names, level) for names in attributes]
@@ -154,7 +161,10 @@ def prepare_bootstrap(
     check_whole("replicates", replicates, LEAST_REPLICATES)
     check_choice("effort", effort, ("quick", "full"))
     learnt, model = _learns_dependence(source), source.model() if isinstance(source, ProtocolMachine) else source.model
+    collected = not isinstance(source, ProtocolMachine) and not source.simulated
     source = _machine_of(source)
+    # To a collection as many came as came, whatever was expected.
+    came = [t.participants for t in source.closed] if collected and isinstance(source, ProtocolMachine) else []
     name, schema, epsilon, participants, parameters = _facts(source)
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
@@ -172,7 +182,7 @@ def prepare_bootstrap(
             machine.core.prior = _prior_again(
                 source.core.prior, model, np.random.default_rng([seed, replicate, 0x7072])
             )
-        redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]))
+        redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]), came)
         refits.append(machine.model())
         if known:
             redrawn.append(_pair_targets_of(machine))

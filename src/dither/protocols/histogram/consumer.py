@@ -25,6 +25,12 @@ class Consumer:
     """A name, bin edges and, if it asked for one, an epsilon of its own.
 
     Bins are half-open, [a, b); only the bin that ends at the range's upper end is closed.
+
+    >>> import dither
+    >>> minors = dither.Consumer("minors and adults", (0.0, 18.0, 100.0))
+    >>> found = dither.histogram([3, 14, 40, 70] * 500, consumers=[minors], epsilon=3.0, low=0, high=100)
+    >>> len(found.consumers[0].estimates)
+    2
     """
 
     name: str
@@ -47,6 +53,11 @@ class Consumer:
     def bins(self) -> int:
         """How many bins there are."""
         return len(self.edges) - 1
+
+    def to_json(self) -> JsonObject:
+        """Name, edges and, if there is one, its epsilon."""
+        own = {} if self.epsilon is None else {"epsilon": self.epsilon}
+        return {"name": self.name, "edges": list(self.edges), **own}
 
     @classmethod
     def by_count(

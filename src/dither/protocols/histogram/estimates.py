@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from statistics import NormalDist
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism, mechanism
+from dither.mechanisms.outputs import OutputMechanism
 from dither.protocols.histogram.consumer import Consumer, Partition
-from dither.types import Floats, JsonObject
+from dither.types import Floats, Integers
 
 
 class CellEstimates(Protocol):
@@ -30,6 +30,9 @@ class CellEstimates(Protocol):
     def counts(self) -> Floats: ...
     @property
     def population(self) -> int: ...
+    @property
+    def smoothed(self) -> Floats | None:
+        """The cells' shares as they most likely are, non-negative and adding up to one, where a method works them out."""
 
     def bin_variances(self, consumer: Consumer) -> Floats:
         """The variance of each bin's estimated count."""
@@ -50,6 +53,7 @@ class PureCells:
     frequencies: Floats
     asked: int
     population: int
+    smoothed: Floats | None = None
 
     @property
     def counts(self) -> Floats:
@@ -80,6 +84,47 @@ class PureCells:
         return (total - n) / (total - 1) * (square - mean**2) / n if n < total else 0.0
 
 
+@dataclass(frozen=True)
+class OutputCells:
+    """Cells estimated from the outputs of a strategy or a square wave: decoder x outputs, with the variance that they show.
+
+    `counts_for` says how frequent the cells were taken to be when the decoder of least variance was chosen.
+    """
+
+    partition: Partition
+    mechanism: OutputMechanism
+    counts_for: Floats
+    outputs: Integers
+    population: int
+    smoothed: Floats | None = None
+
+    @cached_property
+    def decoder(self) -> Floats:
+        """What one report of each output adds to each cell's count."""
+        return self.mechanism.decoder(self.counts_for)
+
+    @property
+    def counts(self) -> Floats:
+        return np.asarray(self.decoder @ self.outputs, dtype=np.float64)
+
+    def bin_variances(self, consumer: Consumer) -> Floats:
+        return self.weighted_variances(self.partition.membership(consumer))
+
+    def weighted_variances(self, weights: Floats) -> Floats:
+        """Var = sum E[outputs] g^2 - sum over people of (their weight)^2 with g the sum's decoder; unbiased as it
+        stands.
+
+        The cell of least variance bounds it from below, so that a lucky draw never claims certainty.
+        """
+        decoded = weights @ self.decoder
+        raw = decoded**2 @ self.outputs - weights**2 @ self.counts
+        by_type = decoded**2 @ self.mechanism.chance_table - weights**2
+        return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
+
+    def noise_variances(self) -> Floats:
+        return self.weighted_variances(np.eye(self.partition.cells)) / self.population**2  # everybody was asked
+
+
 def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
     """For one report of a person in each cell: the variances of all the consumer's bins, added up.
 
@@ -105,11 +150,15 @@ def build(name: str, cells: int, epsilon: float) -> Mechanism:
 
 @dataclass(frozen=True)
 class ConsumerCounts:
-    """Raw unbiased counts and variances, one array per consumer, and the cells of the partition behind it all if there is one."""
+    """Raw unbiased counts and variances, one array per consumer, and the cells of the partition behind it all if there is one.
+
+    `likely` has the counts as they most likely are, where the method works those out.
+    """
 
     counts: tuple[Floats, ...]
     variances: tuple[Floats, ...]
     cells: CellEstimates | None
+    likely: tuple[Floats, ...] = ()
 
 
 def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
@@ -126,71 +175,6 @@ def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple
         counts.append(np.where(whole, float(cells.population), sums))
         variances.append(np.where(whole, 0.0, spread))
     return tuple(counts), tuple(variances)
-
-
-INTERPOLATION = "values are taken as evenly spread within a cell of the partition that an edge cuts"
-
-
-@dataclass(frozen=True)
-class LateAnswer:
-    """Counts with the noise's standard errors, and a bound on what interpolation can add to the error."""
-
-    name: str
-    edges: Floats
-    estimates: Floats
-    standard_errors: Floats
-    interpolation_bounds: Floats
-    level: float
-    interpolation: str = INTERPOLATION
-
-    def interval(self) -> tuple[Floats, Floats]:
-        """Covers the truth at least at the level: noise and interpolation bound added."""
-        reach = _normal(self.level) * self.standard_errors + self.interpolation_bounds
-        return self.estimates - reach, self.estimates + reach
-
-    def to_json(self) -> JsonObject:
-        """Plain JSON values."""
-        return {
-            "name": self.name,
-            "edges": self.edges.tolist(),
-            "estimates": self.estimates.tolist(),
-            "standard_errors": self.standard_errors.tolist(),
-            "interpolation_bounds": self.interpolation_bounds.tolist(),
-            "interpolation": self.interpolation,
-            "level": self.level,
-        }
-
-
-def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -> LateAnswer:
-    """Answer somebody who comes after the collection from the cells there are, at no further cost in privacy.
-
-    Where the new bin's edge cuts a cell, values are taken as spread evenly over that cell (linear interpolation of the
-    cumulative count). If a share a of a cell with count c lies in the bin, the truth lies between 0 and c and the answer says
-    a*c, so the cut is wrong by at most max(a, 1-a)*c, whatever the values. The paper names online queries as an extension
-    (section 6) and gives no rule.
-    The bound uses the upper end of a cut cell's own interval for c; both hold together at the level by giving each
-    bin's noise and each of its (at most two) cut cells a third of the error (Bonferroni).
-    """
-    edges = np.asarray(cells.partition.edges)
-    wanted = np.asarray(consumer.edges)
-    inside = np.minimum(wanted[1:, None], edges[1:]) - np.maximum(wanted[:-1, None], edges[:-1])
-    shares = np.clip(inside / np.diff(edges), 0.0, 1.0)
-    shares[np.abs(shares - 1) < 1e-9] = 1.0  # an edge that is the partition's own up to rounding cuts nothing
-    shares[shares < 1e-9] = 0.0
-    cut = (shares > 0) & (shares < 1)
-    each = 1 - (1 - level) / 3 if cut.any() else level
-    own = np.sqrt(cells.weighted_variances(np.eye(cells.partition.cells)))
-    # One-sided, and never above everybody.
-    most = np.clip(cells.counts + NormalDist().inv_cdf(each) * own, 0.0, float(cells.population))
-    bounds = np.where(cut, np.maximum(shares, 1 - shares) * most, 0.0).sum(axis=1)
-    errors = np.sqrt(cells.weighted_variances(shares))
-    return LateAnswer(
-        consumer.name, wanted, shares @ cells.counts, errors * (_normal(each) / _normal(level)), bounds, level
-    )
-
-
-def _normal(level: float) -> float:
-    return NormalDist().inv_cdf((1 + level) / 2)
 
 
 _TOTAL = 1e3  # how many times more than the most certain bin the known total counts

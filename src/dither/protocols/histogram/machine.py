@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from dither.estimate import Marginal, norm_sub
 from dither.mechanisms import NAMES, Mechanism, SetStrategy
 from dither.models import Independent
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers, union
-from dither.protocols.histogram.estimates import CellEstimates, ConsumerCounts, PureCells, build, read_off
-from dither.protocols.histogram.smart import Choice, Objective, StrategyCells, choose
+from dither.protocols.histogram.estimates import CellEstimates, ConsumerCounts, OutputCells, PureCells, build, read_off
+from dither.protocols.histogram.smart import Choice, Objective, choose
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
@@ -92,7 +92,7 @@ def smallest(consumers: Sequence[Consumer], epsilon: float) -> float:
 H = TypeVar("H", bound=HistogramParameters)
 
 
-def _attribute(name: str, partition: Partition) -> Attribute:
+def numeric_attribute(name: str, partition: Partition) -> Attribute:
     """An attribute with these bins; a single one, of which there is nothing to ask, is halved, since an attribute has two."""
     edges = partition.edges
     return Attribute(name, "numeric", edges=edges if partition.cells > 1 else (edges[0], sum(edges) / 2, edges[1]))
@@ -104,14 +104,20 @@ def _marginal(name: str, cells: CellEstimates, n: int) -> Marginal:
 
 
 class HistogramMachine(ProtocolMachine[H]):
-    """One round about one number; `answer` gives each consumer's counts."""
+    """One round about one number; `answer` gives each consumer's counts.
+
+    `overview` are the bins for those who name no consumer, where a method does not need one.
+    """
+
+    overview: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, campaign: Campaign, parameters: H) -> None:
         super().__init__(campaign, parameters)
         for attribute in campaign.schema:
-            if attribute.kind != "numeric" or attribute.missing:
+            if attribute.kind != "numeric" or attribute.missing or attribute.atoms:
                 raise SchemaError(
-                    f"method {self.method!r} asks for a number, which {attribute.name!r} is not; choose another attribute",
+                    f"method {self.method!r} asks for a number by its bins alone, without atoms or missing answers, which "
+                    f"{attribute.name!r} is not; choose another attribute, or 'independent', which takes any",
                     where=attribute.name,
                 )
         self.low, self.high = campaign.schema.attributes[0].edges[0], campaign.schema.attributes[0].edges[-1]
@@ -198,7 +204,7 @@ class PartitionMachine(HistogramMachine[H]):
 
     @classmethod
     def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
-        return Schema((_attribute(name, union(consumers, low, high)),))
+        return Schema((numeric_attribute(name, union(consumers, low, high)),))
 
     @cached_property
     def _mechanism(self) -> Mechanism:
@@ -283,9 +289,18 @@ class Smart(PartitionMachine[SmartParameters]):
 
     @cached_property
     def _choice(self) -> Choice:
-        budget = smallest(self.consumers, self.campaign.epsilon)
         given = self.parameters
-        return choose(self.partition, tuple(self.consumers), budget, given.mechanism, given.objective)
+        return choose(self.partition, tuple(self.consumers), self._budget, given.mechanism, given.objective)
+
+    @property
+    def _budget(self) -> float:
+        return smallest(self.consumers, self.campaign.epsilon)
+
+    def design(self) -> JsonObject | None:
+        return self._choice.to_json() if self._questions else None
+
+    def take_design(self, design: JsonObject) -> None:
+        self._choice = Choice.from_json(design, self.partition.cells, len(self.consumers), self._budget)
 
     @cached_property
     def _mechanism(self) -> Mechanism:
@@ -293,9 +308,9 @@ class Smart(PartitionMachine[SmartParameters]):
 
     def _cells(self, counts: Integers, n: int) -> CellEstimates:
         mechanism = self._choice.mechanism
-        if not isinstance(mechanism, SetStrategy) or self._choice.decoder is None:
+        if not isinstance(mechanism, SetStrategy):
             return super()._cells(counts, n)
-        return StrategyCells(self.partition, mechanism, self._choice.decoder, counts, self.population)
+        return OutputCells(self.partition, mechanism, np.asarray(self._choice.counts_for), counts, self.population)
 
     def notes(self) -> JsonObject:
         if not self._questions:
@@ -320,7 +335,7 @@ class Split(HistogramMachine[HistogramParameters]):
     def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
         own = [union([consumer], low, high) for consumer in consumers]
         names = [name if len(consumers) == 1 else f"{name}: {consumer.name}" for consumer in consumers]
-        return Schema(tuple(map(_attribute, names, own)))
+        return Schema(tuple(map(numeric_attribute, names, own)))
 
     def __init__(self, campaign: Campaign, parameters: HistogramParameters) -> None:
         super().__init__(campaign, parameters)
@@ -367,7 +382,9 @@ class Split(HistogramMachine[HistogramParameters]):
                 count, variance = np.full(consumer.bins, float(self.population)), np.zeros(consumer.bins)
             counts.append(count)
             variances.append(variance)
-        return ConsumerCounts(tuple(counts), tuple(variances), None)
+        # Late questions are answered from what was asked for the consumer with the most bins.
+        finest = max(asked.values(), key=lambda cells: cells.partition.cells, default=None)
+        return ConsumerCounts(tuple(counts), tuple(variances), finest)
 
     def measured(self) -> list[Marginal]:
         if not self._closed:

@@ -20,18 +20,19 @@ mu p most (column generation). No design reads data.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 import numpy as np
 
 from dither.checks import check_choice
-from dither.errors import PrivacyError
-from dither.mechanisms import Mechanism, SetStrategy
+from dither.errors import PrivacyError, ReportError
+from dither.mechanisms import Mechanism, SetStrategy, mechanism_from_json
 from dither.protocols.histogram.consumer import Consumer, Partition
 from dither.protocols.histogram.estimates import build, variance_by_type
-from dither.types import Flags, Floats, Integers
+from dither.types import Flags, Floats, JsonObject
 
 Objective = Literal["mean", "worst"]
 
@@ -49,49 +50,48 @@ _STEP = 0.7  # exponent of a multiplicative step: 1/2 is safe for A-optimality, 
 
 
 @dataclass(frozen=True)
-class StrategyCells:
-    """Cells estimated from a strategy's outputs: decoder x outputs, with the variance that they show."""
-
-    partition: Partition
-    strategy: SetStrategy
-    decoder: Floats
-    outputs: Integers
-    population: int
-
-    @property
-    def counts(self) -> Floats:
-        return np.asarray(self.decoder @ self.outputs, dtype=np.float64)
-
-    def bin_variances(self, consumer: Consumer) -> Floats:
-        return self.weighted_variances(self.partition.membership(consumer))
-
-    def weighted_variances(self, weights: Floats) -> Floats:
-        """Var = sum E[outputs] g^2 - sum over people of (their weight)^2 with g the sum's decoder; unbiased as it
-        stands.
-
-        The cell of least variance bounds it from below, so that a lucky draw never claims certainty.
-        """
-        decoded = weights @ self.decoder
-        raw = decoded**2 @ self.outputs - weights**2 @ self.counts
-        by_type = decoded**2 @ self.strategy.chance_table - weights**2
-        return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
-
-    def noise_variances(self) -> Floats:
-        return self.weighted_variances(np.eye(self.partition.cells)) / self.population**2  # everybody was asked
-
-
-@dataclass(frozen=True)
 class Choice:
     """The mechanism chosen, and each consumer's predicted variance over CHP's in the cell where that is largest."""
 
     mechanism: Mechanism
     ratios: tuple[float, ...]
-    decoder: Floats | None = None
+    counts_for: tuple[float, ...] = ()
+
+    @cached_property
+    def decoder(self) -> Floats | None:
+        """The decoder of a strategy, made for cells as frequent as they count."""
+        if not isinstance(self.mechanism, SetStrategy):
+            return None
+        return self.mechanism.decoder(np.asarray(self.counts_for))
 
     @property
     def gain(self) -> float:
         """By how much the mean variance over the consumers is below CHP's."""
         return 1 - float(np.mean(self.ratios))
+
+    def to_json(self) -> JsonObject:
+        """Whole numbers for the mechanism: the search for it is in floats, which no two computers need round alike."""
+        return {
+            "mechanism": self.mechanism.to_json(),
+            "ratios": list(self.ratios),
+            "counts_for": list(self.counts_for),
+        }
+
+    @classmethod
+    def from_json(cls, data: JsonObject, cells: int, consumers: int, epsilon: float) -> Choice:
+        """A choice that was kept, for so many cells and consumers at most this epsilon."""
+        try:
+            ratios, counts_for = (tuple(map(float, data[key])) for key in ("ratios", "counts_for"))
+            made = cls(mechanism_from_json(data["mechanism"]), ratios, counts_for)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReportError(f"not a choice of a mechanism: {error!r}"[:200]) from None
+        weighed = cells if isinstance(made.mechanism, SetStrategy) else 0
+        finite = all(math.isfinite(x) and x > 0 for x in counts_for) and all(map(math.isfinite, ratios))
+        if (made.mechanism.cells, len(ratios), len(counts_for)) != (cells, consumers, weighed) or not finite:
+            raise ReportError(f"the mechanism that was kept is not one for {cells} cells and {consumers} consumers")
+        if made.mechanism.epsilon > epsilon:
+            raise PrivacyError(f"the mechanism that was kept spends epsilon {made.mechanism.epsilon}", where="epsilon")
+        return made
 
 
 @lru_cache(maxsize=64)
@@ -120,14 +120,14 @@ def choose(
         workload = np.concatenate([b * np.sqrt(w)[:, None] for b, w in zip(bins, weights, strict=True)])
         try:
             design = optimise(workload, epsilon, counts_for, design, search=partition.cells <= SEARCH_CELLS)
-            strategy = _strategy(design, epsilon)
+            strategy = design_strategy(design, epsilon)
             decoder = strategy.decoder(counts_for)
         except (PrivacyError, np.linalg.LinAlgError):
             break  # too small an epsilon for whole draws, or cells that no bin tells apart: CHP's report it is
         spread = [_by_type(strategy, decoder, b) for b in bins]
         ratios = [s.sum(axis=0) / rivals[i] for s, i in zip(spread, asked, strict=True)]
         worst = {i: float(r.max()) for i, r in zip(asked, ratios, strict=True)}
-        found = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), decoder)
+        found = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), tuple(counts_for.tolist()))
         fits = max(worst.values()) <= 1.0
         score = found.gain if objective == "mean" else 1 - max(float(s.mean(axis=1).max()) for s in spread) / rival_bin
         if fits and score > best_score:
@@ -145,7 +145,8 @@ def _bin_variances(mechanism: Mechanism, partition: Partition, consumer: Consume
     return np.array([mechanism.group_variance(size, size / k, 1) for size in sizes])
 
 
-def _strategy(design: Design, epsilon: float) -> SetStrategy:
+def design_strategy(design: Design, epsilon: float) -> SetStrategy:
+    """A design in whole numbers, rounded towards privacy."""
     masks = [sum(1 << int(cell) for cell in np.flatnonzero(row)) for row in design.sets]
     return SetStrategy.for_epsilon(design.sets.shape[1], masks, design.weights.tolist(), epsilon)
 
@@ -233,9 +234,11 @@ def _optimise(
     return Design(sets, chances, cells * chances * posterior.min(axis=1))
 
 
-def _posterior(sets: Flags, ratio: float, c: Floats) -> Floats:
+def likelihood_shares(sets: Flags, ratio: float, c: Floats | None = None) -> Floats:
+    """p of each set: the cells' likelihoods, which add up to one by how much the cells count."""
     likelihood = np.where(sets, ratio, 1.0)
-    return likelihood / (likelihood @ c)[:, None]
+    total = likelihood.sum(axis=1) if c is None else likelihood @ c
+    return np.asarray(likelihood / total[:, None], dtype=np.float64)
 
 
 def _improve(
@@ -243,7 +246,7 @@ def _improve(
 ) -> tuple[Floats, Floats, Floats]:
     """Multiplicative steps; gives the chances, the posteriors and B, how much each product of cells still matters."""
     cells = len(gram)
-    posterior = _posterior(sets, ratio, c)
+    posterior = likelihood_shares(sets, ratio, c)
     chances = _balance(chances, posterior)
     pull = gram
     for _ in range(steps):
@@ -295,20 +298,25 @@ def _first_sets(bins: Flags, gram: Floats, ratio: float, rng: np.random.Generato
 def _search(
     sets: Flags, chances: Floats, posterior: Floats, pull: Floats, ratio: float, c: Floats, rng: np.random.Generator
 ) -> Flags:
-    """Sets that break the optimality condition, by steepest ascent over flips of one cell from sets in use."""
-    cells = sets.shape[1]
+    """Sets that break the optimality condition, reached from sets in use."""
     root = np.sqrt(chances)
-    gain = cells * np.einsum("ij,ij->i", posterior @ pull, posterior)
+    gain = sets.shape[1] * np.einsum("ij,ij->i", posterior @ pull, posterior)
     price = np.linalg.lstsq(posterior * root[:, None], gain * root, rcond=None)[0]
-    current = sets[rng.choice(len(sets), size=min(_SEARCHED, len(sets)), replace=False)].copy()
+    tried = sets[rng.choice(len(sets), size=min(_SEARCHED, len(sets)), replace=False)].copy()
+    return fresh_sets(tried, pull, price, ratio, c, rng)
+
+
+def fresh_sets(current: Flags, pull: Floats, price: Floats, ratio: float, c: Floats, rng: np.random.Generator) -> Flags:
+    """Steepest ascent over flips of one cell to sets with k p'Bp > price p; half of those it starts from are shaken first."""
+    cells = current.shape[1]
     current[: len(current) // 2] ^= rng.random((len(current) // 2, cells)) < 2 / cells
     size = current.sum(axis=1)
     current = current[(size > 0) & (size < cells)]
     diagonal = np.diag(pull)
+    likelihood = np.where(current, ratio, 1.0)
+    total, pulled = likelihood @ c, likelihood @ pull
+    square, cost = np.einsum("ij,ij->i", pulled, likelihood), likelihood @ price
     for _ in range(3 * cells):
-        likelihood = np.where(current, ratio, 1.0)
-        total, pulled = likelihood @ c, likelihood @ pull
-        square, cost = np.einsum("ij,ij->i", pulled, likelihood), likelihood @ price
         now = cells * square / total**2 - cost / total
         change = np.where(current, 1 - ratio, ratio - 1)
         new_total = total[:, None] + change * c
@@ -317,10 +325,16 @@ def _search(
         size = current.sum(axis=1, keepdims=True) + np.where(current, -1, 1)
         new[(size < 1) | (size >= cells)] = -np.inf
         flip = new.argmax(axis=1)
-        better = new[np.arange(len(current)), flip] - now > 1e-9 * np.abs(now).max()
-        if not better.any():
+        better = np.flatnonzero(new[np.arange(len(current)), flip] - now > 1e-9 * np.abs(now).max())
+        if not len(better):
             break
-        current[np.flatnonzero(better), flip[better]] ^= True
+        cell = flip[better]
+        step = change[better, cell]
+        square[better] += 2 * step * pulled[better, cell] + step**2 * diagonal[cell]
+        total[better] += step * c[cell]
+        cost[better] += step * price[cell]
+        pulled[better] += step[:, None] * pull[cell]
+        current[better, cell] ^= True
     return np.unique(current[now > 0], axis=0)
 
 

@@ -78,8 +78,8 @@ def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: 
         return CheckedValues(np.clip(values, low, high), outside)
     row = int(np.flatnonzero(~inside)[0])
     raise TableError(
-        f"{name}: {values[row]:g} in row {row + 1} is outside [{low:g}, {high:g}]; "
-        "widen the range, or choose to clip or drop",
+        f"{name}: {values[row]:g} in row {row + 1} is outside [{low:g}, {high:g}]; widen low and high, or take out_of_range=clip "
+        "(it counts as the nearer end) or out_of_range=drop (it is left out)",
         where=name,
         value=float(values[row]),
     )

@@ -58,8 +58,9 @@ class MixtureParameters:
     `components` per start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
     looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
     what may). `edges`: the strong pairs that the fit ties together: `auto` chooses them from the reports, `none` leaves
-    them out, a list of pairs of names ties these and no others. `effort`: `thorough` averages the fit with a posterior mean,
-    which takes some seconds more and errs less where pairs are noisy.
+    them out, a list of pairs of names ties these and no others. `tables`: larger sets are fitted as whole tables where that pays
+    (`auto`), or through their pairs only (`never`), in a fraction of the time. `effort`: `thorough` averages the fit with a
+    posterior mean, which takes some seconds more and errs less where pairs are noisy.
     """
 
     components: int | None = None
@@ -67,11 +68,13 @@ class MixtureParameters:
     singles: float | None = None
     screen: Literal["auto", "always", "never"] = "auto"
     edges: Pairs | str = "auto"
+    tables: Literal["auto", "never"] = "auto"
     effort: Literal["quick", "thorough"] = "quick"
 
     def __post_init__(self) -> None:
         check_whole_or_none("components", self.components, 1, 2000)
         check_whole("total", self.total, 2, 20_000)
+        check_choice("tables", self.tables, ("auto", "never"))
         check_choice("effort", self.effort, ("quick", "thorough"))
         if self.singles is not None:
             check_between("singles", self.singles, 0, 1, ends="[)")
@@ -212,7 +215,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
     def _sets(self) -> Callable[[Edges], SetTargets] | None:
         """The whole tables for a choice of edges, where they are fitted."""
         answers, targets = self._answers.answers, self._targets
-        if not tables_pay(len(self.campaign.schema), answers):
+        if self.parameters.tables == "never" or not tables_pay(len(self.campaign.schema), answers):
             return None
         return partial(set_targets, self.campaign.schema, answers, targets.columns)
 

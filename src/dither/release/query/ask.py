@@ -44,10 +44,13 @@ if TYPE_CHECKING:
 
 
 class Inquiry:
-    """A release that is asked questions; it makes replicates once, and tells `progress`, if the release brings none."""
+    """A release that is asked questions; it makes replicates once, and tells `progress`, if the release brings none.
 
-    def __init__(self, release: Release, progress: Progress | None = None) -> None:
-        self.release, self.progress = release, progress
+    With a `reason` none are made, and the answers that lack an interval for it say so.
+    """
+
+    def __init__(self, release: Release, progress: Progress | None = None, reason: str = "") -> None:
+        self.release, self.progress, self.reason = release, progress, reason
 
     @cached_property
     def reader(self) -> Reader:
@@ -62,6 +65,8 @@ class Inquiry:
         """The replicates, or why there are none."""
         if self.release.replicates is not None:
             return self.release.replicates
+        if self.reason:
+            return self.reason
         if self.release.no_privacy:
             return "no interval can be had: this release was made from the true records, without any noise"
         try:

@@ -1,0 +1,286 @@
+"""Ranges, quantiles and means of a number: errors beside AHEAD, hierarchies and the square wave, and how often intervals hold.
+
+Errors are mean squared errors of the share of people in random ranges, both ends anywhere on the line. Data: the salary tables
+beside the repository when there, otherwise a GENERATED one, labelled as such; and made-up shapes. While the method was designed,
+the salaries and the shapes even, two humps, spikes and heavy tail were looked at; stairs, exponential with zeros and three humps
+were not.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.chp import GENERATED, names, salaries
+from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.range_rivals import ahead, hdg, hierarchy
+from dither._histogram import asked_partition, collect
+from dither._several_values import several_values
+from dither.estimate import norm_sub
+from dither.mechanisms import mechanism
+from dither.mechanisms.square_wave import SquareWave
+from dither.protocols.histogram.consumer import Partition, read_consumers
+from dither.protocols.histogram.estimates import OutputCells
+from dither.protocols.histogram.values import gather
+from dither.release.query.numbers import NumberInquiry
+
+SEED = 20261117
+FINE = 256  # cells of the rivals
+OURS, METHODS = "ranges", ("ranges", "square wave, EMS", "AHEAD", "hierarchy", "chp, 64 bins")
+LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
+SHAPES = ("even", "two humps", "spikes", "heavy tail", "stairs", "exponential with zeros", "three humps")
+PEOPLE = 20_000
+
+
+# ---- data ------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def shaped(shape: str) -> tuple[np.ndarray, float, float]:
+    """GENERATED numbers in [0, 1]."""
+    rng, n = np.random.default_rng([SEED, SHAPES.index(shape)]), PEOPLE
+    half = n // 2
+    made = {
+        "even": lambda: rng.random(n),
+        "two humps": lambda: np.concatenate([rng.normal(0.25, 0.05, half), rng.normal(0.7, 0.08, half)]),
+        "spikes": lambda: np.concatenate([rng.choice([0.1, 0.25, 0.5, 0.52, 0.9], half), rng.random(half)]),
+        "heavy tail": lambda: 0.02 * rng.pareto(1.5, n),
+        "stairs": lambda: (rng.choice(5, n, p=[0.35, 0.05, 0.3, 0.1, 0.2]) + rng.random(n)) / 5,
+        "exponential with zeros": lambda: np.concatenate([np.zeros(n // 4), rng.exponential(0.15, n - n // 4)]),
+        "three humps": lambda: np.concatenate(
+            [rng.beta(2, 20, half), rng.normal(0.5, 0.02, n // 4), rng.beta(30, 6, n // 4)]
+        ),
+    }[shape]()
+    return made.clip(0.0, 1.0), 0.0, 1.0
+
+
+def table(dataset: str, data_dir: Path | None) -> tuple[np.ndarray, float, float]:
+    """Numbers with their public range."""
+    return shaped(dataset) if dataset in SHAPES else salaries(dataset, data_dir)
+
+
+def random_ranges(low: float, high: float, number: int) -> np.ndarray:
+    return np.sort(np.random.default_rng([SEED, 1]).uniform(low, high, (number, 2)), axis=1)
+
+
+def true_shares(values: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, ranges[:, 1]) - np.searchsorted(ordered, ranges[:, 0])) / len(values)
+
+
+def read(shares: np.ndarray, edges: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """Shares of ranges, people spread evenly inside cells."""
+    below = np.concatenate([[0.0], np.cumsum(shares)])
+    return np.interp(ranges[:, 1], edges, below) - np.interp(ranges[:, 0], edges, below)
+
+
+# ---- one number ------------------------------------------------------------------------------------------------------
+
+
+def our_cells(values: np.ndarray, low: float, high: float, epsilon: float, rng: np.random.Generator) -> OutputCells:
+    """One collection by the method as it stands."""
+    consumers, partition, people = _asked(values.tobytes(), low, high)
+    cells = collect(OURS, people, consumers, partition, epsilon, rng).answer().cells
+    assert isinstance(cells, OutputCells)
+    return cells
+
+
+@lru_cache(maxsize=2)
+def _asked(data: bytes, low: float, high: float) -> tuple[Any, Partition, Any]:
+    consumers = read_consumers([16], low, high)
+    partition = asked_partition(OURS, consumers, low, high)
+    return consumers, partition, gather(np.frombuffer(data), partition, reports=False)
+
+
+def estimate(
+    method: str, values: np.ndarray, low: float, high: float, epsilon: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of cells and their edges, by a method."""
+    if method == OURS:
+        cells = our_cells(values, low, high, epsilon, rng)
+        assert cells.smoothed is not None
+        return cells.smoothed, np.asarray(cells.partition.edges)
+    edges = np.linspace(low, high, (64 if method == "chp, 64 bins" else FINE) + 1)
+    counts = np.histogram(values, edges)[0]
+    if method == "square wave, EMS":
+        wave = SquareWave.for_epsilon(FINE, epsilon)
+        return wave.density(wave.simulate(counts, rng)), edges
+    if method == "chp, 64 bins":
+        asked = mechanism("best", 64, epsilon)
+        return asked.estimate(asked.simulate(counts, rng), len(values)).frequencies, edges
+    return {"AHEAD": ahead, "hierarchy": hierarchy}[method](counts, epsilon, rng), edges
+
+
+def errors(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
+    """Mean squared error of random ranges, one row per method and run, and the ratio of the means to the best method's."""
+    values, low, high = table(dataset, data_dir)
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    ranges = random_ranges(low, high, 400)
+    truth, found = true_shares(values, ranges), {}
+    for method in METHODS:
+        found[method] = [
+            float(np.mean((read(*estimate(method, values, low, high, epsilon, rng), ranges) - truth) ** 2))
+            for rng in (np.random.default_rng([SEED, 2, run]) for run in range(runs))
+        ]
+    best = min(np.mean(one) for one in found.values())
+    return [
+        {"method": method, "seed": run, "mse": value, "over_best": value / best}
+        for method, values_ in found.items()
+        for run, value in enumerate(values_)
+    ]
+
+
+# ---- intervals -------------------------------------------------------------------------------------------------------
+
+
+def coverage(dataset: str, epsilon: float, seed: int, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
+    """How often 95 % intervals hold, and how long they are, by kind of question; `seed` numbers parts of all collections."""
+    values, low, high = table(dataset, data_dir)
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    ranges, ordered = random_ranges(low, high, 40), np.sort(values)
+    shares = true_shares(values, ranges)
+    ranks = [float(ordered[math.ceil(level * len(ordered)) - 1]) for level in LEVELS]
+    true = {
+        "ranges": shares,
+        "cdf": true_shares(values, np.column_stack([np.full(40, low), ranges[:, 1]])),
+        "quantiles": np.array(ranks),
+        "mean": np.array([values.mean()]),
+        "variance": np.array([values.var()]),
+    }
+    held: dict[str, list[float]] = {kind: [] for kind in true}
+    long: dict[str, list[float]] = {kind: [] for kind in true}
+    for run in range(seed * runs, (seed + 1) * runs):
+        inquiry = NumberInquiry(our_cells(values, low, high, epsilon, np.random.default_rng([SEED, 3, run])))
+        answers = {
+            "ranges": [inquiry.share(a, b, 0.95) for a, b in ranges],
+            "cdf": [inquiry.below(b, 0.95) for _, b in ranges],
+            "quantiles": inquiry.quantiles(LEVELS, 0.95).rows,
+            "mean": [inquiry.mean(0.95)],
+            "variance": [inquiry.variance(0.95)],
+        }
+        for kind, given in answers.items():
+            ends = np.array([(one.low, one.high) for one in given])
+            held[kind].append(float(((ends[:, 0] <= true[kind]) & (true[kind] <= ends[:, 1])).mean()))
+            long[kind].append(float((ends[:, 1] - ends[:, 0]).mean()))
+    return [
+        {"question": kind, "seed": seed, "coverage": float(np.mean(held[kind])), "length": float(np.mean(long[kind]))}
+        for kind in true
+    ]
+
+
+# ---- several values, two numbers -------------------------------------------------------------------------------------
+
+
+def several(strategy: str, runs: int) -> list[dict[str, Any]]:
+    """Squared error of a bin's count where everybody has three values: one at full epsilon, and the paper's two strategies."""
+    people = np.random.default_rng([SEED, 4]).lognormal(10.8, 0.5, (13_683, 3)).clip(0, 250_000)
+    truth = np.histogram(people, np.linspace(0, 250_000, 6))[0]
+    given = {"consumers": [5], "epsilon": 3.0, "low": 0.0, "high": 250_000.0, "most": 3, "method": strategy}
+    made = [several_values(people.tolist(), seed=run, **given) for run in range(runs)]  # type: ignore[arg-type]
+    return [
+        {"seed": run, "mse": float(np.mean((one.consumers[0].estimates - truth) ** 2)), "bits": one.bits_per_report}
+        for run, one in enumerate(made)
+    ]
+
+
+def two_numbers(epsilon: float, runs: int) -> list[dict[str, Any]]:
+    """Squared error of shares of random rectangles: HDG, a plain grid, and the mixture on bins."""
+    import pyarrow as pa
+
+    import dither
+
+    rng = np.random.default_rng([SEED, 5])
+    first = rng.beta(2, 4, PEOPLE)
+    pairs = np.column_stack([first, np.clip(0.6 * first + 0.4 * rng.beta(4, 2, PEOPLE), 0, 1)])
+    boxes = np.sort(rng.uniform(0, 1, (200, 2, 2)), axis=2)
+    inside = (pairs[None] >= boxes[:, :, 0][:, None]) & (pairs[None] < boxes[:, :, 1][:, None])
+    truth = inside.all(axis=2).mean(axis=1)
+    counts = np.histogram2d(*pairs.T, bins=64, range=[(0, 1), (0, 1)])[0].astype(np.int64)
+    data = pa.table({"a": pairs[:, 0], "b": pairs[:, 1]})
+    out = []
+    for run in range(runs):
+        noise = np.random.default_rng([SEED, 6, run])
+        grid = mechanism("best", 64, epsilon)
+        coarse = counts.reshape(8, 8, 8, 8).sum(axis=(1, 3)).ravel()
+        plain = norm_sub(grid.estimate(grid.simulate(coarse, noise), PEOPLE).frequencies).reshape(8, 8)
+        tables = {"HDG": hdg(counts, epsilon, noise), "grid of 8 x 8": plain}
+        for bins in (8, 16):
+            edges = tuple(np.linspace(0, 1, bins + 1).tolist())
+            schema = dither.Schema(tuple(dither.Attribute(name, "numeric", edges=edges) for name in ("a", "b")))
+            release = dither.publish(data, epsilon=epsilon, schema=schema, method="mixture", seed=run)
+            found = np.asarray(release.marginal(["a", "b"]).frequencies)
+            tables[f"mixture, {bins} bins each"] = found.reshape(bins, bins)
+        for method, shares in tables.items():
+            out.append({"method": method, "seed": run, "mse": float(np.mean((_boxes(shares, boxes) - truth) ** 2))})
+    return out
+
+
+def _boxes(shares: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Shares of rectangles, people spread evenly inside cells."""
+    edges = [np.linspace(0, 1, size + 1) for size in shares.shape]
+    parts = [
+        np.clip(np.minimum(boxes[:, axis, 1, None], e[1:]) - np.maximum(boxes[:, axis, 0, None], e[:-1]), 0, None)
+        * (len(e) - 1)
+        for axis, e in enumerate(edges)
+    ]
+    return np.einsum("ri,ij,rj->r", parts[0], shares, parts[1])
+
+
+# ---- declaration -----------------------------------------------------------------------------------------------------
+
+
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """The studies of one size; the quick one takes one table."""
+    full, smoke = size == "full", size == "smoke"
+    found = (GENERATED,) if smoke else names(data_dir)
+    datasets = found if full else found[:1]
+    epsilons = (0.5, 1.0, 2.0) if full else (1.0,)
+    runs = {"full": 20, "quick": 3, "smoke": 2}[size]
+    blocks, each = {"full": (6, 50), "quick": (1, 10), "smoke": (1, 3)}[size]
+    studies = (
+        Study(
+            name="range_errors",
+            title="Random ranges: mean squared error of their shares",
+            axes={"dataset": datasets, "epsilon": epsilons},
+            measure=partial(errors, runs=runs, data_dir=data_dir),
+            charts=(Chart(x="epsilon", y="over_best", log_y=True),),
+            note="400 ranges. over_best is the error over that of the best method of the cell.",
+        ),
+        Study(
+            name="shape_errors",
+            title="The same for made-up shapes",
+            axes={"dataset": SHAPES if full else SHAPES[:1], "epsilon": epsilons},
+            measure=partial(errors, runs=min(runs, 8), data_dir=data_dir),
+            note="20,000 people. The last three shapes were not looked at while the method was designed.",
+        ),
+        Study(
+            name="coverage",
+            title="How often 95 % intervals hold the truth, by kind of question",
+            axes={"dataset": datasets, "epsilon": (1.0,), "seed": tuple(range(blocks))},
+            measure=partial(coverage, runs=each, data_dir=data_dir),
+            note=f"{blocks * each:,} collections by the method ranges; 40 ranges, 40 ends, 5 quantiles each.",
+        ),
+        Study(
+            name="several_values",
+            title="Three values per person at epsilon 3",
+            axes={"strategy": ("one", "independent", "summed")},
+            measure=partial(several, runs=runs),
+            note="GENERATED log-normal pay, 5 bins, 13,683 people; squared error of a bin's count.",
+        ),
+        Study(
+            name="two_numbers",
+            title="Rectangles of two numbers: mean squared error of their shares",
+            axes={"epsilon": epsilons},
+            measure=partial(two_numbers, runs=min(runs, 5)),
+            note="GENERATED dependent pairs, 20,000 people, 200 rectangles.",
+        ),
+    )
+    about = (
+        f"{runs} runs per figure. Each value is one simulated participant. Salaries are the tables of the CHP benchmark; without "
+        "them a generated log-normal table is used."
+    )
+    return Bench("ranges", "Ranges, quantiles and means of a number", about, studies, size)

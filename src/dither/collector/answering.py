@@ -1,0 +1,207 @@
+"""What the process beside a collector does with releases: answers questions, makes replicates. It never sees a report.
+
+It is a process of its own so that a heavy question takes nothing from uploads: other threads of the collector would wait for it
+between two steps, memory it asks for would be theirs, and no thread can be stopped. Here it runs with a lower priority, within a
+limit of memory, and whoever asks for too long is answered by its end. Releases are kept by the digest of their bytes, as many as
+fit into `HELD_BYTES`; their synthetic rows are not, since no question needs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import resource
+import signal
+import sys
+import tempfile
+import zipfile
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import narwhals as nw
+
+from dither.collector.finished import zip_release
+from dither.errors import DitherError, ParameterError
+from dither.release import Release, load_release
+from dither.release.folder import format_of
+from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
+from dither.release.histogram import HistogramRelease
+from dither.release.number_questions import NumberQuestion, ask_number
+from dither.release.number_report import number_body
+from dither.release.query import Answer, AnswerTable
+from dither.release.query.ask import Inquiry
+from dither.release.report import ReportBody, report_body
+
+HELD_BYTES = 256 << 20  # of releases, unpacked
+MEMORY_BYTES = 4 << 30  # that the process may ask for
+NICENESS = 10
+REPLICATES = 20
+NOT_MADE = "intervals are made when the release is published; until then there are none"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a release: the share of people for whom `where` holds among those for whom `given` holds, in a table if
+    there is something to go `by`; or something about the one number of a release that is about one (`number`)."""
+
+    where: str | None = None
+    given: str | None = None
+    by: tuple[str, ...] = ()
+    number: NumberQuestion | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Asks for the report's content, without the page around it."""
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Asks for the same release with replicates, from which every interval is read."""
+
+    count: int = REPLICATES
+
+
+Job = Question | Report | Replicates
+
+
+@dataclass(frozen=True)
+class Absent:
+    """The release is not held; send its bytes."""
+
+
+class Releases:
+    """Releases by digest, the least recently asked for forgotten first."""
+
+    def __init__(self, most: int = HELD_BYTES) -> None:
+        self._most = most
+        self._held: OrderedDict[str, tuple[Inquiry | HistogramRelease, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, digest: str) -> Inquiry | HistogramRelease | None:
+        """A release that is held."""
+        found = self._held.get(digest)
+        if found is None:
+            return None
+        self._held.move_to_end(digest)
+        return found[0]
+
+    def add(self, digest: str, data: bytes) -> Inquiry | HistogramRelease:
+        """Hold a release; others are forgotten to make room."""
+        release, size = read_archive(data)
+        inquiry: Inquiry | HistogramRelease
+        if isinstance(release, HistogramRelease):
+            inquiry = release
+        else:
+            empty = nw.from_native(release.synthetic, eager_only=True).head(0).to_native()
+            release = replace(release, synthetic=empty)
+            inquiry = Inquiry(release, reason="" if release.replicates is not None else NOT_MADE)
+        self._held[digest] = (inquiry, size)
+        while len(self._held) > 1 and sum(held for _, held in self._held.values()) > self._most:
+            self._held.popitem(last=False)
+        return inquiry
+
+
+def read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
+    """A release of a zip file that this collector made, and the bytes of its folder."""
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(io.BytesIO(data)) as archive:
+        archive.extractall(scratch)
+        size = sum(entry.file_size for entry in archive.infolist() if not entry.filename.startswith("synthetic."))
+        about_a_number = format_of(scratch) == HISTOGRAM_FORMAT
+        return (HistogramRelease.load if about_a_number else load_release)(Path(scratch)), size
+
+
+def do(job: Job, inquiry: Inquiry | HistogramRelease, data: bytes | None) -> Answer | AnswerTable | ReportBody | bytes:
+    """A job's result, without what ties it to the release."""
+    if isinstance(inquiry, HistogramRelease):
+        return _about_a_number(job, inquiry, data)
+    if isinstance(job, Replicates):
+        assert data is not None
+        release = read_archive(data)[0]
+        assert isinstance(release, Release)
+        return zip_release(release.with_replicates(job.count))
+    if isinstance(job, Report):
+        return report_body(inquiry.release)
+    if job.number is not None:
+        raise ParameterError(
+            "this release is about whole records, not about one number; ask with where= and by=", where="where"
+        )
+    if job.by:
+        names = [name for given in job.by for name in names_in(given, inquiry.release.schema.names)]
+        return inquiry.table(names, job.where, job.given, 0.95, False)
+    if job.where is None:
+        raise ParameterError("there is no question: give where=, by= or both", where="where")
+    return replace(inquiry.query(job.where, job.given, 0.95), _quantity=None, _source=None)
+
+
+def _about_a_number(
+    job: Job, release: HistogramRelease, data: bytes | None
+) -> Answer | AnswerTable | ReportBody | bytes:
+    """The same of a release about one number. Its figures have their errors without replicates."""
+    if isinstance(job, Replicates):
+        assert data is not None
+        return data
+    if isinstance(job, Report):
+        return number_body(release)
+    if job.number is None or job.where or job.given or job.by:
+        raise ParameterError(
+            "this release is about one number; ask with range=, below=, quantiles=, bins= or figure=", where="where"
+        )
+    return ask_number(release, job.number)
+
+
+def attend(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
+    """Answer jobs from a pipe, one at a time, until nobody is at its other end."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the collector ends this process itself, or dies
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    releases = Releases(held)
+    pipe.send(None)  # it is up
+    while True:
+        try:
+            digest, job, data = pipe.recv()
+            pipe.send(_result(releases, digest, job, data))
+        except (EOFError, BrokenPipeError):
+            return
+
+
+def _result(releases: Releases, digest: str, job: Job, data: bytes | None) -> object:
+    """What a job gives, `Absent`, or the error to raise at the other end."""
+    try:
+        inquiry = releases.get(digest)
+        if inquiry is None or (isinstance(job, Replicates) and data is None):
+            if data is None:
+                return Absent()
+            inquiry = releases.add(digest, data)
+    except Exception as error:  # it says where files lay, which is nobody's business
+        return RuntimeError(f"{type(error).__name__} while a release was read")
+    try:
+        return do(job, inquiry, data)
+    except DitherError as error:
+        return ParameterError(str(error), where=str(error.where or ""))
+    except MemoryError:
+        return ParameterError("the question needs more memory than one may; ask by fewer attributes", where="by")
+    except Exception as error:  # of whatever kind: it is told as a defect, without the values it may carry
+        return RuntimeError(f"{type(error).__name__} while answering")
+
+
+def digest_of(data: bytes) -> str:
+    """What a release is known by."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def names_in(by: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Attributes with commas between them; an attribute whose name has commas may stand alone."""
+    return (by,) if by in known else tuple(name.strip() for name in by.split(","))
+
+
+def main() -> None:
+    """The process: `Questions` gives it a pipe's number and its limit of memory."""
+    attend(Connection(int(sys.argv[1])), int(sys.argv[2]))

@@ -1,0 +1,80 @@
+"""What a finished campaign becomes: a release, and its folder as one zip file."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from dither.checks import check_whole
+from dither.collector.spec import CampaignSpec
+from dither.protocols import ProtocolMachine
+from dither.protocols.histogram.consumer import Consumer, union
+from dither.protocols.histogram.machine import HistogramMachine
+from dither.protocols.mean import Mean
+from dither.release import Release
+from dither.release.collected import CollectedBy
+from dither.release.histogram import HistogramRelease
+
+AnyRelease = Release | HistogramRelease
+MOST_ROWS = 10_000_000
+DEFAULT_ROWS = 100_000
+
+
+def make_release(
+    machine: ProtocolMachine,
+    participants: int,
+    spec: CampaignSpec,
+    rows: int | None,
+    campaign: str = "",
+    days: tuple[str, str] = ("", ""),
+) -> AnyRelease:
+    """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise.
+
+    Methods about one number have no rows.
+    """
+    if isinstance(machine.core, HistogramMachine | Mean):
+        return _about_a_number(machine.core, spec, campaign, *days)
+    size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
+    draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
+    return Release.from_machine(machine, spec.call(size, campaign, *days), participants, draw)
+
+
+def _about_a_number(
+    machine: HistogramMachine | Mean, spec: CampaignSpec, campaign: str, created: str, finalised: str
+) -> HistogramRelease:
+    """The release of a finished campaign about one number."""
+    attribute = machine.campaign.schema.attributes[0]
+    facts = CollectedBy(
+        campaign,
+        attribute.name,
+        attribute.clip,
+        name=spec.name,
+        title=spec.title or spec.name or campaign,
+        purpose=spec.purpose,
+        contact=spec.contact,
+        participation=spec.participation,
+        expected_participants=spec.participants,
+        created=created,
+        finalised=finalised,
+    )
+    known = {"campaign": facts, "schema": machine.campaign.schema, "path": "reports"}
+    if isinstance(machine, Mean):
+        return HistogramRelease.from_mean(machine, **known)
+    asked = [Consumer(each.name, each.edges) for each in machine.campaign.schema]
+    partition = union([*machine.consumers, *asked], machine.low, machine.high)
+    return HistogramRelease.from_machine(machine, partition, consistent=False, **known)
+
+
+def zip_release(release: AnyRelease) -> bytes:
+    """The release's folder as one zip file."""
+    out = io.BytesIO()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = release.save(Path(scratch) / "release")
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(folder.rglob("*")):
+                archive.write(path, path.relative_to(folder).as_posix())
+    return out.getvalue()

@@ -1,0 +1,212 @@
+"""Releases that anybody may read: those that a curator has published, and only for as long as they are.
+
+A published release has replicates, so that every figure has its interval; they are made when it is published first and kept.
+Whether there is a campaign, a release, or neither, a stranger cannot tell: what is not public is looked for in the same way as
+what is not there, and answered with the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from dither.collector.answering import Question, digest_of
+from dither.collector.audit import Transaction, note
+from dither.collector.layout import campaigns, publications
+from dither.collector.questions import Questions
+from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS
+from dither.errors import DitherError, ParameterError, StateError
+from dither.release.query import Answer, AnswerTable
+from dither.release.report import ReportBody
+
+T = TypeVar("T")
+MOST_KEPT = 16  # reports' contents and manifests in memory
+MOST_FILE_BYTES = 1 << 30  # of one file in a release's folder
+_ID = re.compile("[0-9a-f]{2,64}")
+log = logging.getLogger("dither.collector")
+
+
+class NoRelease(DitherError):
+    """There is no such release, or not for whoever asks: which of the two, nobody hears."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such release")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A release that may be read, and by which bytes it is known."""
+
+    campaign: str
+    digest: str
+    public: bool
+
+
+class PublicationTable:
+    """The publications in a store; every change is in the audit log."""
+
+    def __init__(self, write: Transaction, read: Transaction) -> None:
+        self._write, self._read = write, read
+
+    def find(self, campaign: str) -> Published | None:
+        """A release that was ever published. One lookup by key, whatever there is."""
+        c = publications.c
+        with self._read(ANSWER_SECONDS) as connection:
+            query = sa.select(c.digest, c.public).where(c.campaign == campaign)
+            found = connection.execute(query).one_or_none()
+        return None if found is None else Published(campaign, found.digest, bool(found.public))
+
+    def public(self) -> list[str]:
+        """The campaigns whose release anybody may read, by id."""
+        c = publications.c
+        with self._read(ANSWER_SECONDS) as connection:
+            return list(connection.scalars(sa.select(c.campaign).where(c.public == 1).order_by(c.campaign)))
+
+    def release(self, campaign: str) -> bytes | None:
+        """The zip file of a release that was ever published, with its replicates."""
+        with self._read(WORK_SECONDS) as connection:
+            return connection.scalar(sa.select(publications.c.release).where(publications.c.campaign == campaign))
+
+    def publish(self, campaign: str, digest: str, release: bytes | None) -> None:
+        """Make a release public; with its bytes at the first time."""
+        c = publications.c
+        with self._write(WORK_SECONDS) as connection:
+            values: dict[str, object] = {"public": 1}
+            if release is not None:
+                connection.execute(sa.delete(publications).where(c.campaign == campaign))
+                values |= {"campaign": campaign, "digest": digest, "release": release}
+                connection.execute(sa.insert(publications).values(values))
+            else:
+                connection.execute(sa.update(publications).where(c.campaign == campaign).values(values))
+            note(connection, "publish-release", campaign, f"sha256 {digest}")
+
+    def unpublish(self, campaign: str) -> bool:
+        """Make a release private again; False if it was."""
+        c = publications.c
+        with self._write(WORK_SECONDS) as connection:
+            changed = sa.update(publications).where(c.campaign == campaign, c.public == 1).values(public=0)
+            if connection.execute(changed).rowcount == 0:
+                return False
+            note(connection, "unpublish-release", campaign)
+            return True
+
+    def finalised(self, campaign: str) -> bytes | None:
+        """The zip file of a finalised campaign, public or not."""
+        with self._read(WORK_SECONDS) as connection:
+            return connection.scalar(sa.select(campaigns.c.release).where(campaigns.c.id == campaign))
+
+
+class Publications:
+    """What may be read of releases, and by whom. Every method asks the store and is called in a thread that may wait."""
+
+    def __init__(self, table: PublicationTable, questions: Questions) -> None:
+        self._table, self._questions = table, questions
+        self._guard = Lock()
+        self._digests: dict[str, str] = {}
+        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
+
+    def public(self) -> list[str]:
+        """The campaigns whose release anybody may read."""
+        return self._table.public()
+
+    def is_public(self, campaign: str) -> bool:
+        """Whether anybody may read a campaign's release."""
+        found = self._table.find(campaign)
+        return found is not None and found.public
+
+    def find(self, campaign: str, everything: bool) -> Published:
+        """A release that may be read: a public one, or for whoever has a key (`everything`) any that was made."""
+        campaign = campaign if _ID.fullmatch(campaign) else ""  # looked for all the same
+        found = self._table.find(campaign)
+        if found is not None and (found.public or everything):
+            return found
+        if everything and (digest := self._finalised(campaign)):
+            return Published(campaign, digest, False)
+        raise NoRelease
+
+    def _finalised(self, campaign: str) -> str:
+        """The digest of a release that was never published; empty if there is none. A release once made stays as it is."""
+        known = self._digests.get(campaign, "")
+        if not known and (data := self._table.finalised(campaign)) is not None:
+            known = self._digests[campaign] = digest_of(data)
+        return known
+
+    def publish(self, campaign: str) -> Published:
+        """Let everybody read a release. The first time its replicates are made, which takes about as long as twenty fits."""
+        found = self._table.find(campaign)
+        if found is not None:
+            if not found.public:
+                self._table.publish(campaign, found.digest, None)
+            return Published(campaign, found.digest, True)
+        data = self._table.finalised(campaign)
+        if data is None:
+            raise StateError(f"campaign {campaign[:64]} has no release yet; finalise it first")
+        try:
+            data = self._questions.with_replicates(digest_of(data), data)
+        except ParameterError as error:
+            log.warning("the release of campaign %s is published without replicates: %s", campaign, error)
+        digest = digest_of(data)
+        self._table.publish(campaign, digest, data)
+        return Published(campaign, digest, True)
+
+    def unpublish(self, campaign: str) -> bool:
+        """Hide a release from everybody without a key; False if it was hidden. What was downloaded stays where it is."""
+        return self._table.unpublish(campaign)
+
+    def archive(self, found: Published) -> bytes:
+        """The release's folder as a zip file."""
+        data = self._table.release(found.campaign)
+        if data is None or digest_of(data) != found.digest:
+            data = self._table.finalised(found.campaign)
+        if data is None:  # it was deleted this very moment
+            raise NoRelease
+        return data
+
+    def file(self, found: Published, name: str) -> bytes | None:
+        """One file of the release's folder; None if it is not there."""
+        with zipfile.ZipFile(io.BytesIO(self.archive(found))) as archive:
+            if name not in archive.namelist():
+                return None
+            if archive.getinfo(name).file_size > MOST_FILE_BYTES:
+                raise ParameterError(f"{name} is too large to be sent by itself; download the folder", where=name)
+            return archive.read(name)
+
+    def manifest(self, found: Published) -> bytes:
+        """The manifest, as the folder has it."""
+        return self._keep("manifest", found, lambda: self.file(found, "release.json") or b"{}")
+
+    def schema(self, found: Published) -> bytes:
+        """The schema file, as the folder has it."""
+        return self._keep("schema", found, lambda: self.file(found, "schema.json") or b"{}")
+
+    def report(self, found: Published) -> ReportBody:
+        """The report's content."""
+        return self._keep("report", found, lambda: self._questions.report(found.digest, lambda: self.archive(found)))
+
+    def ask(self, found: Published, question: Question) -> Answer | AnswerTable:
+        """The answer to a question, with its interval."""
+        return self._questions.answer(found.digest, question, lambda: self.archive(found))
+
+    def _keep(self, kind: str, found: Published, make: Callable[[], T]) -> T:
+        """Made once for each release, of which the latest few are kept."""
+        key = (kind, found.digest)
+        with self._guard:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                known: T = self._kept[key]
+                return known
+        made = make()
+        with self._guard:
+            self._kept[key] = made
+            while len(self._kept) > 3 * MOST_KEPT:
+                self._kept.popitem(last=False)
+        return made

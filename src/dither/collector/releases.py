@@ -1,0 +1,180 @@
+"""Published releases over HTTP: what anybody may read, and how a curator publishes.
+
+`/v1/releases/{campaign}` and what lies below it answer everybody for a published release, and whoever has a key for any release.
+Without a key every other address of this form is answered alike: a campaign that is private, one without a release and one that
+there is not give the same bytes after the same lookup.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, BinaryIO
+
+import pyarrow.parquet as pq
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic.dataclasses import dataclass
+from starlette.responses import Response
+
+from dither.collector.access import Access, Who
+from dither.collector.admin import PARQUET, ZIP, FileAnswer, sends
+from dither.collector.answering import Question
+from dither.collector.audit import acting
+from dither.collector.collector import Collector
+from dither.collector.problems import DOCUMENTED, Problem, json_response
+from dither.collector.publications import NoRelease, Published
+from dither.release.number_questions import NumberQuestion
+from dither.release.query import Answer, AnswerTable
+from dither.release.spreadsheet import copy_as_spreadsheet, write_spreadsheet
+
+CSV = "text/csv; charset=utf-8; header=present"
+FORMATS = ("json", "csv", "parquet")
+Text = Annotated[str, Query()]
+Names = Annotated[Sequence[str], Query()]
+
+
+@dataclass(frozen=True)
+class PublicationStatus:
+    """Whether anybody may read a release, and the SHA-256 of its folder as a zip file."""
+
+    campaign: str
+    published: bool
+    sha256: str | None = None
+
+
+def question_of(where: str, given: str, by: Sequence[str]) -> Question:
+    """What an address asks; what is empty is not asked."""
+    return Question(where.strip() or None, given.strip() or None, tuple(name for name in by if name.strip()))
+
+
+def answer_file(answer: Answer | AnswerTable, form: str) -> Response:
+    """An answer as a program reads it: JSON as `dither query --json` prints it, CSV or Parquet."""
+    if form == "json":
+        return json_response(answer.to_json())
+    out = io.BytesIO()
+    if form == "csv":
+        write_spreadsheet(answer.to_arrow(), out)
+    elif form == "parquet":
+        pq.write_table(answer.to_arrow(), out)
+    else:
+        raise Problem("invalid", f"format: {form[:20]!r} is none of {', '.join(FORMATS)}")
+    return Response(out.getvalue(), media_type=CSV if form == "csv" else PARQUET, headers=named(f"answer.{form}"))
+
+
+def named(file: str) -> dict[str, str]:
+    """Lets a browser save an answer as a file of this name."""
+    return {"content-disposition": f'attachment; filename="{file}"'}
+
+
+def release_routes(collector: Collector, access: Access) -> APIRouter:
+    """What may be read of a release. Everything asks the store and runs in the framework's threads."""
+    routes = APIRouter(prefix="/v1/releases/{campaign}", tags=["releases"], responses=DOCUMENTED)
+    publications = collector.publications
+
+    async def reader(request: Request) -> bool:
+        """Whether a key or session was sent; a wrong one is said to be wrong, whatever is asked."""
+        if await access.principal(request) is not None:
+            return True
+        if request.headers.get("authorization"):
+            raise Problem("unauthorised", "send Authorization: Bearer with a key of this collector")
+        return False
+
+    def find(campaign: str, everything: bool = Depends(reader)) -> Published:
+        return publications.find(campaign, everything)
+
+    found = Depends(find)
+
+    @routes.get("")
+    def manifest(release: Published = found) -> Response:
+        """The manifest of a release (`release.json` of its folder), its schema, and the SHA-256 of the folder as a zip file."""
+        document = {
+            **json.loads(publications.manifest(release)),
+            "schema": json.loads(publications.schema(release)),
+            "published": release.public,
+            "sha256": release.digest,
+        }
+        return json_response(document)
+
+    @routes.get("/query")
+    def query(
+        release: Published = found,
+        where: Text = "",
+        given: Text = "",
+        by: Names = (),
+        range: Names = (),
+        below: Text = "",
+        quantiles: Text = "",
+        bins: Text = "",
+        figure: Text = "",
+        format: Text = "json",
+    ) -> Response:
+        """The share of people for whom `where` holds among those for whom `given` holds, `by` some attributes; with intervals.
+
+        Of a release about one number: the share in each `range` (30000,50000) or `below` each number, `quantiles` (0.1,0.5,0.9),
+        a histogram of other `bins` (a number of them, or edges), or a `figure` (mean, variance).
+        """
+        if format not in FORMATS:
+            raise Problem("invalid", f"format: {format[:20]!r} is none of {', '.join(FORMATS)}")
+        number = NumberQuestion(tuple(text for text in range if text.strip()), below, quantiles, bins, figure)
+        asked = replace(question_of(where, given, by), number=number if number.asked else None)
+        return answer_file(publications.ask(release, asked), format)
+
+    @routes.get("/synthetic.parquet", response_class=Response, responses=sends(PARQUET, "The synthetic table"))
+    def parquet(release: Published = found) -> Response:
+        """The synthetic table, a Parquet file."""
+        return Response(_synthetic(release), media_type=PARQUET, headers=named("synthetic.parquet"))
+
+    @routes.get("/synthetic.csv", response_class=Response, responses=sends("text/csv", "The synthetic table"))
+    def csv(release: Published = found) -> Response:
+        """The synthetic table as CSV; text that a spreadsheet would take for a formula has an apostrophe before it."""
+        file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            copy_as_spreadsheet(io.BytesIO(_synthetic(release)), file)
+        except BaseException:
+            file.close()
+            raise
+        return FileAnswer(file, CSV, named("synthetic.csv"))
+
+    @routes.get("/folder.zip", response_class=Response, responses=sends(ZIP, "The release's folder"))
+    def folder(release: Published = found) -> Response:
+        """The release's folder, which `dither query` and `dither.load_release` read once it is unpacked."""
+        return Response(publications.archive(release), media_type=ZIP, headers=named("release.zip"))
+
+    def _synthetic(release: Published) -> bytes:
+        held = publications.file(release, "synthetic.parquet")
+        if held is None:
+            raise NoRelease
+        return held
+
+    return routes
+
+
+def publishing_routes(collector: Collector, access: Access) -> APIRouter:
+    """How a curator lets everybody read a release, and takes that back."""
+    routes = APIRouter(
+        prefix="/v1/admin/campaigns/{campaign}",
+        tags=["operator"],
+        dependencies=[Depends(access.authorise)],
+        responses=DOCUMENTED,
+    )
+
+    @routes.post("/publish-release")
+    def publish(campaign: str, who: Who) -> PublicationStatus:
+        """Let everybody read the release; makes its replicates at the first time, which may take minutes. Safe to repeat."""
+        collector.campaigns.current(campaign)
+        with acting(who.name, "publish-release"):
+            found = collector.publications.publish(campaign)
+        return PublicationStatus(campaign, found.public, found.digest)
+
+    @routes.post("/unpublish-release")
+    def unpublish(campaign: str, who: Who) -> PublicationStatus:
+        """Hide the release from everybody without a key. Safe to repeat; what was downloaded is out."""
+        collector.campaigns.current(campaign)
+        with acting(who.name, "unpublish-release"):
+            collector.publications.unpublish(campaign)
+        return PublicationStatus(campaign, False)
+
+    return routes

@@ -1,0 +1,19 @@
+"""What a collection can be expected to give, before anybody is asked."""
+
+from dither.planner.forecasting import Forecast, Point, forecast, least
+from dither.planner.population import assumed_dependence, reference_population, typical_dependence
+from dither.planner.predict import Prediction, predict
+from dither.planner.words import BASELINE
+
+__all__ = [
+    "BASELINE",
+    "Forecast",
+    "Point",
+    "Prediction",
+    "assumed_dependence",
+    "forecast",
+    "least",
+    "predict",
+    "reference_population",
+    "typical_dependence",
+]

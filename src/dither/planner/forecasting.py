@@ -1,0 +1,242 @@
+"""What a collection can be expected to give, before anybody is asked: from the schema, the participants and epsilon alone.
+
+A method's error is predicted by playing its campaign on a made-up reference population. From the predictions follows a forecast:
+which method, whether pairs can be learnt at all, and what it would take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from dither.checks import check_whole
+from dither.datasets import schema_of
+from dither.display.show import Picture
+from dither.errors import ParameterError
+from dither.mechanisms.probability import check_epsilon
+from dither.models import Model
+from dither.planner.population import assumed_dependence, reference_population
+from dither.planner.predict import Prediction, predict
+from dither.planner.words import BASELINE, MOST_EPSILON, MOST_PARTICIPANTS, Verdict, advice, warnings
+from dither.protocols import DEFAULT
+from dither.protocols import method as find_method
+from dither.protocols import methods as all_methods
+from dither.schema import Schema
+from dither.types import JsonObject, NativeTable
+
+PREDICTED = (DEFAULT, BASELINE)  # the others take longer and are played when named
+NOISE = 0.95  # pairs teach nothing if the error stays above this share of what one-way marginals alone give
+LEARNT = 0.9  # and something below this one; the gap keeps the advice from hanging on one draw
+TIE = 1.03
+WIDE = 1000  # values of all attributes together
+NOT_PLAYED = "not predicted, as that takes longer; name it to have it predicted"
+STEPS = (-2, -1, 1, 2)  # powers of four times the participants, at which a curve has points beside
+
+
+@dataclass(frozen=True)
+class Point:
+    """The errors of a method with so many participants, all else as in the forecast."""
+
+    method: str
+    participants: int
+    tvd: Mapping[int, float]
+
+    def to_json(self) -> JsonObject:
+        """Plain values."""
+        return {
+            "method": self.method,
+            "participants": self.participants,
+            "tvd": {str(k): v for k, v in self.tvd.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a collection of this schema, so many participants and this epsilon can be expected to give.
+
+    `dependence` is the assumed mean distance of a pair from independence: the two-way error of a product of exact one-way
+    marginals. `needed` holds the participants (at this epsilon) and the epsilon (with these participants) from which pairs
+    begin to be learnt, where they are not; None where nothing in reach does. `points` are the errors with fewer and with more
+    participants, where a curve was asked for.
+
+    >>> import dither
+    >>> expected = dither.forecast("adult", 45_000, 1.0, methods=["independent"], repeats=1)
+    >>> expected.recommendation, expected.methods[1].tvd[1] > 0.05
+    ('independent', True)
+    """
+
+    participants: int
+    epsilon: float
+    dependence: float
+    methods: tuple[Prediction, ...]
+    recommendation: str
+    advice: str
+    warnings: tuple[str, ...]
+    needed: Mapping[str, float | None]
+    points: tuple[Point, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """Plain values, as `dither plan --json` prints them."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        lists = {"methods": [m.to_json() for m in self.methods], "points": [p.to_json() for p in self.points]}
+        return {**own, **lists, "warnings": list(self.warnings)}
+
+    def plot(self) -> Picture:
+        """The errors against the number of participants; needs a forecast with `curve`."""
+        from dither.planner.chart import curve_picture
+
+        if not self.points:
+            raise ParameterError("there is no curve to draw; ask for it with curve=True", where="curve")
+        return curve_picture(self)
+
+
+def forecast(
+    schema: Schema | NativeTable | str | Path,
+    participants: int,
+    epsilon: float,
+    *,
+    dependence: str | float = "typical",
+    methods: Sequence[str] | None = None,
+    repeats: int | None = None,
+    seed: int = 0,
+    curve: bool = False,
+) -> Forecast:
+    """Predict the mean 1-way and 2-way total variation distance of methods and say what to do.
+
+    `schema` is a schema or its file, or what `publish` takes: a bundled dataset's name, a table or its file, whose own schema is
+    used, or one inferred from its rows, which a warning then says. Of a table nothing else is read. `dependence` is what nobody
+    knows beforehand: weak, typical, strong, or the mean distance of a pair from independence. Without `methods` the default method
+    and the baseline get figures; the others are listed. Each figure is the mean of `repeats` played campaigns, of two to five
+    unless said. With `curve` the same is predicted for fewer and for more participants (`points`, `plot()`).
+
+    >>> import dither
+    >>> schema = dither.Schema(tuple(dither.Attribute(name, "boolean", (False, True)) for name in "abcd"))
+    >>> dither.forecast(schema, 200_000, 4.0).recommendation
+    'mixture'
+    """
+    check_whole("participants", participants, 1)
+    if repeats is not None:
+        check_whole("repeats", repeats, 1)
+    check_epsilon(epsilon)
+    played = list(dict.fromkeys([*(methods or PREDICTED), BASELINE]))
+    for name in played:
+        find_method(name)
+    domain, notes = schema_of(schema)
+    amount = assumed_dependence(domain, dependence)
+    population = reference_population(domain, amount, seed)
+    people = min(participants, MOST_PARTICIPANTS)
+
+    found = {name: predict(name, population, people, epsilon, repeats=repeats, seed=seed) for name in played}
+    known = all_methods()
+    listed = [
+        found.get(name) or Prediction(name, asks=known[name].asks, reason=NOT_PLAYED)
+        for name in dict.fromkeys([*known, *played])
+    ]
+    if not any(p.tvd for p in found.values()):
+        reasons = "; ".join(f"{p.name}: {p.reason}" for p in found.values())
+        raise ParameterError(f"no method can be played with {participants:,} participants: {reasons}")
+    verdict = _verdict(found, amount)
+    best = _recommended(found, verdict)
+    needed: dict[str, float | None] = {"participants": None, "epsilon": None}
+    if verdict == "noise":
+        needed = _needed(population, people, epsilon, played, seed)
+    told = (*(str(note) for note in notes), *warnings(domain, participants, best, found, verdict, needed))
+    return Forecast(
+        participants,
+        float(epsilon),
+        amount,
+        tuple(listed),
+        best.name,
+        advice(best, found, verdict),
+        told,
+        needed,
+        _curve(population, people, epsilon, found, seed) if curve else (),
+    )
+
+
+def _curve(
+    population: Model, people: int, epsilon: float, found: Mapping[str, Prediction], seed: int
+) -> tuple[Point, ...]:
+    """Every played method with fewer and more participants, one campaign each."""
+    out = []
+    for name, here in found.items():
+        sizes = sorted({min(max(round(people * 4.0**step), 1), MOST_PARTICIPANTS) for step in STEPS} - {people})
+        points = [(n, predict(name, population, n, epsilon, seed=seed)) for n in sizes]
+        out += [Point(name, n, p.tvd) for n, p in sorted([*points, (people, here)], key=lambda e: e[0]) if p.tvd]
+    return tuple(out)
+
+
+def _error(prediction: Prediction) -> float:
+    return prediction.tvd[max(prediction.tvd)]
+
+
+def _verdict(found: Mapping[str, Prediction], amount: float) -> Verdict:
+    if all(2 not in p.tvd for p in found.values()):
+        return "alone"
+    if amount == 0:
+        return "independent"
+    if not any(p.tvd for name, p in found.items() if name != BASELINE):
+        return "nothing"
+    return "learnt" if _gaining(found) else "noise"
+
+
+def _recommended(found: Mapping[str, Prediction], verdict: Verdict) -> Prediction:
+    """Of those that gain by asking pairs the least two-way error, the default method where it is as good; else the baseline."""
+    able = _gaining(found) if verdict == "learnt" else [p for p in found.values() if p.tvd]
+    ranked = sorted(able, key=_error)
+    if verdict != "learnt":
+        return next((p for p in ranked if p.name == BASELINE), ranked[0])
+    close = [p for p in ranked if _error(p) <= TIE * _error(ranked[0])]
+    return next((p for p in close if p.name == DEFAULT), ranked[0])
+
+
+def _gaining(found: Mapping[str, Prediction], bar: float = NOISE) -> list[Prediction]:
+    """The methods below `bar` of what their own one-way marginals would give, and not above the baseline."""
+    baseline = found[BASELINE].tvd.get(2, math.inf)
+    rivals = [p for name, p in found.items() if name != BASELINE and p.without_pairs is not None]
+    return [p for p in rivals if p.tvd[2] <= bar * (p.without_pairs or 0.0) and p.tvd[2] <= baseline]
+
+
+def _needed(
+    population: Model, participants: int, epsilon: float, methods: Sequence[str], seed: int
+) -> dict[str, float | None]:
+    """From how many participants on, and from which epsilon on, a method gains by asking pairs."""
+
+    def learnt(people: int, eps: float) -> bool:
+        found = {m: predict(m, population, people, eps, repeats=1, seed=seed) for m in methods}
+        return bool(_gaining(found, LEARNT))
+
+    wide = sum(population.schema.cardinalities) > WIDE  # each step takes long there: larger ones, and a rougher answer
+    factors, precision = ((16.0, 4.0), 4.0) if wide else ((4.0, 1.6), 1.2)
+    people = least(lambda n: learnt(round(n), epsilon), participants, MOST_PARTICIPANTS, factors[0], precision)
+    eps = least(lambda e: learnt(participants, e), epsilon, max(MOST_EPSILON, epsilon), factors[1], precision)
+    return {
+        "participants": None if people is None else _rounded(people),
+        "epsilon": None if eps is None else round(eps, 2),
+    }
+
+
+def least(
+    holds: Callable[[float], bool], start: float, stop: float, factor: float, precision: float = 1.2
+) -> float | None:
+    """The least value from `start` to `stop`, within a factor `precision`, at which a condition that stays true holds.
+
+    Steps by `factor` until it holds, then bisects on the logarithm; the value given is one at which it held.
+    """
+    low, high = start, min(start * factor, stop)
+    while not holds(high):
+        if high >= stop:
+            return None
+        low, high = high, min(high * factor, stop)
+    while high / low > precision:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _rounded(number: float) -> int:
+    """Two digits, rounded up: more would pretend."""
+    step = 10 ** max(math.floor(math.log10(number)) - 1, 0)
+    return int(math.ceil(number / step) * step)

@@ -1,0 +1,42 @@
+"""The participant's page: who asks, why and until when, what is promised, and the form that a script makes and randomises.
+
+Guarantee: the address holds the campaign alone; the participant's token stands in the fragment, which no server and no log sees.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from dither.collector.collector import Collector
+from dither.web.answers import page
+from dither.web.assets import asset
+from dither.web.wording import spoken_schema
+
+_PARTS = ("participate.js", "form.js", "fits.js", "words.js", "pages.js")
+
+
+def participant_routes(collector: Collector) -> APIRouter:
+    """The address `/c/{campaign}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/c/{campaign}")
+    async def participate(request: Request, campaign: str) -> Response:
+        spec = (await collector.find(campaign)).spec
+        title = spec.title or spec.name or "A survey without a name"
+        return page(
+            "participate.html",
+            title=title,
+            scripts=("participate.js",),
+            campaign=campaign,
+            purpose=[line for line in spec.purpose.splitlines() if line.strip()],
+            contact=spec.contact,
+            closes=(spec.closes or "").replace("T", ", ").replace("Z", " UTC"),
+            epsilon=spec.epsilon,
+            words=spoken_schema(spec.schema),
+            encoder=asset("dither.js"),
+            parts=[asset(name) for name in _PARTS],
+            origin=str(request.base_url).rstrip("/"),
+        )
+
+    return routes

@@ -1,0 +1,278 @@
+// A participant's page: what is asked, practice without consequence, and one answer, randomised by dither.js in this browser.
+
+import * as dither from './dither.js';
+import { control, readAll } from './form.js';
+import { fitting } from './fits.js';
+import { cellText, element, hundred, ofHundred, spelt } from './words.js';
+
+const page = document.getElementById('participate'), campaign = page.dataset.campaign;
+const words = JSON.parse(document.getElementById('words').textContent);
+const at = (id) => document.getElementById(id);
+const PRACTICE = 60, LOOK_AGAIN = 30000, OWN = `dither:token:${campaign}`;
+
+// Each end of the road, in a sentence, and what to do.
+const SENTENCES = {
+  draft: ['This has not begun yet.', 'Come back later with the same link; it keeps its place for you.'],
+  closed: ['This has ended; no more answers are taken.', 'There is nothing left to do. Thank you for coming.'],
+  unknown: ['This campaign is not here.', 'Open the link or code of your invitation again, or ask whoever sent it.'],
+  offline: ['The collector cannot be reached.', 'Look at your connection; this page tries again by itself.'],
+  token: ['An invitation is needed to take part.', 'Open the link of your invitation itself: the part after # is your ticket, and it is missing here.'],
+  'bad-token': ['The invitation in this link is damaged.', 'Open the link again as it was sent, to its very last character.'],
+  'not-asked': ['You are not asked.', 'The round of your ticket has passed. There is nothing left to do; thank you for coming.'],
+  later: ['You are not asked yet.', 'Your ticket is drawn for a later round. Keep this page or the link: it comes to life when your round opens.'],
+  answered: ['This invitation has been used already.', 'It counts once. If that was not you, tell whoever sent it to you; nothing was sent from here.'],
+  'token-unknown': ['The collector does not know this invitation.', 'Open the link again as it was sent, or ask for a new one.'],
+  cap: ['This device has given as much as it was allowed to.', 'Answering would exceed the limit kept in this browser for all surveys together. Nothing was sent.'],
+  storage: ['This browser does not let the page keep anything.', 'Without that it could not make sure that you answer once. Allow storage for this site, or leave private browsing.'],
+  insecure: ['This page is not loaded securely.', 'Open it with https: only then can your answer be randomised and sent.'],
+  moved: ['This is another collector than the one you first answered at.', 'To be safe nothing is sent. Ask whoever invited you.'],
+  changed: ['The questions have changed since you first looked.', 'To be safe nothing is sent. Ask whoever invited you.'],
+  invalid: ['The collector did not take the answer.', 'Nothing of yours is counted. You need not do anything.'],
+};
+
+const state = { announcement: null, token: '', asked: [], names: [], controls: new Map() };
+
+function say(kind, more = '') {
+  const [what, then] = SENTENCES[kind];
+  at('state').replaceChildren(element('p', {}, element('strong', {}, what)), element('p', {}, more || then));
+  at('state').className = 'said';
+  at('state').dataset.kind = kind;
+}
+
+const books = () => {
+  const text = localStorage.getItem('dither:device');
+  return (text === null ? null : JSON.parse(text))?.campaigns?.[campaign] ?? null;
+};
+
+// The ticket: of an earlier visit, of the link, or, where anybody may take part, drawn now and kept.
+function ticket(participation) {
+  const given = decodeURIComponent(location.hash.slice(1)).trim().toLowerCase();
+  if (given && !/^[0-9a-f]{64}$/.test(given)) return { fault: 'bad-token' };
+  const known = books()?.token ?? localStorage.getItem(OWN);
+  if (given) return { token: given };
+  if (known) return { token: known };
+  if (participation === 'tokens') return { fault: 'token' };
+  const drawn = dither.toHex(crypto.getRandomValues(new Uint8Array(32)));
+  localStorage.setItem(OWN, drawn);
+  if (localStorage.getItem(OWN) !== drawn) return { fault: 'storage' };
+  return { token: drawn };
+}
+
+async function look() {
+  const answer = await fetch(`/v1/campaigns/${campaign}`, { cache: 'no-store', credentials: 'omit' });
+  if (answer.status === 404) return { fault: 'unknown' };
+  if (!answer.ok) return { fault: 'offline' };
+  return { announcement: (await dither.readAnnouncement(await answer.text())).announcement };
+}
+
+// The id under which the answer is stored: of its round, or, where whoever comes is asked, of the whole campaign.
+const receiptOf = async (announcement, round) => dither.toHex(await dither.reportId(
+  dither.fromHex(state.token), dither.fromHex(campaign), announcement.assignment === 'arrival' ? null : round));
+
+let again = null;
+function lookAgain() {
+  clearTimeout(again);
+  again = setTimeout(begin, LOOK_AGAIN);
+}
+
+async function begin() {
+  if (!at('state').dataset.kind) at('state').textContent = 'Looking up what is asked…';
+  if (!globalThis.isSecureContext || !crypto.subtle) return say('insecure');
+  try {
+    localStorage.setItem('dither:probe', '1');
+    localStorage.removeItem('dither:probe');
+  } catch { return say('storage'); }
+  const { announcement, fault } = await look().catch(() => ({ fault: 'offline' }));
+  if (fault) { say(fault); return fault === 'offline' ? lookAgain() : undefined; }
+  const mine = ticket(announcement.participation);
+  if (mine.fault) return say(mine.fault);
+  Object.assign(state, { announcement, token: mine.token });
+  const answers = Object.entries(books()?.token === mine.token ? books().answers : {});
+  const [[round, last] = []] = answers;
+  if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
+  if (last?.state === 'waiting') return showWaiting();
+  if (last?.state === 'answered') return say('answered');
+  if (announcement.state === 'draft') { say('draft'); return lookAgain(); }
+  if (announcement.plan === null) { say('closed'); return announcement.state === 'closing' ? lookAgain() : undefined; }
+  const now = await dither.chosen(announcement, dither.fromHex(state.token));
+  if (!now.asked) {
+    say(now.later ? 'later' : 'not-asked', now.later ? comeBack(announcement.round_closes) : '');
+    return now.later ? lookAgain() : undefined;
+  }
+  Object.assign(state, { asked: now.questions, names: now.attributes });
+  return showForm();
+}
+
+// When to come back, if the round has an end that is known.
+const comeBack = (seconds) => (Number.isFinite(seconds)
+  ? `Your ticket is drawn for a later round. Come back after ${new Date(1000 * seconds).toLocaleString()}, or leave this page open: it comes to life by itself.` : '');
+
+function showForm() {
+  const { names } = state, all = state.announcement.schema.attributes;
+  const others = all.filter((a) => !names.includes(a.name)).map((a) => words[a.name].question);
+  at('state').hidden = true;
+  at('asked').replaceChildren(...explainChoice(names.length, all.length, others));
+  state.controls = new Map();
+  const fields = names.map((name, i) => {
+    const made = control(all.find((a) => a.name === name), words, i);
+    state.controls.set(name, made);
+    return made.box;
+  });
+  at('fields').replaceChildren(...fields);
+  at('questions').hidden = false;
+  showOdds();
+}
+
+function explainChoice(count, total, others) {
+  if (!others.length) return [element('p', {}, count === 1 ? 'There is one question.' : `All ${total} questions are for you.`)];
+  const list = element('ul', {}, ...others.slice(0, 200).map((question) => element('li', {}, question)));
+  return [
+    element('p', {}, `Of ${total} questions ${count === 1 ? 'one is' : `${count} are`} for you, drawn by chance from your ticket before you came. `
+      + 'A little from each of many people is enough, and all of your protection goes to what counts.'),
+    element('details', {}, element('summary', {}, `The ${others.length} that you are not asked`),
+      element('p', {}, 'Others answer these. Nothing about them leaves your device, so nobody asks you to type it.'), list),
+  ];
+}
+
+// The chances of the one question that is asked; null where its reports speak for no single answer.
+function oddsHere() {
+  const [{ mechanism }] = state.asked;
+  return state.asked.length === 1 && fitting(mechanism) !== null ? dither.odds(mechanism) : null;
+}
+
+function showOdds() {
+  const found = oddsHere();
+  at('odds').hidden = found === null;
+  at('try').hidden = found === null;
+  if (found === null) return;
+  const [same, other] = [ofHundred(found.own), ofHundred(found.other)];
+  at('odds').replaceChildren(
+    element('p', {}, `Of 100 people with your answer, about ${same} send something that fits it:`),
+    hundred(found.own, `${same} of 100 dots are filled`),
+    element('p', {}, `Of 100 people with any other answer, about ${other} send something that fits yours all the same:`),
+    hundred(found.other, `${other} of 100 dots are filled`),
+  );
+}
+
+function cellFor(q, record) {
+  const known = new Map(state.announcement.schema.attributes.map((a) => [a.name, a]));
+  const codes = new Map(q.attributes.map((name) => [name, dither.codeOf(known.get(name), record[name])]));
+  return dither.cellOf(q, known, codes);
+}
+
+const practised = { drawn: 0, hits: 0 };
+async function practise(times) {
+  const record = readAll(state.controls);
+  if (record === null) return;
+  const [q] = state.asked, fits = fitting(q.mechanism), cell = cellFor(q, record);
+  let last = null;
+  for (let i = 0; i < times; i++) {
+    [last] = (await dither.practise(state.announcement, state.asked, record)).parts;
+    const hit = fits(last, cell);
+    practised.drawn++;
+    practised.hits += hit ? 1 : 0;
+    const dot = element('span', { className: hit ? '' : 'other', title: hit ? 'fits your answer' : 'does not fit it' });
+    at('strip').append(dot);
+    if (at('strip').children.length > PRACTICE) at('strip').firstChild.remove();
+  }
+  at('strip').hidden = false;
+  at('key').hidden = false;
+  at('practised').textContent = `${practised.hits} of ${practised.drawn} practice draws fit your answer (expected are about ${ofHundred(oddsHere().own)} of 100). `
+    + `The last one would have said: ${meaning(q, last)}`;
+}
+
+// A report of one question in words: the answers it fits, if they are few.
+function meaning(q, payload) {
+  const { cells } = q.mechanism, fits = fitting(q.mechanism);
+  if (fits === null || cells > 4096) return `${payload.length} bytes of noise about ${cells.toLocaleString('en')} possible answers.`;
+  const found = [];
+  for (let cell = 0; cell < cells; cell++) if (fits(payload, cell)) found.push(cell);
+  if (q.mechanism.name === 'grr') return `“${cellText(words, q, found[0])}”.`;
+  if (!found.length) return `none of the ${cells} possible answers.`;
+  const shown = found.slice(0, 6).map((cell) => `“${cellText(words, q, cell)}”`).join(', ');
+  return `one of ${found.length} of ${cells} possible answers: ${shown}${found.length > 6 ? ` and ${found.length - 6} more` : ''}.`;
+}
+
+// Sending. The bytes are seen as they leave, whoever made them.
+function send(record) {
+  const seen = (address, options = {}) => {
+    if (options.method === 'POST') showBytes(options.body);
+    return fetch(address, options);
+  };
+  return dither.takePart({ url: location.origin, campaign, record, cap: state.announcement.epsilon, token: state.token, fetch: seen });
+}
+
+function showBytes(body) {
+  if (body.length <= 60) return;
+  const payload = body.subarray(64), [q] = state.asked;
+  at('bytes').textContent = spelt(body);
+  at('said').textContent = state.asked.length === 1 ? meaning(q, payload) : `${payload.length} bytes of noise about ${state.asked.length} questions.`;
+  at('left').hidden = false;
+}
+
+// A code of the encoder's -> the sentence for it. A ticket is wrong for the collector, or for this device, which has another.
+const KINDS = { token: 'token-unknown', 'no-campaign': 'unknown', 'not-open': 'closed', 'not-allowed': 'invalid' };
+
+async function deliver(record) {
+  for (const button of page.querySelectorAll('button')) button.disabled = true;
+  at('state').hidden = false;
+  at('state').className = 'said';
+  at('state').textContent = 'Sending…';
+  try {
+    const { result, code, receipt, comeBack: after } = await send(record);
+    if (result === 'acknowledged') showReceipt(receipt);
+    else if (result === 'waiting') showWaiting();
+    else {
+      at('questions').hidden = true;
+      say(KINDS[code] ?? code, code === 'not-asked' ? comeBack(after) : '');
+    }
+  } catch (error) {
+    const code = error.code ?? 'invalid';
+    if (code === 'offline') say('offline', 'Nothing has left this device yet. Look at your connection and press the button again.');
+    else say(KINDS[code] ?? code);
+  } finally {
+    for (const button of page.querySelectorAll('button')) button.disabled = false;
+    at('state').scrollIntoView({ block: 'nearest' });
+  }
+}
+
+function showWaiting() {
+  at('questions').hidden = true;
+  at('waiting').hidden = false;
+  at('state').hidden = false;
+  at('state').className = 'said';
+  at('state').dataset.kind = 'waiting';
+  at('state').replaceChildren(
+    element('p', {}, element('strong', {}, 'Your answer is kept here and not yet acknowledged.')),
+    element('p', {}, 'The connection broke, or the collector is busy. Its noise is drawn once and for all; sending again sends the same bytes, and it counts once.'),
+  );
+}
+
+function showReceipt(receipt) {
+  for (const part of ['questions', 'waiting']) at(part).hidden = true;
+  at('state').hidden = false;
+  at('state').className = 'done';
+  at('state').dataset.kind = 'answered';
+  at('state').replaceChildren(
+    element('p', {}, element('strong', {}, 'You have answered. Sent and stored: thank you.')),
+    element('p', {}, 'Your receipt, the number under which the randomised answer is stored; it tells nothing about it:'),
+    element('p', { className: 'bytes', id: 'receipt' }, receipt),
+    element('p', { className: 'help' }, 'Coming back shows this receipt again. There is no second draw: one answer is all that is asked of you.'),
+  );
+}
+
+at('form').addEventListener('submit', (event) => {
+  event.preventDefault();
+  event.stopPropagation();
+  const record = readAll(state.controls);
+  if (record !== null) deliver(record);
+});
+at('once').addEventListener('click', () => practise(1));
+at('often').addEventListener('click', () => practise(20));
+at('resend').addEventListener('click', () => deliver({}));
+window.addEventListener('hashchange', () => location.reload());
+// What may have changed meanwhile is looked at again as soon as somebody looks here, and now and then without.
+const lookNow = () => { if (!document.hidden && ['offline', 'draft', 'later'].includes(at('state').dataset.kind)) begin(); };
+window.addEventListener('online', lookNow);
+document.addEventListener('visibilitychange', lookNow);
+begin();

@@ -1,0 +1,93 @@
+"""Help is one step away: usage errors name it, shells complete, and the page of all commands is what the commands say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tools.command_line import PAGE, commands, page
+from typer.main import get_command
+
+from dither.cli import VERBS, build, run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["campaign", "create", "--epsilon", "2"], "Missing option '--schema'. (see 'dither campaign create --help')"),
+        (["schema", "infer", "t.csv", "--nosuch"], "(see 'dither schema infer --help')"),
+        (["campaign", "nosuch"], "No such command 'nosuch'. (see 'dither campaign --help')"),
+        (["publish", "adult", "--epsilon", "x", "-o", "out"], "(see 'dither publish --help')"),
+        (["nosuch"], "No such command 'nosuch'. (see 'dither --help')"),
+    ],
+)
+def test_a_usage_error_points_to_the_help_of_that_very_command(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.rstrip().endswith(message)
+    assert said.count("\n") == 1
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setenv("_DITHER_COMPLETE", "complete_bash")
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("dither ", set(VERBS)),
+        ("dither pu", {"publish"}),
+        ("dither publish", {"publish"}),
+        ("dither campaign cl", {"close-round"}),
+        ("dither publish --repl", {"--replicates"}),
+        ("dither publish adult --path ", {"counts", "reports"}),
+    ],
+)
+def test_a_shell_hears_what_could_come_next(
+    typed: str, offered: set[str], asking: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asking.setenv("COMP_WORDS", typed)
+    asking.setenv("COMP_CWORD", str(len(typed.split()) - (not typed.endswith(" "))))
+    assert run([]) == 0
+    assert set(capsys.readouterr().out.split()) == offered
+
+
+def test_zsh_asks_in_its_own_way(asking: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asking.setenv("_DITHER_COMPLETE", "complete_zsh")
+    asking.setenv("_TYPER_COMPLETE_ARGS", "dither campaign sta")
+    assert run([]) == 0
+    assert '"status"' in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_verbs_are_completed_without_loading_what_they_do() -> None:
+    code = "import sys; from dither.cli import run; run([]); print('numpy' in sys.modules, file=sys.stderr)"
+    asked = {**os.environ, "_DITHER_COMPLETE": "complete_bash", "COMP_WORDS": "dither ev", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True)
+    assert (done.stdout.split(), done.stderr.strip()) == (["evaluate"], "False")
+
+
+def test_the_page_of_commands_is_what_they_say() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(text), "run: python -m tools.command_line"
+
+
+def test_the_page_omits_no_verb_and_no_option() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    shown = set(get_command(build(None)).commands)  # type: ignore[attr-defined]
+    assert shown == set(VERBS) == {path.split()[1] for path, _ in commands()}
+    for path, command in commands():
+        section = text.partition(f"### `{path}`\n")[2].partition("\n### ")[0]
+        assert all(
+            one.opts[-1] in section for one in command.params if one.opts[-1].startswith("--") and one.name != "help"
+        )
+    assert "run: python" not in text
+    assert (
+        page(text.replace("`dither publish`", "`dither publsh`")) == text
+    )  # what somebody changed by hand is put right

@@ -1,0 +1,434 @@
+"""Keys with roles, sessions, the limit on sign-ins and the audit log: on both databases, over HTTP, and between collectors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from collector_harness import KEY, Caller, Cluster, ServerThread, describe, envelope_of, plan_of, token_of
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dither import cli
+from dither.client.transport import Answer
+from dither.collector.access import check_form, clear_cookie, set_cookie
+from dither.collector.audit import ITSELF, acting
+from dither.collector.collector import Collector
+from dither.collector.keys import OPERATOR, Keys, Principal, hash_of
+from dither.collector.layout import audit, keys, sessions, sign_ins
+from dither.collector.postgres import PostgresStore
+from dither.collector.problems import Problem
+from dither.collector.sessions import (
+    MOST_FAILURES,
+    MOST_SESSIONS,
+    SESSION_SECONDS,
+    SPAN_SECONDS,
+    Sessions,
+    SignInRefused,
+    TooManySignIns,
+)
+from dither.collector.store import Store
+from dither.errors import ParameterError, StateError
+
+Opening = Callable[[], Store]
+CURATOR, READER = Principal(OPERATOR, "curator"), Principal("ann", "reader")
+
+
+class Clock:
+    """A time that a test sets."""
+
+    def __init__(self) -> None:
+        self.time = 1_000_020.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def opened(open_store: Opening) -> tuple[Store, Keys, Sessions, Clock]:
+    store, clock = open_store(), Clock()
+    held = Keys(store.keys, shared=False)
+    held.adopt(KEY)
+    return store, held, Sessions(store.sessions, held, clock), clock
+
+
+def everything_stored(store: Any) -> str:
+    """All that is in the tables about operators, as text."""
+    with store._read(5) as connection:
+        rows = [tuple(row) for table in (keys, sessions, sign_ins, audit) for row in connection.execute(table.select())]
+    return repr(rows)
+
+
+def test_keys_are_told_apart_and_neither_they_nor_cookies_are_kept(open_store: Opening) -> None:
+    store, held, signed, _ = opened(open_store)
+    made = held.create("ann", "reader")
+    cookie, session = signed.sign_in(made)
+    assert (held.match(KEY), held.match(made), held.match(made + "x"), held.match("")) == (CURATOR, READER, None, None)
+    assert signed.find(cookie) == session
+    assert session.principal == READER
+    text = everything_stored(store)
+    assert repr(hash_of(made)) in text, "the check below looks at the right tables"
+    assert not any(secret in text for secret in (KEY, made, cookie, session.csrf))
+
+
+def test_a_revoked_key_is_over_with_its_sessions_and_its_name_stays_taken(open_store: Opening) -> None:
+    store, held, signed, _ = opened(open_store)
+    made = held.create("ann", "reader")
+    cookie, other = signed.sign_in(made)[0], signed.sign_in(KEY)[0]
+    held.revoke("ann")
+    assert held.match(made) is None
+    assert signed.find(cookie) is None
+    assert signed.find(other) is not None
+    with pytest.raises(SignInRefused):
+        signed.sign_in(made)
+    with pytest.raises(StateError, match="another name"):
+        held.create("ann", "curator")
+    with pytest.raises(ParameterError, match="no key 'ann'"):
+        held.revoke("ann")
+    assert [(k.name, k.role, k.revoked is None) for k in store.keys.listed()] == [
+        ("ann", "reader", False),
+        (OPERATOR, "curator", True),
+    ]
+
+
+def test_the_last_curator_stays(open_store: Opening) -> None:
+    _, held, _, _ = opened(open_store)
+    held.create("ann", "reader")
+    with pytest.raises(StateError, match="only curator key"):
+        held.revoke(OPERATOR)
+    held.create("bob", "curator")
+    held.revoke(OPERATOR)
+    with pytest.raises(StateError, match="only curator key"):
+        held.revoke("bob")
+
+
+def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_back(open_store: Opening) -> None:
+    store, held, signed, _ = opened(open_store)
+    cookie = signed.sign_in(KEY)[0]
+    held.adopt(KEY)  # as each start does
+    assert [e.what for e in store.audit.entries()] == ["sign-in", "create-key"]
+    held.adopt("another key for this file")
+    assert held.match(KEY) is None
+    assert signed.find(cookie) is None
+    assert held.match("another key for this file") == CURATOR
+    held.create("bob", "curator")
+    held.revoke(OPERATOR)
+    held.adopt("another key for this file")
+    assert held.match("another key for this file") is None
+    held.adopt("a third key for this file")
+    assert held.match("a third key for this file") == CURATOR
+
+
+@pytest.mark.parametrize("name", ["", "a b", "é", "-a", "a" * 65, "x\n", "<b>", ITSELF, "a/b"])
+def test_names_that_no_list_or_address_could_show_are_refused(tmp_path: Path, name: str) -> None:
+    from dither.collector.sqlite import SqliteStore
+
+    store = SqliteStore(tmp_path / "c.db")
+    held = Keys(store.keys, shared=False)
+    with pytest.raises(ParameterError, match="cannot name a key"):
+        held.create(name, "reader")
+    with pytest.raises(ParameterError, match="role"):
+        held.create("ann", "owner")
+    assert store.keys.listed() == []
+    store.close()
+
+
+def test_sessions_end_by_time_and_sign_out_and_are_bounded(open_store: Opening) -> None:
+    _, _, signed, clock = opened(open_store)
+    first = signed.sign_in(KEY)[0]
+    clock.time += SESSION_SECONDS - 1
+    assert signed.find(first) is not None
+    clock.time += 1
+    assert signed.find(first) is None
+    second = signed.sign_in(KEY)[0]
+    signed.sign_out(second)
+    signed.sign_out(second)
+    assert signed.find(second) is None
+    cookies = []
+    for _ in range(MOST_SESSIONS + 2):
+        clock.time += 1
+        cookies.append(signed.sign_in(KEY)[0])
+    assert [signed.find(c) is not None for c in cookies] == [False, False, *[True] * MOST_SESSIONS]
+
+
+def test_a_form_carries_the_token_of_its_own_session(open_store: Opening) -> None:
+    _, _, signed, _ = opened(open_store)
+    (_, one), (_, two) = signed.sign_in(KEY), signed.sign_in(KEY)
+    assert one.allows(one.csrf)
+    assert not any(one.allows(token) for token in (two.csrf, "", "é", one.csrf + "0"))
+
+
+def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count(open_store: Opening) -> None:
+    store, held, signed, clock = opened(open_store)
+    elsewhere = Sessions(store.sessions, held, clock)
+    for i in range(MOST_FAILURES):
+        signed.sign_in(KEY)
+        with pytest.raises(SignInRefused):
+            (signed, elsewhere)[i % 2].sign_in(f"wrong {i}")
+    for either in (signed, elsewhere, signed):
+        with pytest.raises(TooManySignIns):
+            either.sign_in(KEY)
+    clock.time += SPAN_SECONDS
+    assert signed.sign_in(KEY)[1].principal == CURATOR
+    assert "wrong" not in everything_stored(store)
+
+
+def test_strangers_cannot_make_the_store_write_for_every_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dither.collector.sqlite import SqliteStore
+
+    store, clock = SqliteStore(tmp_path / "c.db"), Clock()
+    signed = Sessions(store.sessions, Keys(store.keys, shared=False), clock)
+    tries = 0
+    real = store.sessions.attempt
+
+    def counted(span: int) -> int:
+        nonlocal tries
+        tries += 1
+        return real(span)
+
+    monkeypatch.setattr(store.sessions, "attempt", counted)
+    for _ in range(MOST_FAILURES + 50):
+        with pytest.raises((SignInRefused, TooManySignIns)):
+            signed.sign_in("wrong")
+    assert tries == MOST_FAILURES + 1
+    store.close()
+
+
+def test_a_change_and_its_note_are_one_transaction(open_store: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, held, _, _ = opened(open_store)
+
+    def broken(*given: object, **more: object) -> None:
+        raise RuntimeError("the note cannot be written")
+
+    collector = Collector(store)
+    with acting("ann", "create"):
+        live = collector.campaigns.create(describe(draft=True))
+    monkeypatch.setattr("dither.collector.sql_store.note", broken)
+    monkeypatch.setattr("dither.collector.keys.note", broken)
+    with pytest.raises(RuntimeError):
+        collector.campaigns.open(live.stored.id)
+    with pytest.raises(RuntimeError):
+        held.create("bob", "curator")
+    with pytest.raises(RuntimeError):
+        collector.campaigns.create(describe())
+    assert [c.state.value for c in store.campaigns()] == ["draft"]
+    assert [k.name for k in store.keys.listed()] == [OPERATOR]
+    collector.writer.stop(5)
+
+
+def test_what_nobody_pressed_for_has_the_collectors_name_and_its_day_alone(open_store: Opening) -> None:
+    store = open_store()
+    collector = Collector(store)
+    collector.campaigns.create(describe())
+    with acting("ann", "create"):
+        collector.campaigns.create(describe())
+    mine, own = store.audit.entries()
+    assert (own.who, own.what, len(own.at)) == (ITSELF, "create", len("2026-01-01"))
+    assert (mine.who, mine.what, mine.at[-1]) == ("ann", "create", "Z")
+    collector.writer.stop(5)
+
+
+# --- over HTTP --------------------------------------------------------------------------------------------------------
+
+
+def ask(caller: Caller, method: str, path: str, body: Any = None, key: str = KEY, **headers: str) -> Answer:
+    sent = None if body is None else json.dumps(body).encode()
+    given = {"authorization": f"Bearer {key}"} if key else {}
+    return caller.connection.request(method, path, sent, {"content-type": "application/json", **given, **headers})
+
+
+def reader_of(caller: Caller, name: str = "ann", role: str = "reader") -> str:
+    answer = ask(caller, "POST", "/v1/admin/keys", {"name": name, "role": role})
+    assert answer.status == 201, answer
+    return str(json.loads(answer.body)["key"])
+
+
+def operators_routes(server: ServerThread) -> list[tuple[str, str]]:
+    described = json.loads(Caller(server.url).connection.request("GET", "/openapi.json", None).body)
+    return [
+        (method.upper(), path.replace("{campaign}", "0" * 32).replace("{number}", "0").replace("{name}", "nobody"))
+        for path, entries in described["paths"].items()
+        for method, entry in entries.items()
+        if "operator" in entry["tags"]
+    ]
+
+
+def test_every_address_of_operators_wants_a_key_and_a_curators_to_change(server: ServerThread, caller: Caller) -> None:
+    reader = reader_of(caller)
+    routes = operators_routes(server)
+    assert len(routes) > 12
+    for method, path in routes:
+        for wrong in ("", "wrong", KEY[:-1], KEY + "x"):
+            assert ask(caller, method, path, key=wrong, **{"content-length": "0"}).status == 401, (method, path)
+        answer = ask(caller, method, path, None if method == "GET" else {}, key=reader)
+        assert (answer.status == 403) == (method != "GET"), (method, path, answer)
+    assert json.loads(ask(caller, "POST", "/v1/admin/campaigns", {}, key=reader).body)["type"].endswith("forbidden")
+
+
+def test_every_change_is_in_the_log_under_its_key(caller: Caller, server: ServerThread) -> None:
+    bob = reader_of(caller, "bob", "curator")
+    campaign = json.loads(ask(caller, "POST", "/v1/admin/campaigns", describe(draft=True), key=bob).body)["campaign"]
+    base = f"/v1/admin/campaigns/{campaign}"
+    assert ask(caller, "POST", f"{base}/open", {}, key=bob).status == 200
+    body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(i) for i in range(80)])
+    assert caller.upload(campaign, body).status == 201
+    assert ask(caller, "POST", f"{base}/close-round", {"round": 0}, key=KEY).status == 200
+    assert ask(caller, "POST", f"{base}/finalise", {"rows": 10}, key=bob).status == 200
+    assert ask(caller, "POST", f"{base}/finalise", {"rows": 10}, key=bob).status == 200  # which changes nothing
+    ask(caller, "POST", f"{base}/close-round", {"round": 9}, key=bob)  # refused
+    found = json.loads(ask(caller, "GET", f"/v1/audit?campaign={campaign}").body)["entries"]
+    assert [(e["who"], e["what"], e["detail"]) for e in reversed(found)] == [
+        ("bob", "create", "draft, round 0"),
+        ("bob", "open", "draft, round 0, to open, round 0"),
+        (OPERATOR, "close-round", "open, round 0, to closing, round 0"),
+        (OPERATOR, "close-round", "closing, round 0, to collected, round 0"),
+        ("bob", "finalise", "collected, round 0, to finalised, round 0"),
+    ]
+    tokens = json.loads(ask(caller, "POST", "/v1/admin/campaigns", describe(participation="tokens")).body)["campaign"]
+    assert ask(caller, "POST", f"/v1/admin/campaigns/{tokens}/tokens", {"count": 3}).status == 201
+    assert ask(caller, "POST", "/v1/admin/keys/bob/revoke", {}).status == 200
+    latest = json.loads(ask(caller, "GET", "/v1/audit?most=2").body)["entries"]
+    assert [(e["what"], e["detail"]) for e in latest] == [("revoke-key", "bob"), ("issue-tokens", "3 tokens")]
+    earlier = json.loads(ask(caller, "GET", f"/v1/audit?most=1&before={latest[-1]['number']}").body)["entries"]
+    assert earlier[0]["what"] == "create"
+    assert ask(caller, "GET", base, key=bob).status == 401
+
+
+def test_a_session_reads_and_changes_only_with_its_token(server: ServerThread, caller: Caller) -> None:
+    value, session = server.collector.sessions.sign_in(KEY)
+    cookie = {"cookie": f"dither-session={value}"}
+    path = "/v1/admin/campaigns"
+    assert ask(caller, "GET", path, key="", **cookie).status == 200
+    assert ask(caller, "GET", path, key="", cookie="dither-session=wrong").status == 401
+    assert ask(caller, "GET", path, key="", cookie=f"__Host-dither-session={value}").status == 401
+    assert ask(caller, "POST", path, describe(), key="", **cookie).status == 403
+    assert ask(caller, "POST", path, describe(), key="", **cookie, **{"x-dither-csrf": "0" * 64}).status == 403
+    assert ask(caller, "POST", path, describe(), key="", **cookie, **{"x-dither-csrf": session.csrf}).status == 201
+    assert ask(caller, "GET", path, key="wrong", **cookie).status == 401, "a wrong key is not made good by a cookie"
+    server.collector.sessions.sign_out(value)
+    assert ask(caller, "GET", path, key="", **cookie).status == 401
+
+
+def browser_request(host: str, **headers: str) -> Request:
+    given = {"host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    raw = [(name.encode(), value.encode()) for name, value in given.items()]
+    return Request(
+        {"type": "http", "method": "POST", "scheme": "http", "path": "/", "query_string": b"", "headers": raw}
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "secure", "name"),
+    [
+        ("127.0.0.1:8700", False, "dither-session"),
+        ("localhost", False, "dither-session"),
+        ("[::1]:8700", False, "dither-session"),
+        ("survey.example", True, "__Host-dither-session"),
+        ("127.0.0.1.evil.example", True, "__Host-dither-session"),
+        ("10.0.0.7", True, "__Host-dither-session"),
+    ],
+)
+def test_a_cookie_is_out_of_reach_of_scripts_other_sites_and_listeners(host: str, secure: bool, name: str) -> None:
+    request, response = browser_request(host), Response()
+    set_cookie(request, response, "secret")
+    said = response.headers["set-cookie"].lower()
+    assert said.startswith(f"{name}=secret;".lower())
+    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in said.split(";")}
+    assert ("secure" in said.split("; ")) is secure
+    assert "domain" not in said
+    clear_cookie(request, response)
+    assert "max-age=0" in response.headers.getlist("set-cookie")[-1].lower()
+
+
+def test_forms_of_other_sites_sessions_and_readers_are_refused(open_store: Opening) -> None:
+    _, held, signed, _ = opened(open_store)
+    session, other = signed.sign_in(KEY)[1], signed.sign_in(KEY)[1]
+    reader = signed.sign_in(held.create("ann", "reader"))[1]
+    own = browser_request("a.example", origin="https://a.example", sec_fetch_site="same-origin")
+    check_form(own, session, session.csrf)
+    for request, who, token in (
+        (browser_request("a.example", origin="https://evil.example"), session, session.csrf),
+        (browser_request("a.example", origin="null"), session, session.csrf),
+        (browser_request("a.example", sec_fetch_site="cross-site"), session, session.csrf),
+        (browser_request("a.example", sec_fetch_site="same-site"), session, session.csrf),
+        (own, session, other.csrf),
+        (own, session, ""),
+        (own, reader, reader.csrf),
+    ):
+        with pytest.raises(Problem) as refused:
+            check_form(request, who, token)
+        assert refused.value.cause == "forbidden"
+
+
+@pytest.mark.slow
+def test_collectors_of_one_database_share_keys_sessions_and_the_limit(cluster: Cluster) -> None:
+    url = cluster.fresh()
+    one, two = ServerThread(PostgresStore(url)), ServerThread(PostgresStore(url))
+    first, second = Caller(one.url), Caller(two.url)
+    made = reader_of(first)
+    path = "/v1/admin/campaigns"
+    assert ask(second, "GET", path, key=made).status == 200, "known to others at once"
+    value, _ = one.collector.sessions.sign_in(made)
+    assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 200
+    for i in range(MOST_FAILURES):
+        with pytest.raises(SignInRefused):
+            (one, two)[i % 2].collector.sessions.sign_in("wrong")
+    with pytest.raises(TooManySignIns):
+        two.collector.sessions.sign_in(made)
+    assert ask(first, "POST", "/v1/admin/keys/ann/revoke", {}).status == 200
+    assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 401, "at once everywhere"
+    two.collector.keys._read_at -= 2  # as after KNOWN_SECONDS
+    assert ask(second, "GET", path, key=made).status == 401
+    for running in (one, two):
+        running.stop()
+
+
+# --- on the command line ----------------------------------------------------------------------------------------------
+
+
+def test_keys_on_the_command_line(
+    server: ServerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DITHER_URL", server.url)
+    Path("dither-admin.key").write_text(KEY)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        status = cli.run(list(words))
+        return status, *capsys.readouterr()
+
+    assert run("key", "create", "ann", "-o", "ann.key") == (0, "ann.key\n", "")
+    assert stat.S_IMODE(Path("ann.key").stat().st_mode) == 0o600
+    status, printed, _ = run("key", "create", "bob", "--role", "curator")
+    assert status == 0
+    assert hashlib.sha256(printed.strip().encode()).digest() in [digest for digest, _ in server.collector.keys._active]
+    status, listed, _ = run("key", "list")
+    assert [line.split()[:2] for line in listed.splitlines()] == [
+        ["ann", "reader"],
+        ["bob", "curator"],
+        ["operator", "curator"],
+    ]
+    assert run("campaign", "status", "--key-file", "ann.key")[0] == 0
+    for words, said in (
+        (("key", "create", "carl", "--key-file", "ann.key"), "says 403"),
+        (("key", "create", "ann"), "another name"),
+        (("key", "create", "a b"), "cannot name a key"),
+        (("key", "create", "dora", "-o", "ann.key"), "name a new file"),
+        (("key", "revoke", "nobody"), "no key 'nobody'"),
+        (("key", "create", "dora", "--role", "king"), "king"),
+    ):
+        status, out, complaint = run(*words)
+        assert (status, out) == (2, ""), words
+        assert said in complaint, complaint
+        assert complaint.count("\n") == 1
+    assert run("key", "revoke", "ann") == (0, "ann is revoked\n", "")
+    assert run("campaign", "status", "--key-file", "ann.key")[0] == 2
+    status, log, _ = run("key", "audit", "--most", "2")
+    assert [line.split()[1:] for line in log.splitlines()] == [
+        ["operator", "revoke-key", "ann"],
+        ["operator", "create-key", "bob,", "curator"],
+    ]

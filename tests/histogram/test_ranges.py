@@ -1,0 +1,152 @@
+"""The method `ranges`: its design against brute force, its exact guarantee, its kept design, and its density."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import dither
+from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.estimate import density
+from dither.protocols import restore, start
+from dither.protocols.histogram import intervals, ranges
+from dither.protocols.histogram.consumer import read_consumers
+from dither.protocols.histogram.intervals import interval_gram, interval_strategy
+from dither.protocols.histogram.smart import optimise
+from dither.tally.archive import pack, unpack
+
+
+def every_interval(cells: int) -> np.ndarray:
+    place = np.arange(cells)
+    rows = [(place >= a) & (place < b) for a in range(cells) for b in range(a + 1, cells + 1)]
+    return np.array(rows, float) / np.sqrt(len(rows))
+
+
+def mean_variance(chances: np.ndarray, workload: np.ndarray) -> float:
+    """Of one report, averaged over cells and intervals, with the decoder of least variance."""
+    scaled = chances / chances.sum(axis=1)[:, None]
+    decoder = np.linalg.solve(chances.T @ scaled, scaled.T)
+    return float(((workload @ decoder) ** 2 @ chances - workload**2).sum(axis=0).mean())
+
+
+def test_the_workload_is_that_of_all_intervals() -> None:
+    workload = every_interval(9)
+    assert interval_gram(9) == pytest.approx(workload.T @ workload)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_the_mirrored_design_is_as_good_as_the_plain_one(epsilon: float) -> None:
+    workload = every_interval(16)
+    plain = optimise(workload, epsilon)
+    ratio = np.exp(epsilon)
+    slow = plain.weights[:, None] * np.where(plain.sets, ratio, 1.0)
+    fast = interval_strategy(16, epsilon).chance_table
+    assert mean_variance(fast, workload) <= 1.02 * mean_variance(slow, workload)
+    # The measure tells designs apart: randomised response on the cells is far worse.
+    chance = ratio / (ratio + 15)
+    response = np.full((16, 16), (1 - chance) / 15)
+    np.fill_diagonal(response, chance)
+    assert mean_variance(fast, workload) < 0.7 * mean_variance(response, workload)
+
+
+@pytest.mark.parametrize(("cells", "epsilon"), [(16, 1.0), (17, 0.3), (16, 12.0), (16, 30.0)])
+def test_the_law_is_exact_and_within_epsilon(cells: int, epsilon: float) -> None:
+    strategy = interval_strategy(cells, epsilon)
+    columns = [strategy.column(cell) for cell in range(cells)]
+    assert all(sum(column) == 2**32 for column in columns)
+    worst = max(Fraction(max(row), min(row)) for row in zip(*columns, strict=True))
+    assert worst <= strategy.ratio
+    assert strategy.epsilon <= epsilon
+    assert strategy.epsilon > 0.999 * min(epsilon, intervals.MOST_EPSILON)
+
+
+def test_too_many_cells_are_refused() -> None:
+    with pytest.raises(ParameterError, match="at most 256"):
+        dither.histogram([0.5], consumers=[255, 254], epsilon=1.0, low=0, high=1, method="ranges")
+    assert ranges.range_cells(read_consumers([200], 0.0, 1.0), 0.0, 1.0).cells == 200
+    assert ranges.range_cells(read_consumers([3], 0.0, 1.0), 0.0, 1.0).cells == 130
+
+
+SCHEMA = ranges.Ranges.schema_of("pay", read_consumers([16], 0.0, 1.0), 0.0, 1.0)
+
+
+def test_a_kept_design_is_never_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = start("ranges", SCHEMA, 1.0, 1000)
+    state, plan = machine.state(), machine.plan()
+    monkeypatch.setattr(ranges, "interval_strategy", lambda *_: pytest.fail("it was designed again"))
+    again = restore(state)
+    assert plan is not None
+    assert again.plan() is not None
+    assert again.plan().to_json() == plan.to_json()  # type: ignore[union-attr]
+    meta, arrays = unpack(state)
+    with pytest.raises(PrivacyError, match="spends epsilon"):
+        restore(pack({**meta, "epsilon": 0.9}, arrays))
+    smaller = interval_strategy(16, 1.0).to_json()
+    with pytest.raises(ReportError, match="128 cells"):
+        restore(pack({**meta, "design": smaller}, arrays))
+    broken = json.loads(json.dumps(meta["design"]))
+    broken["high"][0] += 1
+    with pytest.raises((ReportError, PrivacyError)):
+        restore(pack({**meta, "design": broken}, arrays))
+
+
+def test_a_fit_is_the_best_under_its_penalty() -> None:
+    """Newton's method against a general optimiser on the same loss."""
+    strategy = interval_strategy(16, 2.0)
+    outputs = strategy.simulate(np.arange(16) * 40, np.random.default_rng(1)).astype(float)
+    evidence = density.Evidence.of(strategy.chance_table, outputs, np.array([1.0, 2.0] * 8))
+    differences = evidence._differences[0]
+    fit = evidence.fit(differences, 3.0, np.zeros(16))
+    penalty = 3.0 * differences.T @ differences
+    slow = minimize(lambda logs: evidence._loss(logs, penalty), np.zeros(16), tol=1e-10)
+    assert fit.shares == pytest.approx(evidence._shares(slow.x), abs=2e-4)
+    rougher = evidence.fit(differences, 0.3, np.zeros(16))
+    assert np.abs(rougher.shares - fit.shares).max() > 1e-2  # the check would see another penalty
+
+
+def square_errors(shares: np.ndarray, truth: np.ndarray) -> float:
+    return float((shares - truth) @ interval_gram(len(truth)) @ (shares - truth))
+
+
+@pytest.mark.parametrize("shape", ["even", "tail", "spike"])
+def test_smoothing_is_chosen_by_the_data(shape: str) -> None:
+    """Against EM, which smooths nothing: better where the density is smooth, and hardly worse where it is a spike."""
+    place = np.arange(32)
+    truth = {"even": np.ones(32), "tail": np.exp(-place / 5), "spike": 1 + 100.0 * (place == 11)}[shape]
+    counts = np.round(20_000 * truth / truth.sum()).astype(np.int64)
+    truth, strategy = counts / counts.sum(), interval_strategy(32, 1.0)
+    chances, rng = strategy.chance_table, np.random.default_rng(7)
+    ours = theirs = 0.0
+    for _ in range(12):
+        outputs = strategy.simulate(counts, rng)
+        likely = density.likely_density(chances, outputs, np.ones(32))
+        assert likely.sum() == pytest.approx(1)
+        assert likely.min() > 0
+        plain = density.rough_shares(chances, outputs.astype(float), np.ones(32), steps=600)
+        ours += square_errors(likely, truth)
+        theirs += square_errors((plain - 0.1 / 32) / 0.9, truth)
+    assert ours < {"even": 0.6, "tail": 0.9, "spike": 1.5}[shape] * theirs
+
+
+def test_a_collection_without_consumers() -> None:
+    values = np.random.default_rng(3).lognormal(10.8, 0.5, 8000).clip(0, 250_000)
+    release = dither.histogram(values, epsilon=2.0, low=0, high=250_000, method="ranges", seed=5)
+    (overview,) = release.consumers
+    assert overview.edges[[0, -1]].tolist() == [0, 250_000]
+    truth = np.histogram(values, overview.edges)[0]
+    assert overview.estimates.min() >= 0
+    assert overview.estimates.sum() == pytest.approx(8000)
+    away = (overview.raw - truth) / overview.standard_errors
+    assert (away**2).mean() < 2.2  # sixteen squares: below this with 99 %
+    assert ((overview.estimates - truth) ** 2).sum() < ((overview.raw - truth) ** 2).sum()
+    assert release.epsilon_achieved <= 2.0
+    with pytest.raises(ParameterError, match="one consumer"):
+        dither.histogram(values, epsilon=2.0, low=0, high=250_000, method="chp")
+    wave = {"mechanism": "square-wave"}
+    other = dither.histogram(values, epsilon=2.0, low=0, high=250_000, method="ranges", parameters=wave, seed=5)
+    assert other.mechanisms == ("square-wave",)
+    assert np.abs(other.consumers[0].raw - truth).max() < 5 * other.consumers[0].standard_errors.max()

@@ -1,0 +1,78 @@
+"""The facts of a run in words, numbers as people write them, and lines that break where words end."""
+
+from __future__ import annotations
+
+import pytest
+
+from dither.release.figures import _compact
+from dither.release.pages import breakable
+from dither.release.run_words import in_words, plain_number
+
+FIT = {
+    "sure": 569.2,
+    "chi2": 16710.07,
+    "degrees_of_freedom": 582.06,
+    "iterations": 55.0,
+    "cells": 17305.0,
+    "components": 60.0,
+    "starts": 10.0,
+    "dependence_kept": 1.0,
+    "edges": [["education", "education_num"]],
+    "local": [{"pair": ["a", "b"], "chi2": 1.0, "cells": 4}],
+}
+
+
+def test_a_fit_is_told_in_words() -> None:
+    ((name, words),) = in_words({"fit": FIT})
+    assert name == "The fit"
+    assert words == (
+        "10 mixtures of 60 products each, 55 steps, averaged; 17,305 measured figures fitted, chi-square 16,710, "
+        "582 degrees of freedom spent; 100\N{NO-BREAK SPACE}% of the dependence found was kept; "
+        "joined besides: education and education_num; 1 pairs looked at one by one."
+    )
+
+
+def test_notes_of_other_methods_lose_their_underscores() -> None:
+    notes = {
+        "screen": {"share": 0.05, "attributes": 6, "p_value": 7.6e-287, "squared_distance": 0.01},
+        "pairs_left_after_each_round": [105, 30],
+        "cliques": [["a", "b"], ["b", "c_d"]],
+        "something_new": {"deep_one": 1.5, "on": True, "off": None},
+        "objective": "per_consumer",
+    }
+    told = dict(in_words(notes))
+    assert told["The first round"].startswith("5\N{NO-BREAK SPACE}% of the people, 6 attributes, asked to see")
+    assert told["The first round"].endswith("is less than 0.0001.")
+    assert told["Pairs kept after each round"] == "105, 30"
+    assert told["Sets of attributes modelled together"] == "a and b; b and c_d"
+    assert told["Something new"] == "deep one 1.5; on yes; off none"
+    assert told["Objective"] == "per consumer"
+    assert len(dict(in_words({"x": ["word"] * 999}))["X"]) == 400
+
+
+def test_numbers_are_written_as_people_write_them() -> None:
+    numbers = (16710.0755, 0.05, 7.65e-287, 3.0, 1.5e15, 582.06, 0.0)
+    assert [plain_number(n) for n in numbers] == ["16,710", "0.05", "8 × 10⁻²⁸⁷", "3", "1.5 × 10¹⁵", "582.1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("edges", "shown"),
+    [
+        ((0, 99_999, 100_000), ["0", "99,999", "100k"]),
+        ((0, 50_000, 750_000, 1e6, 1.125e6), ["0", "50k", "750k", "1M", "1.125M"]),
+        ((-20_000, 0, 12_500), ["-20k", "0", "12.5k"]),
+        ((0, 0.25, 2500), ["0", "0.25", "2500"]),
+        ((12_345_678, 12_345_679), ["12,345,678", "12,345,679"]),
+        ((10_000.25, 10_000.5), ["10,000.2", "10,000.5"]),
+    ],
+)
+def test_edges_of_bins_are_too(edges: tuple[float, ...], shown: list[str]) -> None:
+    assert _compact(edges) == shown
+
+
+def test_lines_break_after_marks_and_never_inside_a_word_that_fits() -> None:
+    assert breakable("education_num and marital_status") == "education_<wbr>num and marital_<wbr>status"
+    assert breakable("1,234.5 – 99.5 %") == "1,234.5 – 99.5 %"
+    assert breakable("<b>&") == "&lt;b&gt;&amp;"
+    assert breakable("x" * 30) == "x" * 24 + "<wbr>" + "x" * 6
+    assert breakable(3) == "3"

@@ -1,0 +1,11 @@
+"""The collector's harness and the pages' own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+for folder in (Path(__file__).parent, Path(__file__).parents[1] / "collector"):
+    sys.path.insert(0, str(folder))
+
+from collector_harness import closed_connections  # noqa: E402, F401

@@ -1,0 +1,365 @@
+"""The console by its forms: who may see and change what, and that nothing typed ever becomes a part of a page."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from collector_harness import KEY, SCHEMA, Caller, ServerThread, until
+from web_harness import Seen, Visitor
+
+from dither.collector.sqlite import SqliteStore
+from dither.schema import schema_from_json
+from dither.web import add_pages
+from dither.web.progress import Rates
+from dither.web.schema_form import SchemaForm, read_cards, show_schema
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
+PAGES = ("/console", "/console/new", "/console/keys", "/console/audit", "/console/live")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("console") / "c.db"), pages=add_pages)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def curator(running: ServerThread) -> Visitor:
+    return signed_in(running, KEY)
+
+
+def signed_in(running: ServerThread, key: str) -> Visitor:
+    visitor = Visitor(running.url)
+    answer = visitor.post("/console/sign-in", {"key": key, "wanted": "/console"})
+    assert answer.status == 303, answer.text
+    assert answer.headers["location"] == "/console"
+    return visitor
+
+
+def token(visitor: Visitor) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]+)"', visitor.get("/console/keys").text)
+    assert found is not None
+    return found[1]
+
+
+def send(visitor: Visitor, path: str, **fields: object) -> Seen:
+    return visitor.post(path, {"csrf": token(visitor), **fields})
+
+
+def cards(**more: object) -> dict[str, object]:
+    return {
+        "title": "Made in a form",
+        "epsilon": "2",
+        "participants": "1000",
+        "method": "independent",
+        "participation": "open",
+        "a0-kind": "categorical",
+        "a0-name": "colour",
+        "a0-values": "red | Rot\nblue | Blau",
+        "a1-kind": "numeric",
+        "a1-name": "age",
+        "a1-low": "0",
+        "a1-high": "100",
+        "a1-bins": "5",
+        "a1-whole": "yes",
+        **more,
+    }
+
+
+def create(visitor: Visitor, do: str = "open", **more: object) -> str:
+    answer = send(visitor, "/console/new", do=do, **cards(**more))
+    assert answer.status == 303, html.unescape(answer.text)
+    return answer.headers["location"].split("/")[-1].partition("?")[0]
+
+
+def test_strangers_see_nothing_and_are_asked_for_a_key(running: ServerThread) -> None:
+    stranger = Visitor(running.url)
+    for path in (*PAGES, "/console/c/" + "0" * 32, "/console/c/x/ask/close-round", "/console/c/x/release.zip"):
+        answer = stranger.get(path)
+        assert answer.status == 401
+        assert "Sign in" in answer.text
+        assert "Sign out" not in answer.text
+    for path in ("/console/new", "/console/plan", "/console/keys", "/console/c/x/do/open", "/console/c/x/tokens"):
+        assert stranger.post(path, {"csrf": "0" * 64}).status == 401
+    refused = stranger.post("/console/sign-in", {"key": "guess-" + "x" * 20, "wanted": "/console"})
+    assert refused.status == 403
+    assert "not a key" in refused.text
+    assert not stranger.cookies
+
+
+def test_signing_in_leads_to_the_console_and_nowhere_else(running: ServerThread) -> None:
+    for wanted in (
+        "https://evil.example/",
+        "//evil.example/console",
+        "/console/../../x",
+        "/console\r\nx: y",
+        "javascript:1",
+    ):
+        visitor = Visitor(running.url)
+        answer = visitor.post("/console/sign-in", {"key": KEY, "wanted": wanted})
+        assert answer.headers["location"] == "/console"
+    visitor = signed_in(running, KEY)
+    assert send(visitor, "/console/sign-out").status == 303
+    assert visitor.get("/console").status == 401
+
+
+def test_forms_of_other_sites_and_without_their_token_change_nothing(running: ServerThread, curator: Visitor) -> None:
+    before = running.collector.campaigns.ids()
+    for csrf in ("", "0" * 64, token(signed_in(running, KEY))):
+        assert curator.post("/console/new", {**cards(), "do": "open", "csrf": csrf}).status == 403
+    good = {**cards(), "do": "open", "csrf": token(curator)}
+    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+        assert curator.post("/console/new", good, headers=headers).status == 403
+    assert running.collector.campaigns.ids() == before
+
+
+def test_readers_see_everything_and_change_nothing(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(curator)
+    made = send(curator, "/console/keys", name="eyes", role="reader")
+    found = re.search(r'id="made">([\w-]+)<', made.text)
+    assert found is not None
+    reader = signed_in(running, found[1])
+    for path in (*PAGES, f"/console/c/{campaign}", f"/console/c/{campaign}/live"):
+        assert reader.get(path).status == 200
+    page = reader.get(f"/console/c/{campaign}").text
+    assert "may only read" in page
+    assert "/ask/close-round" not in page
+    for path in (
+        "/console/new",
+        "/console/keys",
+        f"/console/c/{campaign}/do/close-round",
+        "/console/keys/revoke/operator",
+    ):
+        answer = send(reader, path, do="open", sure="yes", round="0", name="mine", role="curator", **cards())
+        assert answer.status == 403
+    assert reader.get(f"/console/c/{campaign}/ask/close-round").status == 404
+    assert running.collector.campaigns.get(campaign).stored.state.value == "open"
+    assert send(curator, "/console/keys/revoke/eyes").status == 303
+    assert reader.get("/console").status == 401
+
+
+def test_a_campaign_from_the_form_is_the_one_that_was_typed(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(curator, do="draft", closes="2099-01-31", contact="ask@example.org")
+    live = running.collector.campaigns.get(campaign)
+    assert live.stored.state.value == "draft"
+    assert live.spec.closes == "2099-01-31"
+    assert live.spec.schema["colour"].captions == ("Rot", "Blau")
+    assert live.spec.schema["age"].edges == (0, 20, 40, 60, 80, 100)
+    assert live.spec.schema["age"].unit == 1
+    entry = running.collector.store.audit.entries(campaign, None, 10)[-1]
+    assert (entry.who, entry.what) == ("operator", "create")
+    assert send(curator, f"/console/c/{campaign}/do/open").status == 303
+    assert running.collector.campaigns.get(campaign).stored.state.value == "open"
+
+
+def test_what_is_wrong_is_said_and_nothing_typed_is_lost(running: ServerThread, curator: Visitor) -> None:
+    before = running.collector.campaigns.ids()
+    for more, said in (
+        ({"a1-low": "ten"}, "is no number"),
+        ({"a0-values": "only one"}, "one possible value"),
+        ({"epsilon": "-1"}, "epsilon"),
+        ({"participants": "many"}, "participants"),
+        ({"a0-name": ""}, "no short name"),
+        ({"a0-kind": "json", "a0-json": "{]"}, "cannot be read"),
+        ({"closes": "yesterday"}, "closes"),
+    ):
+        answer = send(curator, "/console/new", do="open", **cards(**more))
+        assert answer.status == 422, more
+        assert said in html.unescape(answer.text)
+        assert "Made in a form" in answer.text
+    assert running.collector.campaigns.ids() == before
+
+
+def test_cards_are_added_and_removed_without_script(curator: Visitor) -> None:
+    more = send(curator, "/console/new", do="add", **cards())
+    assert 'id="a2-name"' in more.text
+    fewer = send(curator, "/console/new", do="remove-0", **cards())
+    assert 'id="a1-name"' not in fewer.text
+    assert 'value="age"' in fewer.text
+
+
+def test_danger_asks_twice_and_says_what_is_lost(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(curator)
+    asked = send(curator, f"/console/c/{campaign}/do/close-round", round="0")
+    assert asked.headers["location"] == f"/console/c/{campaign}/ask/close-round"
+    page = curator.get(asked.headers["location"]).text
+    assert "cannot be opened again" in page
+    assert running.collector.campaigns.get(campaign).stored.state.value == "open"
+    refused = send(curator, f"/console/c/{campaign}/do/close-round", round="0", sure="yes")
+    assert refused.status == 409  # nobody has answered, so the method refuses and the page says why
+    assert "answer" in refused.text
+    assert send(curator, f"/console/c/{campaign}/do/explode", sure="yes").status == 404
+
+
+def test_tickets_are_downloaded_once_as_links(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(curator, participation="tokens")
+    answer = send(curator, f"/console/c/{campaign}/tokens", count="3", **{"as": "links"})
+    assert answer.headers["content-disposition"].startswith("attachment")
+    lines = answer.text.split()
+    assert len(set(lines)) == 3
+    assert all(re.fullmatch(rf"{running.url}/c/{campaign}#[0-9a-f]{{64}}", line) for line in lines)
+    assert send(curator, f"/console/c/{campaign}/tokens", count="0").status == 409
+
+
+def test_nothing_typed_becomes_a_part_of_a_page(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(
+        curator,
+        **{
+            "title": HOSTILE,
+            "purpose": HOSTILE,
+            "contact": HOSTILE,
+            "listed": "yes",
+            "a0-name": HOSTILE,
+            "a0-question": HOSTILE,
+            "a0-help": HOSTILE,
+            "a0-values": f"{HOSTILE} | {HOSTILE}\nother",
+        },
+    )
+    wrong = send(
+        curator, "/console/new", do="open", **cards(**{"a0-name": HOSTILE, "a1-low": HOSTILE, "title": HOSTILE})
+    )
+    pages = [wrong] + [
+        curator.get(path)
+        for path in (*PAGES, "/", f"/c/{campaign}", f"/console/c/{campaign}", f"/console/c/{campaign}/ask/close-round")
+    ]
+    for page in pages:
+        assert "<script>alert" not in page.text
+        assert "<img" not in page.text
+        assert "{{7*7}}" in html.unescape(page.text) or HOSTILE not in html.unescape(page.text)
+    words = re.search(r'<script type="application/json" id="words">(.*?)</script>', pages[7].text, re.S)
+    assert words is not None
+    assert json.loads(words[1])[HOSTILE]["question"] == HOSTILE
+
+
+def test_a_listed_campaign_stands_on_the_first_page_while_it_is_open(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(curator, title="Everybody may know of this", listed="yes")
+    create(curator, title="Nobody may know of this")
+    page = Visitor(running.url).get("/").text
+    assert "Everybody may know of this" in page
+    assert f"/c/{campaign}" in page
+    assert "Nobody may know of this" not in page
+
+
+def test_the_planner_says_whether_it_will_do(curator: Visitor) -> None:
+    answer = send(curator, "/console/plan", **cards())
+    assert answer.status == 200
+    assert "<svg" in answer.text
+    assert "nough" in answer.text
+    assert "<html" not in answer.text
+    assert "no short name" in send(curator, "/console/plan", **cards(**{"a0-name": ""})).text
+
+
+@pytest.mark.slow
+def test_the_way_to_a_release_goes_on_behind_the_page(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(curator, participants="200")
+    from collector_harness import asked_tokens, plan_of
+
+    caller = Caller(running.url)
+    plan = plan_of(caller.announcement(campaign))
+    schema = running.collector.campaigns.get(campaign).spec.schema
+    _answer_everybody(caller, campaign, plan, schema, asked_tokens(campaign, 0.0, plan, 200))
+    live = curator.get(f"/console/c/{campaign}/live").text
+    assert "200" in live
+    assert "standard error" in live
+    assert send(curator, f"/console/c/{campaign}/do/close-round", round="0", sure="yes").status == 303
+    assert send(curator, f"/console/c/{campaign}/do/finalise", sure="yes", rows="50").status == 303
+    until(lambda: running.collector.campaigns.current(campaign).stored.state.value == "finalised", 60)
+    assert curator.get(f"/console/c/{campaign}/release.zip").body[:2] == b"PK"
+    assert send(curator, f"/console/c/{campaign}/do/publish", sure="yes").status == 303
+    until(lambda: running.collector.publications.is_public(campaign), 120)
+    assert "Made in a form" in Visitor(running.url).get("/").text
+    assert send(curator, f"/console/c/{campaign}/do/unpublish", sure="yes").status == 303
+    assert not running.collector.publications.is_public(campaign)
+
+
+def _answer_everybody(caller: Caller, campaign: str, plan: object, schema: object, tokens: list[bytes]) -> None:
+    from collector_harness import seeded_source
+
+    from dither.reports import Envelope, Plan, Report, encode
+    from dither.reports.plan import pick
+    from dither.schema import Schema
+
+    assert isinstance(plan, Plan)
+    assert isinstance(schema, Schema)
+    held = bytes.fromhex(campaign)
+    reports = []
+    for each in tokens:
+        number = pick(each, held, plan)
+        question = plan.questions[number]
+        cell = question.cell(schema, [0] * len(schema))
+        reports.append(Report(each, number, question.mechanism.randomise(cell, seeded_source(each.hex()))))
+    assert caller.upload(campaign, encode(Envelope(held, plan.round, tuple(reports)))).status == 201
+
+
+def test_cards_say_every_schema_and_read_it_back() -> None:
+    rich = schema_from_json(
+        {
+            "attributes": [
+                {"name": "a", "kind": "categorical", "values": ["x", "y | z", "w"], "labels": ["X", "", "W"]},
+                {"name": "b", "kind": "ordinal", "values": [1, 2, 3]},
+                {"name": "c", "kind": "boolean", "missing": True, "question": "Really?"},
+                {"name": "d", "kind": "numeric", "edges": [0, 1.5, 7], "atoms": [0], "unit": 0.5},
+                {"name": "e", "kind": "numeric", "edges": [0, 10, 20], "unit": 1},
+                {"name": "f", "kind": "date", "min": "2020-01-01", "max": "2021-12-31", "by": ["month", "weekday"]},
+                {"name": "g", "kind": "categorical", "values": ["p", "q", "r"], "groups": ["1", "1", "2"]},
+            ],
+            "dropped": {"id": "an identifier"},
+        }
+    )
+    for schema in (rich, SCHEMA):
+        shown = show_schema(schema)
+        assert shown.schema() == schema
+    fields = {
+        f"a{i}-{name}": str(value) for i, card in enumerate(shown.cards) for name, value in vars(card).items() if value
+    }
+    assert read_cards(lambda name: fields.get(name, "")) == shown
+    assert SchemaForm().without(0).cards == SchemaForm().cards
+
+
+def test_rates_are_of_the_last_hour() -> None:
+    now = 0.0
+    rates = Rates(lambda: now)
+    assert rates.look("c", 0) is None
+    now = 60.0
+    assert rates.look("c", 120) == pytest.approx(120.0)
+    now = 3650.0
+    assert rates.look("c", 120) == pytest.approx(0.0)
+
+
+def test_a_schema_file_is_taken_as_it_is_and_a_table_gives_a_draft_with_a_warning(curator: Visitor) -> None:
+    csrf = {"csrf": token(curator)}
+    told = curator.upload("/console/new/file", csrf, "s.json", json.dumps(SCHEMA.to_json()).encode())
+    assert told.status == 200
+    assert 'value="colour"' in told.text
+    assert "red\ngreen\nblue" in told.text
+    assert "Read with care" not in told.text
+    drafted = curator.upload("/console/new/file", csrf, "t.csv", b"way,age\n" + b"foot,31\nbus,44\n" * 30)
+    assert drafted.status == 200
+    assert "Read with care" in drafted.text
+    assert 'value="way"' in drafted.text
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("s.json", b"{]"),
+        ("s.json", b"[" * 100_000),
+        ("t.csv", b""),
+        ("t.csv", b"\xff\xfe\x00" * 50),
+        ("t.parquet", b"PAR1" + b"x" * 100 + b"PAR1"),
+        ("t.exe", b"MZ"),
+        ("../../etc/passwd", b"root"),
+    ],
+)
+def test_files_that_are_neither_are_refused_in_one_line(curator: Visitor, name: str, data: bytes) -> None:
+    answer = curator.upload("/console/new/file", {"csrf": token(curator)}, name, data)
+    assert answer.status == 422
+    fault = re.search(r'role="alert"><p>(.*?)</p>', answer.text)
+    assert fault is not None
+    assert "/tmp" not in fault[1]
+    assert len(fault[1]) < 400

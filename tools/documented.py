@@ -1,0 +1,180 @@
+"""Runs the commands that the pages show, page by page, each in a folder that is empty at first.
+
+    python -m tools.documented docs/how-to/plan-a-collection.md            # run one page's commands
+    python -m tools.documented --write docs/how-to/plan-a-collection.md    # and put what they print below them
+
+A fenced block without a language (or with `sh` or `console`) is a session. Where lines begin with `$ ` those are the commands,
+and what follows one is what it must print: `...` alone stands for any lines, inside a line for anything. Without `$` every line
+is a command, and what it prints is not shown. An HTML comment right above a block says what the reader need not know:
+
+    not run: REASON                    the block is not run; the reason is obligatory
+    not run COMMAND: REASON            lines that begin with COMMAND are not
+    with COMMAND: OPTIONS              lines that begin with COMMAND get these options too, so that they are quick
+    before: COMMAND                    something done first, by the shell
+    as NAME                            the block is no session: it is saved in a file of this name
+
+`dither serve` goes on beside the page, on a free port. Commands without shell syntax run in this process; a release that an earlier
+page has published with the same words is copied.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_FENCE = re.compile(
+    r"(?:^(?P<outer> *)<!--(?P<note>(?:(?!-->).)*)-->\n)?"
+    r"^(?P<room> *)```(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=room)```$",
+    re.MULTILINE | re.DOTALL,
+)
+_ENTRY = re.compile(r"(?P<key>not run|with|before|as)\b(?P<command>[^:]*)(?::\s*(?P<value>.*))?$")
+
+
+class BadPage(Exception):
+    """A page whose commands do not do what it says; the message has page, line and what happened."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command as it is shown, the line it stands in, and what it must print (None: that is not shown)."""
+
+    text: str
+    line: int
+    expected: str | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: a session with commands, or text to be saved under a name."""
+
+    line: int
+    body: str
+    commands: tuple[Command, ...] = ()
+    saved_as: str | None = None
+    reason: str | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    before: tuple[str, ...] = ()
+
+    def runs(self, command: Command) -> bool:
+        """Whether the command is run, or the page says why not."""
+        return self.reason is None and not any(command.text.startswith(prefix) for prefix in self.left_out)
+
+    def words(self, command: Command) -> str:
+        """The command with the options that make it quick."""
+        added = [options for prefix, options in self.options.items() if command.text.startswith(prefix)]
+        return " ".join([command.text, *added])
+
+
+def blocks(text: str, page: str = "the page") -> list[Block]:
+    """The sessions of a page and the blocks that it saves, in order."""
+    found = []
+    for fence in _FENCE.finditer(text):
+        line = text.count("\n", 0, fence.start("body")) + 1
+        room = len(fence["room"])
+        body = "".join(part[room:] if part.strip() else "\n" for part in fence["body"].splitlines(keepends=True))
+        block = _block(body, line, fence["note"], f"{page}:{line}")
+        if block.saved_as is not None or fence["language"] in ("", "sh", "console"):
+            found.append(block)
+    return found
+
+
+def _block(body: str, line: int, note: str | None, where: str) -> Block:
+    reason, saved_as = None, None
+    left_out: dict[str, str] = {}
+    options: dict[str, str] = {}
+    before: list[str] = []
+    for entry in filter(None, map(str.strip, (note or "").splitlines())):
+        read = _ENTRY.match(entry)
+        if read is None:
+            continue  # a remark of another kind
+        key, command, value = read["key"], read["command"].strip(), (read["value"] or "").strip()
+        if key == "as" and command:
+            saved_as = command
+        elif not value:
+            raise BadPage(f"{where}: {entry!r} lacks what follows the colon")
+        elif key == "before":
+            before.append(value)
+        elif key == "with":
+            options[command] = value
+        elif command:
+            left_out[command] = value
+        else:
+            reason = value
+    commands = () if saved_as else tuple(_commands(body, line))
+    for prefix in (*left_out, *options):
+        if not any(command.text.startswith(prefix) for command in commands):
+            raise BadPage(f"{where}: the comment speaks of {prefix!r}, and no line begins with it")
+    return Block(line, body, commands, saved_as, reason, left_out, options, tuple(before))
+
+
+def _commands(body: str, first: int) -> list[Command]:
+    prompted = re.search(r"^\$ ", body, re.MULTILINE) is not None
+    found: list[Command] = []
+    lines = body.splitlines()
+    at = 0
+    while at < len(lines):
+        start, text = at, lines[at]
+        at += 1
+        if prompted and not text.startswith("$ "):
+            continue
+        while text.endswith("\\") and at < len(lines):  # a command that goes on in the next line
+            text = text[:-1] + lines[at].strip()
+            at += 1
+        shown = []
+        while prompted and at < len(lines) and not lines[at].startswith("$ "):
+            shown.append(lines[at])
+            at += 1
+        text = re.sub(r"\s+# .*", "", text.removeprefix("$ ")).strip()
+        if text and not text.startswith("#"):
+            found.append(Command(text, first + start, "\n".join(shown) if any(map(str.strip, shown)) else None))
+    return found
+
+
+def agrees(expected: str, printed: str) -> bool:
+    """Whether a command printed what the page shows; `...` stands for anything."""
+    pattern = ""
+    for line in expected.strip().splitlines():
+        if line.strip() == "...":
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += ".*".join(map(re.escape, line.rstrip().split("..."))) + r"[ ]*\n"
+    return re.fullmatch(pattern, printed.strip() + "\n") is not None
+
+
+def published(arguments: list[str]) -> str | None:
+    """What tells one release from another, of a command that publishes: its words but for where it is written; None of others."""
+    if arguments[:1] != ["publish"] or "-o" not in arguments:
+        return None
+    at = arguments.index("-o")
+    rest = arguments[1:at] + arguments[at + 2 :]
+    given: dict[str, str] = {}
+    while rest:
+        word = rest.pop(0)
+        given[word] = rest.pop(0) if word.startswith("--") and rest and not rest[0].startswith("--") else ""
+    return shlex.join(f"{key} {value}" for key, value in sorted(given.items()))
+
+
+def main(arguments: list[str]) -> int:
+    """Run pages, or write what they print."""
+    from tools.documented_session import Shelf, run_page
+
+    writing = arguments[:1] == ["--write"]
+    with Shelf() as shelf:
+        for name in arguments[writing:]:
+            try:
+                text = run_page(Path(name), shelf, rewrite=writing)
+            except BadPage as error:
+                print(error, file=sys.stderr)
+                return 1
+            if writing:
+                Path(name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

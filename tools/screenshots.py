@@ -1,0 +1,87 @@
+"""The pictures of the pages in docs and README, taken from the example of `make demo-web` in a real browser.
+
+python -m tools.screenshots docs/pictures        # or: make pictures
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from tools.demo_web import Demo, demo
+
+SIZE = {"width": 1180, "height": 820}
+TICKET = f"{4:064x}"  # which question it draws stays the same
+
+
+def main() -> None:
+    """Take them all."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        raise SystemExit("no Chromium found; install it, or run 'make setup' as root")
+    with demo() as running, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport=SIZE, color_scheme="light", reduced_motion="reduce")  # type: ignore[arg-type]
+        for name, show in (
+            ("participant", _participant),
+            ("console", _console),
+            ("planner", _planner),
+            ("release", _release),
+        ):
+            show(page, running)
+            page.screenshot(path=folder / f"page-{name}.png")
+            print(folder / f"page-{name}.png")
+        browser.close()
+
+
+def _participant(page: Page, running: Demo) -> None:
+    page.goto(f"{running.url}/c/{running.taking}#{TICKET}")
+    page.wait_for_selector("#questions:not([hidden])")
+    for field in page.locator("#fields > .field").all():
+        if field.locator("input[type=radio]").count():
+            field.locator("label").nth(1).click()
+        else:
+            field.locator("input").first.fill("28")
+    page.click("#often")
+    page.wait_for_selector("#strip:not([hidden])")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def _console(page: Page, running: Demo) -> None:
+    page.goto(f"{running.url}/console")
+    page.fill("#key", running.key_file.read_text(encoding="ascii").strip())
+    page.click("main button[type=submit]")
+    page.wait_for_selector("h1:has-text('Campaigns')")
+    page.goto(f"{running.url}/console/c/{running.taking}")
+    page.wait_for_selector(".qr svg")
+
+
+def _planner(page: Page, running: Demo) -> None:
+    page.goto(f"{running.url}/console/new")
+    page.fill("#title", "How we get to work")
+    page.fill("#a0-name", "way")
+    page.fill("#a0-question", "How do you get to work?")
+    page.fill("#a0-values", "foot | On foot\nbicycle | By bicycle\npublic | By bus, tram or train\ncar | By car")
+    page.click("button[value=add]")
+    page.wait_for_selector("#a1-name")
+    page.fill("#a1-name", "minutes")
+    page.select_option("#a1-kind", "numeric")
+    page.fill("#a1-edges", "0, 15, 30, 45, 60, 180")
+    page.fill("#participants", "20000")
+    page.wait_for_selector("#plan svg", timeout=120_000)
+    page.wait_for_selector("#plan:not([aria-busy])", timeout=120_000)
+    page.evaluate("document.activeElement.blur(); document.querySelector('#schema-h').scrollIntoView()")
+
+
+def _release(page: Page, running: Demo) -> None:
+    page.goto(f"{running.url}/releases/{running.published}/ask?by=way&given=age+%3C+45")
+    page.wait_for_selector("main svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The documentation site beside its generator: pages from outside docs/, notebooks, examples in docstrings."""
