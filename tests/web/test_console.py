@@ -181,6 +181,7 @@ def test_cards_are_added_and_removed_without_script(curator: Visitor) -> None:
     fewer = send(curator, "/console/new", do="remove-0", **cards())
     assert 'id="a1-name"' not in fewer.text
     assert 'value="age"' in fewer.text
+    assert send(curator, "/console/new", do="remove-²", **cards()).status == 200
 
 
 def test_danger_asks_twice_and_says_what_is_lost(running: ServerThread, curator: Visitor) -> None:
