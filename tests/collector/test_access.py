@@ -121,6 +121,11 @@ def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_
     assert held.match("another key for this file") is None
     held.adopt("a third key for this file")
     assert held.match("a third key for this file") == CURATOR
+    held.adopt("another key for this file")  # by a collector that still has the old file
+    assert held.match("another key for this file") is None
+    assert held.match("a third key for this file") == CURATOR
+    shown = {record.name: record.revoked is None for record in held.listed()}
+    assert shown == {"bob": True, OPERATOR: True, f"{OPERATOR} (1)": False}
 
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "-a", "a" * 65, "x\n", "<b>", ITSELF, "a/b"])

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from dither.collector.audit import Transaction, note
 from dither.collector.layout import keys, sessions
@@ -71,6 +72,12 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
+def _laid_off(connection: Connection) -> str:
+    """A name for an operator's key that was revoked; no other key may be called so."""
+    before = sa.select(sa.func.count()).select_from(keys).where(keys.c.name.startswith(f"{OPERATOR} ("))
+    return f"{OPERATOR} ({1 + (connection.scalar(before) or 0)})"
+
+
 class KeyTable:
     """The keys in a store; every change is in the audit log."""
 
@@ -112,11 +119,16 @@ class KeyTable:
             if connection.execute(sa.text(_ADD), values).rowcount == 1:
                 note(connection, "create-key", detail=f"{OPERATOR}, curator")
                 return OPERATOR
-            former = connection.execute(sa.select(c.hash).where(c.name == OPERATOR).with_for_update()).scalar_one()
-            connection.execute(sa.update(keys).where(c.name == OPERATOR).values({**values, "revoked": None}))
-            connection.execute(sa.delete(sessions).where(sessions.c.key_hash == former))
-            if former != digest:  # another worker of the same key may have come first
-                note(connection, "replace-key", detail=OPERATOR)
+            former = connection.execute(sa.select(c.hash, c.revoked).where(c.name == OPERATOR).with_for_update()).one()
+            if former.hash == digest:  # another worker of the same key came first
+                return OPERATOR if former.revoked is None else None
+            connection.execute(sa.delete(sessions).where(sessions.c.key_hash == former.hash))
+            if former.revoked is None:
+                connection.execute(sa.update(keys).where(c.name == OPERATOR).values(values))
+            else:  # its hash stays, lest a collector that still has the old file bring it back
+                connection.execute(sa.update(keys).where(c.name == OPERATOR).values(name=_laid_off(connection)))
+                connection.execute(sa.insert(keys).values(values))
+            note(connection, "replace-key", detail=OPERATOR)
             return OPERATOR
 
     def active(self) -> list[tuple[bytes, Principal]]:
