@@ -59,6 +59,8 @@ def test_nothing_is_left_but_the_audit_log_and_the_other_campaign(open_store: Op
     late = Batch(gone, 0, [Row(token_of(99), 0, SECRET)], [token_of(0, gone)])
     assert store.add_reports([late]) == [[Outcome.ROUND_CLOSED]]
     assert next((entry.what, entry.campaign) for entry in store.audit.entries(campaign=gone)) == ("delete", gone)
+    with pytest.raises(StateError, match="deleted meanwhile"):  # while more tokens were being issued
+        store.add_tokens(gone, [token_of(7)])
     again = campaigns.create(describe()).stored.id  # also where the database gives its number out again
     assert store.count(again, 0) == 0
     assert open_store().campaign(gone) is None
