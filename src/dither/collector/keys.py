@@ -35,7 +35,7 @@ _ROLES: dict[str, Role] = {"curator": "curator", "reader": "reader"}
 OPERATOR = "operator"  # the name of the key in the file of `dither serve`
 MOST_KEYS = 1_000  # each request is compared with all that are not revoked
 KNOWN_SECONDS = 1.0  # after which a key is looked up again where other collectors may have revoked it
-UNKNOWN_SECONDS = 0.1  # and one that nobody knows, where others may have made it
+UNKNOWN_SECONDS = 0.1  # between two looks for keys that nobody knows, where others may have made them
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9])?")
 _ADD = "INSERT INTO keys (name, role, hash, created) VALUES (:name, :role, :hash, :created) ON CONFLICT DO NOTHING"
 log = logging.getLogger("dither.collector")
@@ -204,25 +204,32 @@ class Keys:
                 found = principal
         return found
 
-    def stale(self, found: Principal | None) -> bool:
-        """Whether others may have made or revoked the key since the last look."""
-        limit = UNKNOWN_SECONDS if found is None else KNOWN_SECONDS
-        return self._shared and self._clock() - self._read_at >= limit
+    def _outdated(self, found: Principal | None, asked: float) -> bool:
+        """Whether others may have made the key before it was asked for, or revoked it since the last look."""
+        since = asked if found is None else self._clock() - KNOWN_SECONDS
+        return self._shared and self._read_at < since
 
     def identify(self, key: str) -> Principal | None:
         """Whose key it is; in a thread that may wait for the store."""
         found = self.match(key)
-        if self.stale(found):
+        if self._outdated(found, self._clock()):
             self.look()
             found = self.match(key)
         return found
 
     async def identified(self, key: str) -> Principal | None:
-        """The same in the event loop: one look at the store at a time, however many strangers knock."""
-        found = self.match(key)
-        if self.stale(found):
+        """The same in the event loop: one look at the store at a time, `UNKNOWN_SECONDS` apart however many strangers knock. A key
+        that nobody knows is told so after a look that began later than the request, so that one made elsewhere counts at once."""
+        asked, found = self._clock(), self.match(key)
+        while self._outdated(found, asked):
             if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(asyncio.to_thread(self.look))
+                self._looking = asyncio.create_task(self._look_soon(0.0 if found else UNKNOWN_SECONDS))
             await asyncio.shield(self._looking)
             found = self.match(key)
+            if found is not None:
+                break
         return found
+
+    async def _look_soon(self, apart: float) -> None:
+        await asyncio.sleep(max(0.0, self._read_at + apart - self._clock()))
+        await asyncio.to_thread(self.look)
