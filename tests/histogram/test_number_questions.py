@@ -105,6 +105,16 @@ def test_a_quantile_may_be_the_edge_of_a_coarse_cell() -> None:
     assert row.low <= 50.0 <= row.high
 
 
+def test_a_quantile_is_found_in_a_heap() -> None:
+    """Everybody has the same number, which is every quantile, wherever in its fine cell it lies."""
+    release = dither.histogram([37.0] * 2000, epsilon=8.0, low=0, high=100, method="ranges", seed=2)
+    for row in release.quantile([0.1, 0.5, 0.9]).rows:
+        assert row.low is not None
+        assert row.high is not None
+        assert row.low <= 37.0 <= row.high
+        assert row.high - row.low <= 2 * 100 / 128
+
+
 @pytest.mark.parametrize("place", [0, 40, 127])
 def test_heaps_are_seen_wherever_they_are(place: int) -> None:
     """A heap in one cell is as uneven as can be, at an end too; an even line is not uneven at all."""

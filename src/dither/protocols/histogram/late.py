@@ -179,8 +179,8 @@ def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> li
     """For each share of the people the number below which it lies, and its interval: every number x at which the people below it,
     as far as they are known, may be that share.
 
-    Many people may have the range's end itself as their number, or one number in a coarse cell: there the interval goes on to the
-    next point that is known.
+    Many people may have the same number, an end of the range too, and nothing is known between two points of the search: the
+    interval goes on to the next one.
     """
     partition = cells.partition
     steps = max(1, min(_STEPS, _MOST_POINTS // partition.cells))
@@ -196,14 +196,11 @@ def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> li
     most = np.maximum.accumulate(highs)
     least = np.minimum.accumulate(lows[::-1])[::-1]
     likely = np.maximum.accumulate(np.clip([0.0, *(one.estimate for one in known), 1.0], 0.0, 1.0))
-    jumps = np.repeat(~is_fine(partition), steps)
-    jumps[[0, -1]] = True
     out = []
     for share in shares:
-        middle, low, high = (_crossing(points, line, share) for line in (likely, most, least))
-        before, after = (int(np.searchsorted(line, share, side="left")) for line in (most, least))
-        low = float(points[before - 1]) if jumps[before - 1] else low
-        high = float(points[after]) if jumps[after - 1] else high
+        middle = _crossing(points, likely, share)
+        first, last = (int(np.searchsorted(line, share, side="left")) for line in (most, least))
+        low, high = float(points[first - 1]), float(points[last])
         out.append((min(max(middle, low), max(low, high)), low, max(low, high)))
     return out
 
