@@ -91,3 +91,11 @@ def test_the_page_omits_no_verb_and_no_option() -> None:
     assert (
         page(text.replace("`dither publish`", "`dither publsh`")) == text
     )  # what somebody changed by hand is put right
+
+
+def test_what_needs_nothing_runs_and_shows_no_help_instead() -> None:
+    every = dict(commands())
+    for path, command in every.items():
+        assert command.no_args_is_help == any(one.required for one in command.params), path
+    assert not every["dither serve"].no_args_is_help
+    assert every["dither publish"].no_args_is_help

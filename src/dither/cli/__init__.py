@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any
 
 import typer
@@ -70,7 +71,9 @@ def build(verb: str | None) -> typer.Typer:
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=verb, help=summary)
     else:
-        app.command(verb, no_args_is_help=verb != "methods")(loaded)
+        # What needs nothing, such as 'dither serve', just runs.
+        needs = any(each.default is Parameter.empty for each in signature(loaded).parameters.values())
+        app.command(verb, no_args_is_help=needs)(loaded)
     return app
 
 
