@@ -63,7 +63,8 @@ def build(verb: str | None) -> typer.Typer:
     app.callback()(_nothing)
     if verb is None:
         for name, (_, summary) in VERBS.items():
-            app.command(name, help=summary)(_nothing)
+            if not (_completing() and " " in name):  # a shell completes one word
+                app.command(name, help=summary)(_nothing)
         return app
     target, summary = VERBS[verb]
     module, name = target.split(":")
