@@ -26,6 +26,21 @@ test('by arrival everybody is asked, and answers one round of the campaign', asy
   }
 });
 
+test('a campaign that asks whoever arrives cannot ask again by token', async () => {
+  const storage = shelf();
+  await part(collector(arrival()).fetch, storage, { cap: 9 });
+  for (const change of [{ round: 1, shares: [0, 1, 0] }, {}]) {
+    const next = collector(announce(change));
+    await assert.rejects(() => part(next.fetch, storage, { cap: 9 }), (error) => error.code === 'changed' && /how it asks/.test(error.message));
+    assert.equal(next.bodies.length, 0);
+  }
+  const books = JSON.parse(storage.getItem('dither:device')); // as an earlier version kept them
+  delete books.campaigns[CAMPAIGN].assignment;
+  storage.setItem('dither:device', JSON.stringify(books));
+  assert.equal((await part(collector(arrival()).fetch, storage, { cap: 9 })).result, 'acknowledged');
+  assert.equal(JSON.parse(storage.getItem('dither:device')).campaigns[CAMPAIGN].assignment, 'arrival');
+});
+
 test('what waits from an earlier round is sent again with the same bytes', async () => {
   const storage = shelf(), first = collector(arrival({ population: 0.05 }), 0);
   assert.equal((await part(first.fetch, storage)).code, 'offline');

@@ -906,6 +906,8 @@ async function answerOnce(
   // Id and schema are public, so another server may show them too: token and reports go to the first one only.
   need(books.server === server || moved, `this device takes part at ${books.server}; if the collector has moved, say so`, 'moved');
   need(books.schema === fingerprint, 'the campaign has changed its schema', 'changed');
+  const assignment = a.assignment ?? 'token'; // one answer in all must not become one in each round
+  need((books.assignment ??= assignment) === assignment, 'the campaign has changed how it asks people', 'changed');
   need(token === undefined || books.token === token, 'this device takes part with another token', 'token');
   Object.assign(books, { server, cap: Math.min(books.cap, cap) });
   device.latest = Math.max(device.latest, now); // a clock that goes back frees nothing

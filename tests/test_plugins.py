@@ -182,11 +182,20 @@ def test_benchmarks_of_a_package_and_of_a_file(
     assert run(["bench", "./mine.py"]) == 0
     assert "2 figures" in capsys.readouterr().out
     assert (tmp_path / "bench-out" / "mine" / "summary.parquet").is_file()
-    wrong = {"x = 1\n": "no function bench", "1/0\n": "ZeroDivisionError", "def bench(s, d): return 3\n": "gave a int"}
+    wrong = {
+        "x = 1\n": "no function bench",
+        "1/0\n": "ZeroDivisionError",
+        "import sys\nsys.exit(5)\n": "SystemExit: 5 (mine.py, line 2)",
+        "def bench(s, d): return 3\n": "gave a int",
+        "def bench(): return 3\n": "TypeError",
+        "def bench(s, d):\n    raise OSError('two\\nlines')\n": "OSError: two lines (mine.py, line 2)",
+    }
     for text, words in wrong.items():
         mine.write_text(text, encoding="utf-8")
         assert run(["bench", "./mine.py"]) == 2
-        assert words in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert words in told
+        assert told.count("\n") == 1
     assert run(["bench", "./gone.py"]) == 2
     assert "file not found" in capsys.readouterr().err
     assert run(["bench", "nothing"]) == 2
@@ -198,4 +207,26 @@ def test_a_store_is_opened_by_the_kind_of_its_address(installed: Path) -> None:
     assert serving.open_store("shelf://user:secret@host") == ["a store at", "shelf://user:secret@host"]
     with pytest.raises(InputError, match="a store of kind other://") as caught:
         serving.open_store("other://user:secret@host")
+    assert "secret" not in str(caught.value)
+
+
+def test_what_ends_the_program_or_raises_at_a_look_is_named_too(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(installed, "ending", "raise SystemExit(3)\n", "[dither.methods]\nending = ending:Machine\n")
+    code = "class Touchy:\n    def __getattr__(self, name): raise RuntimeError('hands off')\n\ntouchy = Touchy()\n"
+    _install(installed, "touching", code, "[dither.benchmarks]\ntouchy = touching:touchy\n")
+    assert any("ending 1.5" in fault and "SystemExit: 3" in fault for fault in plugin_faults())
+    assert run(["bench", "touchy"]) == 2
+    assert "hands off" in capsys.readouterr().err
+    assert run(["bench", "list"]) == 0
+    assert "hands off" in capsys.readouterr().err
+
+
+def test_a_store_that_cannot_be_opened_is_one_line_without_its_address(installed: Path) -> None:
+    serving = pytest.importorskip("dither.collector.serving")
+    code = "def open_it(address):\n    raise ConnectionError(f'no way to {address}')\n"
+    _install(installed, "leaking", code, "[dither.stores]\nleak = leaking:open_it\n")
+    with pytest.raises(InputError, match=r"'leak' of leaking 1\.5 .* cannot open the store: ConnectionError") as caught:
+        serving.open_store("leak://user:secret@host")
     assert "secret" not in str(caught.value)

@@ -36,7 +36,10 @@ class Plugin:
         """The object that the entry point names; whatever goes wrong inside is one line."""
         try:
             return self.point.load()
-        except Exception as error:  # another package's code may raise anything
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # another package's code may raise anything, and may want to end it all
             raise self.fault(f"cannot be loaded: {type(error).__name__}: {error}") from error
 
     def fault(self, words: str) -> InputError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import mixture, privincr
+from benchmarks import limit, mixture, privincr
 from benchmarks.harness import Outcome, execute
 from benchmarks.tables import PRODUCT
 
@@ -26,6 +26,14 @@ def test_mixture(tmp_path: Path) -> None:
     assert found[PRODUCT] < found["independent"] < 3 * found[PRODUCT]
     assert outcome.mean("errors", "tvd_3", method="mixture") > found["mixture"]
     assert 50 < outcome.mean("cost", "peak_megabytes") < 4_000
+
+
+def test_limit(tmp_path: Path) -> None:
+    outcome = run(limit, tmp_path)
+    assert {row["study"] for row in outcome.summary} == {"thorough", "right_prior", "wrong_prior"}
+    assert outcome.mean("thorough", "ratio_2") < 1.02
+    assert outcome.mean("right_prior", "ratio_2") < 0.8
+    assert outcome.mean("wrong_prior", "ratio_2") < 1.05
 
 
 def test_privincr(tmp_path: Path) -> None:

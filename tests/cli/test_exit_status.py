@@ -55,3 +55,15 @@ def test_odd_arguments_are_one_line_before_anything_is_made(
     assert words in said
     assert said.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_an_interrupted_command_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*given: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dither.cli.publish.run", interrupted)
+    assert run(["publish", "adult", "--epsilon", "1", "-o", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err == "dither: interrupted; nothing was half-written\n"
+    assert not (tmp_path / "out").exists()

@@ -180,4 +180,23 @@ def test_nobody_is_told_that_replicates_were_made_where_none_can_be(
     label = network.schema["x0"].labels[0]
     told = asked(capsys, str(tmp_path / "out"), f"x0 == {label!r}")[1]
     assert "no interval can be had" in told
-    assert "were made for this question" not in told
+    assert "has no replicates" not in told
+
+
+def test_that_replicates_are_made_is_said_before_they_are_all_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = generate_network([3, 2], seed=1)
+    table = network.table(500, np.random.default_rng(0))
+    release = dither.publish(table, schema=network.schema, method="independent", rows=5, epsilon=4.0)
+    release.save(tmp_path / "out")
+    question = [str(tmp_path / "out"), f"x0 == {network.schema['x0'].labels[0]!r}"]
+    assert asked(capsys, *question)[1].count("has no replicates") == 1
+    assert "has no replicates" not in asked(capsys, *question, "--quiet")[1]
+
+    def stopped(*given: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dither.uncertainty.replicates.Bootstrap", stopped)  # made when all of them are
+    assert run(["query", *question]) != 0
+    assert "has no replicates" in capsys.readouterr().err

@@ -318,6 +318,20 @@ def test_by_arrival_everybody_is_asked_and_answers_one_round_of_the_campaign() -
         device.close()
 
 
+def test_a_campaign_that_asks_whoever_arrives_cannot_ask_again_by_token() -> None:
+    device = Device(":memory:")
+    assert participant(device, Collector(by_arrival()), cap=99.0).take_part(RECORD).result == "acknowledged"
+    for number, name in ((1, "score"), (0, "colour")):
+        later = Collector(announce(plan(number, names=(name,))))
+        with pytest.raises(PrivacyError, match="asked people by arrival and now by token"):
+            participant(device, later, cap=99.0).take_part(RECORD)
+        assert later.bodies == []
+    device._run("UPDATE campaigns SET assignment = NULL")  # as a file of an earlier version has it
+    assert participant(device, Collector(by_arrival()), cap=99.0).take_part(RECORD).result == "acknowledged"
+    assert device._run("SELECT assignment FROM campaigns") == [("arrival",)]
+    device.close()
+
+
 def test_by_token_the_ledger_alone_keeps_a_server_from_asking_twice() -> None:
     device = Device(":memory:")
     asked = [announce(plan(n, names=(name,))) for n, name in enumerate(("colour", "score"))]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from dither.client.transport import Answer
 from dither.collector.access import check_form, clear_cookie, set_cookie
 from dither.collector.audit import ITSELF, acting
 from dither.collector.collector import Collector
-from dither.collector.keys import OPERATOR, Keys, Principal, hash_of
+from dither.collector.keys import OPERATOR, UNKNOWN_SECONDS, Keys, Principal, hash_of
 from dither.collector.layout import audit, keys, sessions, sign_ins
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
@@ -121,6 +123,11 @@ def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_
     assert held.match("another key for this file") is None
     held.adopt("a third key for this file")
     assert held.match("a third key for this file") == CURATOR
+    held.adopt("another key for this file")  # by a collector that still has the old file
+    assert held.match("another key for this file") is None
+    assert held.match("a third key for this file") == CURATOR
+    shown = {record.name: record.revoked is None for record in held.listed()}
+    assert shown == {"bob": True, OPERATOR: True, f"{OPERATOR} (1)": False}
 
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "-a", "a" * 65, "x\n", "<b>", ITSELF, "a/b"])
@@ -362,6 +369,29 @@ def test_forms_of_other_sites_sessions_and_readers_are_refused(open_store: Openi
         with pytest.raises(Problem) as refused:
             check_form(request, who, token)
         assert refused.value.cause == "forbidden"
+
+
+def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks(tmp_path: Path) -> None:
+    from dither.collector.sqlite import SqliteStore
+
+    store = SqliteStore(tmp_path / "c.db")
+    here, there = Keys(store.keys, shared=True), Keys(store.keys, shared=True)
+    looks: list[float] = []
+    original = here.look
+    here.look = lambda: (looks.append(time.monotonic()), original())[1]  # type: ignore[method-assign]
+
+    async def visit() -> None:
+        here.look()
+        made = await asyncio.to_thread(there.create, "ann", "reader")
+        assert await here.identified(made) == READER
+        before, begun = len(looks), time.monotonic()
+        for _ in range(5):
+            assert set(await asyncio.gather(*(here.identified(f"stranger {i}") for i in range(50)))) == {None}
+        assert len(looks) - before <= 2 + (time.monotonic() - begun) / UNKNOWN_SECONDS
+        assert len(looks) - before >= 5, "each after a look of its own"
+
+    asyncio.run(visit())
+    store.close()
 
 
 @pytest.mark.slow

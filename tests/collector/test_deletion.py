@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,12 +13,23 @@ from collector_harness import KEY, SCHEMA, ServerThread, describe, token_of
 
 from dither import cli
 from dither.collector.campaigns import Campaigns, NoCampaign
+from dither.collector.layout import publications
+from dither.collector.publications import NoRelease, Publications
+from dither.collector.questions import Questions
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, Row, State, Store
+from dither.collector.store import Batch, Move, Outcome, Row, State, Store
 from dither.errors import StateError
 
 Opening = Callable[[], Store]
 SECRET = b"\xd1th\xe9r-to-be-forgotten"
+
+
+def archive_of(manifest: str) -> bytes:
+    """A release's folder as a zip file, as far as these tests read it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("release.json", manifest)
+    return out.getvalue()
 
 
 def filled(store: Store, count: int = 40) -> tuple[Campaigns, str, str]:
@@ -46,6 +59,8 @@ def test_nothing_is_left_but_the_audit_log_and_the_other_campaign(open_store: Op
     late = Batch(gone, 0, [Row(token_of(99), 0, SECRET)], [token_of(0, gone)])
     assert store.add_reports([late]) == [[Outcome.ROUND_CLOSED]]
     assert next((entry.what, entry.campaign) for entry in store.audit.entries(campaign=gone)) == ("delete", gone)
+    with pytest.raises(StateError, match="deleted meanwhile"):  # while more tokens were being issued
+        store.add_tokens(gone, [token_of(7)])
     again = campaigns.create(describe()).stored.id  # also where the database gives its number out again
     assert store.count(again, 0) == 0
     assert open_store().campaign(gone) is None
@@ -71,6 +86,52 @@ def test_another_collector_forgets_it(open_store: Opening) -> None:
     campaigns.delete(gone)
     other.look()
     assert other.ids() == [kept]
+
+
+def test_a_deleted_release_is_not_read_from_memory(open_store: Opening) -> None:
+    store = open_store()
+    campaigns, gone, _ = filled(store)
+    reading = Publications(store.publications, Questions())
+    assert not store.publications.is_finalised(gone)
+    closing = store.campaign(gone)
+    assert closing is not None
+    assert store.move(Move(gone, closing.state, 0, State.FINALISED, 0, release=archive_of("first")))
+    found = reading.find(gone, everything=True)
+    assert reading.manifest(found) == b"first"  # kept from here on
+    campaigns.refresh(gone)
+    campaigns.delete(gone)
+    with pytest.raises(NoRelease):
+        reading.find(gone, everything=True)
+
+
+class Meanwhile(Questions):
+    """Makes replicates while somebody else does something."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self.meanwhile = meanwhile
+
+    def with_replicates(self, digest: str, data: bytes) -> bytes:
+        self.meanwhile()
+        return data + b"with replicates"
+
+
+def test_a_release_that_was_published_or_deleted_meanwhile_is_left_so(open_store: Opening) -> None:
+    store = open_store()
+    campaigns, gone, _ = filled(store)
+    closing = store.campaign(gone)
+    assert closing is not None
+    assert store.move(Move(gone, closing.state, 0, State.FINALISED, 0, release=archive_of("first")))
+    campaigns.refresh(gone)
+    first = Publications(store.publications, Meanwhile(lambda: store.publications.publish(gone, "5e1f", b"other")))
+    assert first.publish(gone).digest == "5e1f"
+    assert store.publications.release(gone) == b"other"
+    with store._write(5) as connection:  # type: ignore[attr-defined]
+        connection.execute(publications.delete())
+    late = Publications(store.publications, Meanwhile(lambda: campaigns.delete(gone)))
+    with pytest.raises(StateError, match="deleted meanwhile"):
+        late.publish(gone)
+    assert store.publications.find(gone) is None
 
 
 def test_the_file_holds_none_of_its_reports(tmp_path: Path) -> None:

@@ -77,6 +77,67 @@ def test_coarse_cells_allow_for_anything_inside_them() -> None:
     assert not release.range(0, 50_000).warnings  # an edge that was asked
 
 
+@pytest.mark.parametrize("method", ["chp", "ranges"])
+def test_people_at_the_ends_of_the_range(method: str) -> None:
+    """Everybody at one of both ends: quantiles are the ends themselves, and the upper end is a number that can be asked for."""
+    values = np.repeat([0.0, 100.0], [1400, 600])
+    release = dither.histogram(values, consumers=[8], epsilon=6.0, low=0, high=100, method=method, seed=1)
+    lower, upper = release.quantile([0.3, 0.9]).rows
+    assert (lower.low, upper.high) == (0.0, 100.0)
+    cell = 100 / (8 if method == "chp" else 128)
+    assert lower.high is not None
+    assert upper.low is not None
+    assert lower.high <= cell, "the others are far away, and no heap inside a cell reaches beyond it"
+    assert upper.low >= 100 - cell
+    at_end, before = release.range(100.0, 150.0), release.cdf(100.0)
+    assert at_end.low is not None
+    assert at_end.high is not None
+    assert before.low is not None
+    assert before.high is not None
+    assert at_end.low <= 0.3 <= at_end.high < 0.5
+    assert 0.5 < before.low <= 0.7 <= before.high
+
+
+def test_a_quantile_may_be_the_edge_of_a_coarse_cell() -> None:
+    """Everybody at 50, where the second of two cells begins."""
+    release = dither.histogram([50.0] * 2000, consumers=[2], epsilon=6.0, low=0, high=100, seed=1)
+    (row,) = release.quantile([0.5]).rows
+    assert row.low <= 50.0 <= row.high
+
+
+def test_a_quantile_is_found_in_a_heap() -> None:
+    """Everybody has the same number, which is every quantile, wherever in its fine cell it lies."""
+    release = dither.histogram([37.0] * 2000, epsilon=8.0, low=0, high=100, method="ranges", seed=2)
+    for row in release.quantile([0.1, 0.5, 0.9]).rows:
+        assert row.low is not None
+        assert row.high is not None
+        assert row.low <= 37.0 <= row.high
+        assert row.high - row.low <= 2 * 100 / 128
+
+
+@pytest.mark.parametrize("place", [0, 40, 127])
+def test_heaps_are_seen_wherever_they_are(place: int) -> None:
+    """A heap in one cell is as uneven as can be, at an end too; an even line is not uneven at all."""
+    values = np.full(2000, (place + 0.5) * 100 / 128)
+    cells = dither.histogram(values, epsilon=8.0, low=0, high=100, method="ranges", seed=2).cells
+    assert cells is not None
+    assert late.heaping(cells) > 0.7
+    object.__setattr__(cells, "smoothed", np.full(128, 1 / 128))
+    assert late.heaping(cells) == late.LEAST_HEAPING
+
+
+def test_a_variance_holds_where_the_mean_is_hardly_known() -> None:
+    """60 people at epsilon 0.1: the mean's error, squared, is most of the variance's; counted to first order, 58 % held."""
+    values = np.random.default_rng(1).uniform(0, 100, 60)
+    held = 0
+    for seed in range(60):
+        found = dither.histogram(values, consumers=[7], epsilon=0.1, low=0, high=100, seed=seed).variance()
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= values.var() <= found.high
+    assert held >= 51  # of 57 expected; fewer with 1 %
+
+
 @pytest.mark.parametrize("method", ["chp", "smart", "split", "sampled", "ranges"])
 def test_every_method_answers(method: str) -> None:
     release = dither.histogram(VALUES, consumers=[25, 5], epsilon=4.0, low=0, high=250_000, method=method, seed=2)

@@ -64,6 +64,12 @@ def test_the_law_is_exact_and_within_epsilon(cells: int, epsilon: float) -> None
     assert strategy.epsilon > 0.999 * min(epsilon, intervals.MOST_EPSILON)
 
 
+def test_an_epsilon_too_small_to_design_for_is_refused() -> None:
+    assert interval_strategy(16, 1e-6).epsilon <= 1e-6
+    with pytest.raises(ParameterError, match="1e-06 or more, not 1e-09"):
+        dither.histogram([1.0, 2.0], epsilon=1e-9, low=0, high=4, method="ranges")
+
+
 def test_too_many_cells_are_refused() -> None:
     with pytest.raises(ParameterError, match="at most 256"):
         dither.histogram([0.5], consumers=[255, 254], epsilon=1.0, low=0, high=1, method="ranges")

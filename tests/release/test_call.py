@@ -43,6 +43,7 @@ OTHER: dict[str, Any] = {
     "no_privacy": True,
     "holdout": 0.05,
     "replicates": 20,
+    "prior": "public.csv",
     "columns": ("a", "b"),
     "drop": ("c",),
     "keep": ("d",),

@@ -39,6 +39,10 @@ def test_without_an_error_there_is_no_verdict() -> None:
 def test_other_schemas_are_refused() -> None:
     with pytest.raises(ParameterError, match="different schemas"):
         compare_manifests(manifest([0.3, 0.7], None), manifest([0.3, 0.7], None, "b"))
+    number = {"format": "dither-histogram-1"}
+    for pair in ((manifest([0.3, 0.7], None), number), (number, manifest([0.3, 0.7], None))):
+        with pytest.raises(ParameterError, match="about one number"):
+            compare_manifests(*pair)
 
 
 def test_equal_populations_look_different_in_one_of_twenty() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from web_harness import Seen, Visitor
 
 from dither.collector.sqlite import SqliteStore
 from dither.schema import schema_from_json
-from dither.web import add_pages
+from dither.web import add_pages, signing
 from dither.web.progress import Rates
 from dither.web.schema_form import SchemaForm, read_cards, show_schema
 
@@ -175,12 +176,32 @@ def test_what_is_wrong_is_said_and_nothing_typed_is_lost(running: ServerThread, 
     assert running.collector.campaigns.ids() == before
 
 
+def test_a_stranger_cannot_leave_a_form_half_sent(
+    running: ServerThread, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = (
+        b"POST /console/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\n\r\nkey=a"
+    )
+    address = ("127.0.0.1", int(running.url.rpartition(":")[2]))
+    with socket.create_connection(address, timeout=30) as gone:
+        gone.sendall(half)
+        until(lambda: bool(running.server.server_state.tasks))
+    until(lambda: not running.server.server_state.tasks)
+    assert [record.getMessage() for record in caplog.records] == []
+    monkeypatch.setattr(signing, "BODY_SECONDS", 0.2)
+    with socket.create_connection(address, timeout=30) as slow:
+        slow.sendall(half)
+        assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
 def test_cards_are_added_and_removed_without_script(curator: Visitor) -> None:
     more = send(curator, "/console/new", do="add", **cards())
     assert 'id="a2-name"' in more.text
     fewer = send(curator, "/console/new", do="remove-0", **cards())
     assert 'id="a1-name"' not in fewer.text
     assert 'value="age"' in fewer.text
+    assert send(curator, "/console/new", do="remove-²", **cards()).status == 200
 
 
 def test_danger_asks_twice_and_says_what_is_lost(running: ServerThread, curator: Visitor) -> None:

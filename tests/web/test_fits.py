@@ -47,3 +47,29 @@ def test_reports_fit_what_they_support() -> None:
     expected = [[m.supports(report, cell) for cell in range(m.cells)] for m, report in cases]
     assert found == expected
     assert any(any(row) and not all(row) for row in expected)
+
+
+READ = """
+import { readAll } from './form.js';
+import { practise } from './dither.js';
+const box = { querySelector: () => ({ setAttribute() {} }) };
+const names = JSON.parse(await new Response(process.stdin).text());
+const record = readAll(new Map(names.map((name) => [name, { box, read: () => ({ value: true }) }])));
+const schema = { attributes: names.map((name) => ({ name, kind: 'boolean' })) };
+const questions = names.map((name) => ({ attributes: [name], mechanism: { name: 'grr', cells: 2, other: 1, threshold_bits: 32 } }));
+const { outside } = await practise({ schema }, questions, record);
+console.log(JSON.stringify(outside));
+"""
+
+
+def test_what_is_typed_counts_whatever_an_attribute_is_called(tmp_path: Path) -> None:
+    node = require(shutil.which("node"), "Node.js")
+    for file in (STATIC / "form.js", STATIC / "words.js", STATIC.parents[3] / "js" / "dither.js"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "read.js").write_text(READ)
+    names = json.dumps(["colour", "__proto__", "constructor", "toString"])
+    done = subprocess.run(
+        [str(node), str(tmp_path / "read.js")], input=names, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any
 
 import typer
@@ -20,6 +21,7 @@ from dither.errors import DitherError, InputError
 ABOUT = "Learn from people's records without ever holding them: local differential privacy, from reports to tables."
 
 COMPLETION = "_DITHER_COMPLETE"  # what the scripts of `dither --install-completion` set when they ask
+INTERRUPTED = 130  # what Typer makes of Ctrl-C, without a word
 
 # verb -> module in this package and function in it, what `dither --help` says of it
 VERBS: dict[str, tuple[str, str]] = {
@@ -62,7 +64,8 @@ def build(verb: str | None) -> typer.Typer:
     app.callback()(_nothing)
     if verb is None:
         for name, (_, summary) in VERBS.items():
-            app.command(name, help=summary)(_nothing)
+            if not (_completing() and " " in name):  # a shell completes one word
+                app.command(name, help=summary)(_nothing)
         return app
     target, summary = VERBS[verb]
     module, name = target.split(":")
@@ -70,7 +73,9 @@ def build(verb: str | None) -> typer.Typer:
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=verb, help=summary)
     else:
-        app.command(verb, no_args_is_help=verb != "methods")(loaded)
+        # What needs nothing, such as 'dither serve', just runs.
+        needs = any(each.default is Parameter.empty for each in signature(loaded).parameters.values())
+        app.command(verb, no_args_is_help=needs)(loaded)
     return app
 
 
@@ -119,7 +124,7 @@ def run(arguments: list[str]) -> int:
         path = error.ctx.command_path if error.ctx is not None else "dither"
         return _complain(f"{' '.join(message.split())} (see '{path} --help')", 2)
     except (typer.Abort, KeyboardInterrupt):
-        return _complain("interrupted; nothing was written", 1)
+        result = INTERRUPTED
     except InputError as error:
         return _complain(_with_flags(str(error), verb), 2)
     except DitherError as error:
@@ -131,6 +136,8 @@ def run(arguments: list[str]) -> int:
         return _complain(f"{error.strerror or error}{place}", 1)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 1
+    if result == INTERRUPTED:
+        return _complain("interrupted; nothing was half-written", 1)
     return result if isinstance(result, int) else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 
 import dither
 from dither.cli.options import Quiet, print_warnings
-from dither.errors import InputError, ParameterError
+from dither.errors import DitherError, InputError, ParameterError
 from dither.harness import Bench, Outcome, execute, write_contents
 from dither.plugins import Plugin, plugin, usable
 
@@ -115,7 +116,11 @@ def _plugins(known: list[str]) -> list[Plugin]:
 
 def _read(added: Plugin) -> Any:
     module = added.load()
-    if not callable(getattr(module, "bench", None)):
+    try:
+        offers = callable(getattr(module, "bench", None))
+    except Exception as error:  # another package's code may raise anything
+        raise added.fault(f"cannot be read: {type(error).__name__}: {error}") from error
+    if not offers:
         raise added.fault("has no function bench(size, data_dir)")
     return module
 
@@ -132,8 +137,8 @@ def _from_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the user's own code may raise anything
-        raise InputError(f"{path} cannot be read: {type(error).__name__}: {error}", where="name") from error
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+        raise InputError(f"{path} cannot be read: {_said(error)}", where="name") from error
     if not callable(getattr(module, "bench", None)):
         raise InputError(
             f"{path} has no function bench(size, data_dir) that gives a dither.harness.Bench", where="name"
@@ -144,7 +149,12 @@ def _from_file(path: Path) -> ModuleType:
 def _run(
     name: str, module: Any, folder: Path, size: str, fresh: bool, data: Path | None, store: bool, quiet: bool
 ) -> Outcome:
-    declared = module.bench(size, data)
+    try:
+        declared = module.bench(size, data)
+    except DitherError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's own code may raise anything
+        raise InputError(f"{name}: bench({size!r}, {data}) failed: {_said(error)}", where="name") from error
     if not isinstance(declared, Bench):
         raise InputError(f"{name}: bench() gave a {type(declared).__name__}, not a dither.harness.Bench", where="name")
     outcome = execute(declared, folder, fresh=fresh, quiet=quiet)
@@ -155,6 +165,12 @@ def _run(
     if not quiet:
         print(f"{name}: {len(outcome.summary)} figures in {outcome.seconds:.0f} s; open {folder / 'index.html'}")
     return outcome
+
+
+def _said(error: BaseException) -> str:
+    """An error of somebody else's code in one line, with the place in it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {' '.join(str(error).split())} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def _load(name: str) -> ModuleType:

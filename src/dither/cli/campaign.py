@@ -25,6 +25,7 @@ from dither.cli.options import (
     AsJson,
     KeyFile,
     Operator,
+    Prior,
     Quiet,
     Replicates,
     Settings,
@@ -228,13 +229,15 @@ def finalise(
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write the release to")],
     rows: Annotated[int | None, typer.Option(min=1, help="rows of the synthetic table")] = None,
     replicates: Replicates = 0,
+    prior: Prior = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
     quiet: Quiet = False,
 ) -> None:
     """Fit the model, make the release, keep it on the collector and write its folder here.
 
-    Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile.
+    Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile. So is the
+    average with a prior; the collector keeps the release without it.
     """
     check_target(output, HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT)
     if replicates:
@@ -252,6 +255,8 @@ def finalise(
             _finish_number(HistogramRelease.load(scratch), output, rows, replicates)
             return
         release = load_release(scratch)
+        if prior is not None:
+            release = release.with_prior(prior)
         if replicates:
             with progress_bar(quiet) as progress:
                 release = release.with_replicates(replicates, progress=progress)

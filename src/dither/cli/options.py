@@ -58,6 +58,13 @@ SimulationPath = Annotated[
     Literal["counts", "reports"],
     typer.Option("--path", help="counts: draw tallies directly; reports: make every person's report"),
 ]
+Prior = Annotated[
+    str | None,
+    typer.Option(
+        help="a public table of the same schema to average the fit with, as far as the reports bear it out",
+        metavar="TABLE",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no word of success; warnings and errors stay")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]

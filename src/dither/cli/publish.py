@@ -18,6 +18,7 @@ from dither.cli.options import (
     Encoding,
     Keep,
     Missing,
+    Prior,
     Quiet,
     Replicates,
     SchemaFile,
@@ -62,6 +63,7 @@ def publish(
         float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
     ] = 0.0,
     replicates: Replicates = 0,
+    prior: Prior = None,
     path: SimulationPath = "counts",
     unknown: Annotated[
         Literal["error", "other"],
@@ -101,6 +103,7 @@ def publish(
             no_privacy=no_privacy,
             holdout=holdout,
             replicates=replicates,
+            prior=prior,
             columns=listed(columns),
             drop=listed(drop) or (),
             keep=listed(keep) or (),

@@ -25,12 +25,13 @@ from dither.release.query.answer import interval_heading, shown
 from dither.release.query.ask import Inquiry
 from dither.release.query.conditions import said
 from dither.schema import Attribute
+from dither.types import Progress
 
 _BAR = 24  # signs of a bar
 _Row = tuple[tuple[str, ...], float, float | None, float | None]  # what it is about, the figure and its interval
 ADVICE = (
-    "note: this release has no replicates, so they were made for this question; 'dither publish --replicates 20' saves them with "
-    "a release, and questions then take milliseconds"
+    "note: this release has no replicates, so its model is fitted 20 times more for the intervals of this question, which can "
+    "take a minute; 'dither publish --replicates 20' does that once and saves them, and every question is then answered at once"
 )
 
 
@@ -70,6 +71,19 @@ class _Asked:
             attribute, levels = _levels(self.quantiles)
             return inquiry.quantiles(attribute, levels, self.where, self.given, self.level)
         return inquiry.query(self.where, self.given, self.level)
+
+
+class _Advised:
+    """Progress that says, as soon as replicates are being made, why this takes a while and how it need not."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._told = progress, False
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if not self._told:
+            self._told = True
+            print(f"dither: {ADVICE}", file=sys.stderr)
+        self._progress(what, done, total)
 
 
 def query(
@@ -123,10 +137,7 @@ def query(
         _overview(release, directory)
         return
     with progress_bar(quiet) as progress:
-        inquiry = Inquiry(release, progress)
-        answer = asked.answer(inquiry)
-    if inquiry.made_replicates and not quiet:
-        print(f"dither: {ADVICE}", file=sys.stderr)
+        answer = asked.answer(Inquiry(release, progress if quiet else _Advised(progress)))
     if as_json:
         print(json.dumps(answer.to_json(), allow_nan=False))
     elif as_csv:

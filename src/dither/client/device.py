@@ -44,6 +44,7 @@ _ADDED = (
     ("device", "latest", "REAL NOT NULL DEFAULT 0"),
     ("answers", "time", "REAL"),
     ("campaigns", "address", "TEXT"),
+    ("campaigns", "assignment", "TEXT"),
 )
 OUTBOX_BYTES = 4 << 20  # that wait to be sent, and of one campaign: a server that acknowledges nothing stops no other's
 CAMPAIGN_BYTES = 256 << 10
@@ -126,8 +127,8 @@ class Device:
     def join(
         self, announcement: Announcement, cap: float, token: bytes | None = None, address: str = "", moved: bool = False
     ) -> bytes:
-        """Enter a campaign for the first time, fixing its schema, the cap, the token and the collector's address; afterwards
-        check schema, token and address.
+        """Enter a campaign for the first time, fixing its schema, how it asks people, the cap, the token and the collector's
+        address; afterwards check schema, assignment, token and address.
 
         The cap is the most epsilon that this device spends on the campaign, whatever the collector announces later; of
         several caps given over time the smallest counts. A campaign's id and schema are public, so another server may show
@@ -136,21 +137,28 @@ class Device:
         check_between("cap", cap, 0, math.inf, ends="()", error=PrivacyError)
         campaign = announcement.campaign.hex()
         with self.transaction():
-            found = self._run("SELECT fingerprint, token FROM campaigns WHERE campaign = ?", campaign)
+            found = self._run("SELECT fingerprint, token, assignment FROM campaigns WHERE campaign = ?", campaign)
             if not found:
                 fresh = self.source(32) if token is None else token
                 self._run(
-                    "INSERT INTO campaigns (campaign, fingerprint, cap, token, address) VALUES (?, ?, ?, ?, ?)",
-                    *(campaign, announcement.schema.fingerprint, cap, fresh, address),
+                    "INSERT INTO campaigns (campaign, fingerprint, cap, token, address, assignment) VALUES (?, ?, ?, ?, ?, ?)",
+                    *(campaign, announcement.schema.fingerprint, cap, fresh, address, announcement.assignment),
                 )
                 return fresh
             self.check_address(campaign, address, moved)
-            fingerprint, held = found[0]
+            fingerprint, held, assignment = found[0]
             if fingerprint != announcement.schema.fingerprint:
                 raise PrivacyError(f"campaign {campaign} has changed its schema; refusing to go on", where="schema")
+            if assignment not in (None, announcement.assignment):  # one answer in all must not become one in each round
+                raise PrivacyError(
+                    f"campaign {campaign} asked people by {assignment} and now by {announcement.assignment}; refusing to go on",
+                    where="assignment",
+                    value=announcement.assignment,
+                )
             if token is not None and not hmac.compare_digest(token, bytes(held)):
                 raise PrivacyError(f"this device takes part in campaign {campaign} with another token", where="token")
-            self._run("UPDATE campaigns SET cap = min(cap, ?), address = ? WHERE campaign = ?", cap, address, campaign)
+            kept = "UPDATE campaigns SET cap = min(cap, ?), address = ?, assignment = ? WHERE campaign = ?"
+            self._run(kept, cap, address, announcement.assignment, campaign)
             return bytes(held)
 
     def check_address(self, campaign: str, address: str, moved: bool = False) -> None:

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from dither.collector.audit import Transaction, note
 from dither.collector.layout import keys, sessions
@@ -34,7 +35,7 @@ _ROLES: dict[str, Role] = {"curator": "curator", "reader": "reader"}
 OPERATOR = "operator"  # the name of the key in the file of `dither serve`
 MOST_KEYS = 1_000  # each request is compared with all that are not revoked
 KNOWN_SECONDS = 1.0  # after which a key is looked up again where other collectors may have revoked it
-UNKNOWN_SECONDS = 0.1  # and one that nobody knows, where others may have made it
+UNKNOWN_SECONDS = 0.1  # between two looks for keys that nobody knows, where others may have made them
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9])?")
 _ADD = "INSERT INTO keys (name, role, hash, created) VALUES (:name, :role, :hash, :created) ON CONFLICT DO NOTHING"
 log = logging.getLogger("dither.collector")
@@ -69,6 +70,12 @@ def hash_of(secret: str) -> bytes:
 
 def _today() -> str:
     return datetime.now(UTC).date().isoformat()
+
+
+def _laid_off(connection: Connection) -> str:
+    """A name for an operator's key that was revoked; no other key may be called so."""
+    before = sa.select(sa.func.count()).select_from(keys).where(keys.c.name.startswith(f"{OPERATOR} ("))
+    return f"{OPERATOR} ({1 + (connection.scalar(before) or 0)})"
 
 
 class KeyTable:
@@ -112,11 +119,16 @@ class KeyTable:
             if connection.execute(sa.text(_ADD), values).rowcount == 1:
                 note(connection, "create-key", detail=f"{OPERATOR}, curator")
                 return OPERATOR
-            former = connection.execute(sa.select(c.hash).where(c.name == OPERATOR).with_for_update()).scalar_one()
-            connection.execute(sa.update(keys).where(c.name == OPERATOR).values({**values, "revoked": None}))
-            connection.execute(sa.delete(sessions).where(sessions.c.key_hash == former))
-            if former != digest:  # another worker of the same key may have come first
-                note(connection, "replace-key", detail=OPERATOR)
+            former = connection.execute(sa.select(c.hash, c.revoked).where(c.name == OPERATOR).with_for_update()).one()
+            if former.hash == digest:  # another worker of the same key came first
+                return OPERATOR if former.revoked is None else None
+            connection.execute(sa.delete(sessions).where(sessions.c.key_hash == former.hash))
+            if former.revoked is None:
+                connection.execute(sa.update(keys).where(c.name == OPERATOR).values(values))
+            else:  # its hash stays, lest a collector that still has the old file bring it back
+                connection.execute(sa.update(keys).where(c.name == OPERATOR).values(name=_laid_off(connection)))
+                connection.execute(sa.insert(keys).values(values))
+            note(connection, "replace-key", detail=OPERATOR)
             return OPERATOR
 
     def active(self) -> list[tuple[bytes, Principal]]:
@@ -192,25 +204,32 @@ class Keys:
                 found = principal
         return found
 
-    def stale(self, found: Principal | None) -> bool:
-        """Whether others may have made or revoked the key since the last look."""
-        limit = UNKNOWN_SECONDS if found is None else KNOWN_SECONDS
-        return self._shared and self._clock() - self._read_at >= limit
+    def _outdated(self, found: Principal | None, asked: float) -> bool:
+        """Whether others may have made the key before it was asked for, or revoked it since the last look."""
+        since = asked if found is None else self._clock() - KNOWN_SECONDS
+        return self._shared and self._read_at < since
 
     def identify(self, key: str) -> Principal | None:
         """Whose key it is; in a thread that may wait for the store."""
         found = self.match(key)
-        if self.stale(found):
+        if self._outdated(found, self._clock()):
             self.look()
             found = self.match(key)
         return found
 
     async def identified(self, key: str) -> Principal | None:
-        """The same in the event loop: one look at the store at a time, however many strangers knock."""
-        found = self.match(key)
-        if self.stale(found):
+        """The same in the event loop: one look at the store at a time, `UNKNOWN_SECONDS` apart however many strangers knock. A key
+        that nobody knows is told so after a look that began later than the request, so that one made elsewhere counts at once."""
+        asked, found = self._clock(), self.match(key)
+        while self._outdated(found, asked):
             if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(asyncio.to_thread(self.look))
+                self._looking = asyncio.create_task(self._look_soon(0.0 if found else UNKNOWN_SECONDS))
             await asyncio.shield(self._looking)
             found = self.match(key)
+            if found is not None:
+                break
         return found
+
+    async def _look_soon(self, apart: float) -> None:
+        await asyncio.sleep(max(0.0, self._read_at + apart - self._clock()))
+        await asyncio.to_thread(self.look)

@@ -76,18 +76,27 @@ class PublicationTable:
         with self._read(WORK_SECONDS) as connection:
             return connection.scalar(sa.select(publications.c.release).where(publications.c.campaign == campaign))
 
-    def publish(self, campaign: str, digest: str, release: bytes | None) -> None:
-        """Make a release public; with its bytes at the first time."""
+    def publish(self, campaign: str, digest: str, release: bytes | None) -> str:
+        """Make a release public, with its bytes at the first time; gives the digest by which it is known.
+
+        Replicates take long: somebody may have published it meanwhile, and then that release stays, or deleted the campaign.
+        """
         c = publications.c
         with self._write(WORK_SECONDS) as connection:
-            values: dict[str, object] = {"public": 1}
-            if release is not None:
-                connection.execute(sa.delete(publications).where(c.campaign == campaign))
-                values |= {"campaign": campaign, "digest": digest, "release": release}
+            there = sa.select(campaigns.c.id).where(campaigns.c.id == campaign).with_for_update()
+            if connection.scalar(there) is None:
+                raise StateError(f"campaign {campaign[:64]} was deleted meanwhile")
+            known = connection.execute(sa.select(c.digest, c.public).where(c.campaign == campaign)).one_or_none()
+            if known is None:
+                values = {"campaign": campaign, "public": 1, "digest": digest, "release": release}
                 connection.execute(sa.insert(publications).values(values))
             else:
-                connection.execute(sa.update(publications).where(c.campaign == campaign).values(values))
+                digest = known.digest
+                if known.public:
+                    return digest
+                connection.execute(sa.update(publications).where(c.campaign == campaign).values(public=1))
             note(connection, "publish-release", campaign, f"sha256 {digest}")
+        return digest
 
     def unpublish(self, campaign: str) -> bool:
         """Make a release private again; False if it was."""
@@ -98,6 +107,12 @@ class PublicationTable:
                 return False
             note(connection, "unpublish-release", campaign)
             return True
+
+    def is_finalised(self, campaign: str) -> bool:
+        """Whether there is a release of a campaign, public or not."""
+        c = campaigns.c
+        with self._read(ANSWER_SECONDS) as connection:
+            return connection.scalar(sa.select(c.id).where(c.id == campaign, c.release.is_not(None))) is not None
 
     def finalised(self, campaign: str) -> bytes | None:
         """The zip file of a finalised campaign, public or not."""
@@ -134,7 +149,11 @@ class Publications:
         raise NoRelease
 
     def _finalised(self, campaign: str) -> str:
-        """The digest of a release that was never published; empty if there is none. A release once made stays as it is."""
+        """The digest of a release that was never published; empty if there is none. A release once made stays as it is until its
+        campaign is deleted: so the store is asked, whatever is kept here."""
+        if not self._table.is_finalised(campaign):
+            self._digests.pop(campaign, None)
+            return ""
         known = self._digests.get(campaign, "")
         if not known and (data := self._table.finalised(campaign)) is not None:
             known = self._digests[campaign] = digest_of(data)
@@ -144,9 +163,7 @@ class Publications:
         """Let everybody read a release. The first time its replicates are made, which takes about as long as twenty fits."""
         found = self._table.find(campaign)
         if found is not None:
-            if not found.public:
-                self._table.publish(campaign, found.digest, None)
-            return Published(campaign, found.digest, True)
+            return Published(campaign, self._table.publish(campaign, found.digest, None), True)
         data = self._table.finalised(campaign)
         if data is None:
             raise StateError(f"campaign {campaign[:64]} has no release yet; finalise it first")
@@ -154,9 +171,7 @@ class Publications:
             data = self._questions.with_replicates(digest_of(data), data)
         except ParameterError as error:
             log.warning("the release of campaign %s is published without replicates: %s", campaign, error)
-        digest = digest_of(data)
-        self._table.publish(campaign, digest, data)
-        return Published(campaign, digest, True)
+        return Published(campaign, self._table.publish(campaign, digest_of(data), data), True)
 
     def unpublish(self, campaign: str) -> bool:
         """Hide a release from everybody without a key; False if it was hidden. What was downloaded stays where it is."""

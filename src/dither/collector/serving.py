@@ -28,7 +28,7 @@ from dither.collector.postgres import PostgresStore
 from dither.collector.problems import SeldomFilter
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Store
-from dither.errors import InputError
+from dither.errors import DitherError, InputError
 from dither.plugins import Plugin, plugin
 from dither.private_files import make_private
 from dither.types import JsonObject
@@ -56,7 +56,12 @@ def added_store(added: Plugin, address: str) -> Store:
     make = added.load()
     if not callable(make):
         raise added.fault("is no function that opens a store")
-    store: Store = make(address)
+    try:
+        store: Store = make(address)
+    except DitherError:
+        raise
+    except Exception as error:  # another package's code may raise anything; its words may hold the address
+        raise added.fault(f"cannot open the store: {type(error).__name__}") from None
     return store
 
 

@@ -48,7 +48,7 @@ from dither.collector.store import (
     StoreFull,
     StoreUntidy,
 )
-from dither.errors import InputError
+from dither.errors import InputError, StateError
 from dither.tally.counting import add_digests, digest_of
 
 _TRIES = 3  # of a transaction that the database undid in favour of another
@@ -243,6 +243,9 @@ class SqlStore(ABC):
 
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None:
         with self._write(WORK_SECONDS) as connection:
+            there = sa.select(campaigns.c.id).where(campaigns.c.id == campaign).with_for_update(read=True)
+            if connection.scalar(there) is None:
+                raise StateError(f"campaign {campaign} was deleted meanwhile; none of its tokens is of use")
             # Sorted, so that the order of issue is not the order of the rows.
             connection.execute(sa.insert(tokens), [{"campaign": campaign, "hash": h} for h in sorted(hashes)])
 

@@ -85,7 +85,7 @@ def _added(name: str) -> Dataset | None:
         raise added.fault("is no function that gives a dither.datasets.Dataset")
     try:
         made = make()
-    except Exception as error:  # another package's code may raise anything
+    except (Exception, SystemExit) as error:  # another package's code may raise anything
         raise added.fault(f"cannot be read: {type(error).__name__}: {error}") from error
     if not isinstance(made, Dataset):
         raise added.fault(f"gives a {type(made).__name__}, not a dither.datasets.Dataset")

@@ -159,7 +159,7 @@ class Descent:
         """The gradient of a loss on the matrix of all pairs and on single marginals; the pull's blocks of trees are used up."""
         by_table, alone = [], []
         for tree, tied in zip(self.trees, state.ties, strict=True):
-            pull = np.zeros(_shape(self.columns, tree))
+            pull = np.zeros(_shape(self.columns, tree), dtype=pair_pull.dtype)
             for at_i, at_j, _, wide in faces(self.columns, tree):
                 pull += pair_pull[at_i, at_j].reshape(wide)
                 pair_pull[at_i, at_j] = 0.0

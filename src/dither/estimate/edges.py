@@ -86,8 +86,8 @@ def _raised(columns: Columns, one: Floats, attribute: int) -> Floats:
     return np.asarray(part / part.sum())
 
 
-def best_sharpness(targets: PairTargets, i: int, j: int) -> float:
-    """The power with the least estimated risk of the warm table: SURE, with degrees of freedom from some moved tables."""
+def _warm_risks(targets: PairTargets, i: int, j: int) -> dict[float, tuple[float, float]]:
+    """For every power the estimated risk of the warm table, SURE, and its degrees of freedom from some moved tables."""
     rows, columns = (_raised(targets.columns, targets.one, a) for a in (i, j))
     raw = block(targets.columns, targets.pairs, i, j)
     c0, c1, c2 = (float(c[i, j]) for c in targets.pair_noise)
@@ -95,12 +95,23 @@ def best_sharpness(targets: PairTargets, i: int, j: int) -> float:
     deviation = np.sqrt(np.maximum(c0 + soft * (c1 - c2 * soft), 1e-3 * c2))
     draws = np.random.default_rng(0).standard_normal((PROBES, *raw.shape))  # the same for all powers
 
-    def risk(sharpness: float) -> float:
+    def risk(sharpness: float) -> tuple[float, float]:
         table, *moved = own_warm(np.stack([raw, *(raw + PROBE * deviation * draws)]), rows, columns, sharpness)
         df = float((draws * (np.stack(moved) - table) / (PROBE * deviation)).sum()) / PROBES
-        return float((((table - raw) / deviation) ** 2).sum()) + 2.0 * df
+        return float((((table - raw) / deviation) ** 2).sum()) + 2.0 * df, df
 
-    return min(SHARPNESSES, key=risk)
+    return {sharpness: risk(sharpness) for sharpness in SHARPNESSES}
+
+
+def best_sharpness(targets: PairTargets, i: int, j: int) -> float:
+    """The power with the least estimated risk of the warm table."""
+    risks = _warm_risks(targets, i, j)
+    return min(risks, key=lambda sharpness: risks[sharpness][0])
+
+
+def warm_degrees(targets: PairTargets, i: int, j: int) -> float:
+    """The degrees of freedom that the warm table of that power takes."""
+    return min(_warm_risks(targets, i, j).values())[1]
 
 
 def warm_potentials(columns: Columns, edges: Edges, start: Marginals) -> list[Floats]:

@@ -223,12 +223,12 @@ def fit_mixture(
         if options.edges is None:
             by_pairs = _chosen(beginning, grow=sets is None)
         else:
-            by_pairs = _descend(beginning.lockstep(options.edges), targets, options)
+            by_pairs = descend(beginning.lockstep(options.edges), targets, options)
         if sets is None:
             return by_pairs
         group = _prepared(targets, rng, options, sets(by_pairs.edges))
         assert isinstance(group, SetLockstep)
-        whole = _descend(group, targets, options)
+        whole = descend(group, targets, options)
         return whole if whole_tables_pay(group, whole, by_pairs, beginning) else by_pairs
 
 
@@ -262,12 +262,12 @@ def _chosen(beginning: _Beginning, *, grow: bool) -> MixtureFit:
     not fall, the weaker half of them is left out, then half of the rest.
     """
     targets, options, rng = beginning.targets, beginning.options, beginning.rng
-    best = _descend(beginning.lockstep(()), targets, options)
+    best = descend(beginning.lockstep(()), targets, options)
     edges, grown = strong_pairs(targets, best.pairs, (), rng), not grow
     for _ in range(MOST_TRIES):
         if len(edges) <= len(best.edges):
             break
-        fit = _descend(beginning.lockstep(edges), targets, options)
+        fit = descend(beginning.lockstep(edges), targets, options)
         if _penalised(fit, options) < _penalised(best, options):
             best, grown = fit, True
             edges = strong_pairs(targets, best.pairs, best.edges, rng, grow=grow)
@@ -282,7 +282,7 @@ def _penalised(fit: MixtureFit, options: FitOptions) -> float:
     return fit.diagnostics["sure"] + 2.0 * (options.penalty - 1.0) * fit.diagnostics["degrees_of_freedom"]
 
 
-def _descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: FitOptions) -> MixtureFit:
+def descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: FitOptions) -> MixtureFit:
     """Descend until the estimated risk turns; the average of the starts where it is least."""
     start = group.starts[0]
     count, size, edges = len(group.starts), len(start.logits), start.edges

@@ -46,6 +46,13 @@ def laid_out(states: Sequence[State]) -> Reals:
     return np.stack(rows).transpose(2, 0, 1)
 
 
+def tables_of(sets: SetTargets, states: Sequence[State]) -> list[Reals]:
+    """What the average of some models says of every block: (set, 1, row, column)."""
+    weights = np.concatenate([state.weights for state in states])[None] / len(states)
+    by_column = np.concatenate([laid_out([state]) for state in states], axis=2)
+    return [predicted(weights, block.halves(by_column)) for block in sets.blocks]
+
+
 @dataclass
 class _Weights:
     """A block's inverse variances and, for the twins, standard normal draws: (set, twin, row, column)."""
@@ -82,7 +89,7 @@ class SetLockstep:
         self.sets, self.cells, self.probe, self.momentum = sets, float(sets.cells), probe, momentum
         self.control = StepSize()
         self.twin_models: list[State] = []
-        flat = State(pilot.weights, pilot.factors, pilot.components, _untied(sets, pilot))
+        flat = State(pilot.weights, pilot.factors, pilot.components, untied(sets, pilot))
         self.weighed = [
             _Weights(
                 1.0 / block.variances(table),
@@ -104,9 +111,7 @@ class SetLockstep:
 
     def tables(self, states: list[State]) -> list[Reals]:
         """What the average of some models says of every block: (set, 1, row, column)."""
-        weights = np.concatenate([state.weights for state in states])[None] / len(states)
-        by_column = np.concatenate([laid_out([state]) for state in states], axis=2)
-        return [predicted(weights, block.halves(by_column)) for block in self.sets.blocks]
+        return tables_of(self.sets, states)
 
     def moved_pairs(self, targets: PairTargets, twin: int) -> Probe:
         """The pairs after every table has moved as for a twin: a fit to pairs follows that as it follows these tables' noise."""
@@ -203,7 +208,7 @@ def gradient_of(start: Descent, state: State, toward: Floats, by_weight: Reals) 
     return start.in_logits(state, toward[:, :width], np.asarray(by_weight, dtype=np.float64), by_table)
 
 
-def _untied(sets: SetTargets, state: State) -> tuple[Tied, ...]:
+def untied(sets: SetTargets, state: State) -> tuple[Tied, ...]:
     """The edges' tables of a model that has none: products."""
     of, a = sets.columns.of, state.components
     return tuple(

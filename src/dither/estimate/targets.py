@@ -70,6 +70,7 @@ class Columns:
         self.starts = self.stops - self.cardinalities
         self.width = int(self.stops[-1])
         self.left, self.right = np.arange(self.width), np.arange(self.width)
+        self.ordered = tuple(ordered) if ordered else (0,) * len(self.cardinalities)
         for start, count in zip(self.starts, ordered or [], strict=False):
             self.left[start + 1 : start + count] -= 1
             self.right[start : start + max(count - 1, 0)] += 1

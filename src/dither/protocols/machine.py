@@ -9,7 +9,7 @@ forget a part of its state (decision 0004).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -19,6 +19,7 @@ from dither.errors import ParameterError, ReportError, StateError, TooFewAnswers
 from dither.estimate import Marginal
 from dither.models import Model
 from dither.protocols.parameters import build_parameters
+from dither.protocols.prior import Prior, prior_from_state
 from dither.reports import Plan
 from dither.schema import Schema, schema_from_json
 from dither.tally import CountTally, RoundTally, tally_from_bytes
@@ -42,17 +43,21 @@ class ProtocolMachine(ABC, Generic[P]):
     """A method in the middle of a campaign. A method defines `plan`, `model` and `measured`, and may add to the rest.
 
     `method` is the name under which the registry knows it, `parameters_class` the dataclass of its parameters. A driver that
-    shows progress sets `progress`; a fit that takes long calls it.
+    shows progress sets `progress`; a fit that takes long calls it. A method that `takes_prior` fits with `prior`, if given one
+    (`give_prior`) before it is asked for the model.
     """
 
     method: ClassVar[str]
     parameters_class: ClassVar[type]
+    takes_prior: ClassVar[bool] = False
     progress: Progress | None
+    prior: Prior | None
 
     def __init__(self, campaign: Campaign, parameters: P) -> None:
         self.campaign = campaign
         self.parameters = parameters
         self.progress = None
+        self.prior = None
         self._closed: list[RoundTally] = []
 
     @classmethod
@@ -131,7 +136,8 @@ class ProtocolMachine(ABC, Generic[P]):
     def state(self) -> bytes:
         """Everything needed to go on elsewhere with identical results."""
         tallies = {str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self._closed)}
-        return pack({**self._facts(), "rounds": len(self._closed)}, tallies)
+        known: Mapping[str, np.ndarray] = {} if self.core.prior is None else self.core.prior.arrays()
+        return pack({**self._facts(), "rounds": len(self._closed)}, {**tallies, **known})
 
     def design(self) -> JsonObject | None:
         """What the machine worked out before anybody was asked and another computer might work out otherwise: it is kept, as
@@ -145,7 +151,7 @@ class ProtocolMachine(ABC, Generic[P]):
     def _facts(self) -> JsonObject:
         """What the machine started from."""
         campaign, design = self.campaign, self.core.design()
-        return ({} if design is None else {"design": design}) | {
+        facts: JsonObject = ({} if design is None else {"design": design}) | {
             "method": self.method,
             "schema": campaign.schema.to_json(),
             "epsilon": campaign.epsilon,
@@ -153,6 +159,7 @@ class ProtocolMachine(ABC, Generic[P]):
             "seed": campaign.seed,
             "parameters": self.plain_parameters(),
         }
+        return facts if self.core.prior is None else {**facts, "prior": self.core.prior.facts()}
 
     @classmethod
     def restore(cls, state: bytes) -> Self:
@@ -165,13 +172,15 @@ class ProtocolMachine(ABC, Generic[P]):
     @classmethod
     def start_again(cls, state: bytes) -> Self:
         """The machine whose `state` this is, as it was before its first round."""
-        meta, _ = unpack(state)
+        meta, arrays = unpack(state)
         if meta.get("method") != cls.method:
             raise ReportError(f"a state of method {meta.get('method')!r} cannot be restored as {cls.method!r}")
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
         machine = cls.start(campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method))
         if "design" in meta:
             machine.take_design(meta["design"])
+        if "prior" in meta:
+            machine.prior = prior_from_state(meta["prior"], arrays, campaign.schema)
         return machine
 
     def plain_parameters(self) -> JsonObject:

@@ -13,6 +13,7 @@ from dither.plugins import Plugin, plugin, usable
 from dither.protocols.holdout import HoldOut
 from dither.protocols.machine import Campaign, ProtocolMachine, tallies_in
 from dither.protocols.parameters import build_parameters, describe_parameters
+from dither.protocols.prior import prior_from_state
 from dither.protocols.reduced import Reduced
 from dither.protocols.reduction import reduce_schema
 from dither.schema import Schema, schema_from_json
@@ -277,13 +278,15 @@ def restore(state: bytes) -> ProtocolMachine:
 
 def start_again(state: bytes) -> ProtocolMachine:
     """A saved machine as it was before its first round."""
-    meta, _ = unpack(state)
+    meta, arrays = unpack(state)
     try:
         chosen = method(str(meta.get("method")))
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
         machine = _begin(chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name))
         if "design" in meta:
             machine.core.take_design(meta["design"])
+        if "prior" in meta:
+            machine.core.prior = prior_from_state(meta["prior"], arrays, machine.core.campaign.schema)
         return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine
     except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
         raise ReportError(f"not the state of a method: {error!r}") from None

@@ -31,8 +31,9 @@ class Call:
     the rest of what its campaign was created with: `name`, `title`, `purpose`, `contact`, when it was to close, expected
     `participants`, `participation`; and its id (`campaign`) and the days on which it was created and finalised.
 
-    `schema` is the file that was given, if any; `rows` None for as many as participants. `seed` is what the caller of a
-    simulation gave, if anything; of a collection it is the seed of the fit, which nobody's noise uses.
+    `schema` is the file that was given, if any; `prior` the public table, if any (of a collection: when it was finalised); `rows`
+    None for as many as participants. `seed` is what the caller of a simulation gave, if anything; of a collection it is the seed
+    of the fit, which nobody's noise uses.
     """
 
     epsilon: float
@@ -48,6 +49,7 @@ class Call:
     no_privacy: bool = False
     holdout: float = 0.0
     replicates: int = 0
+    prior: str | None = None
     simulated: bool = False
     name: str = ""
     participants: int | None = None
@@ -124,7 +126,7 @@ def campaign_command(call: Call, participants: int) -> str:
     if call.participation == "tokens":
         asked |= {"tokens": asked["participants"], "tokens_file": "tokens.txt"}
     create = ["dither", "campaign", "create", *_options(asked)]
-    wanted = {"rows": call.rows, "replicates": call.replicates or None}
+    wanted = {"rows": call.rows, "replicates": call.replicates or None, "prior": call.prior}
     made = _options({name: value for name, value in wanted.items() if value is not None})
     return f"{shlex.join(create)}\n{shlex.join(['dither', 'campaign', 'finalise', 'CAMPAIGN', *made, '-o', 'out'])}"
 

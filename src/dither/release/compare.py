@@ -42,7 +42,9 @@ class ComparedAttribute:
 
 
 def compare_manifests(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[ComparedAttribute]:
-    """The attributes of two manifests; an error unless they are of one schema."""
+    """The attributes of two manifests; an error unless they are of tables of one schema."""
+    if not all("schema_fingerprint" in manifest for manifest in (first, second)):
+        raise ParameterError("one of the two releases is about one number; there is no table in it to compare")
     if first["schema_fingerprint"] != second["schema_fingerprint"]:
         raise ParameterError("the two releases have different schemas, so that their values mean different things")
     return [_attribute(a, b) for a, b in zip(first["estimates"], second["estimates"], strict=True)]

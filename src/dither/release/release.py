@@ -21,8 +21,10 @@ from dither.mechanisms.probability import check_spent
 from dither.models import Model
 from dither.models.ruled import core_of, told_within_groups
 from dither.notice import Notice
-from dither.protocols import ProtocolMachine, method
+from dither.protocols import ProtocolMachine, method, restore
+from dither.protocols.prior import give_prior
 from dither.release.call import AskedRound, Call, asked_in, plain
+from dither.release.prior import read_prior
 from dither.release.query.answer import Answer, AnswerTable
 from dither.release.query.ask import Inquiry
 from dither.release.query.expression import Where
@@ -353,6 +355,23 @@ class Release:
         # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
         made = unpack_replicates(pack_replicates(found), self.model, found.reports)
         return replace(self, replicates=made, call=replace(self.call, replicates=count))
+
+    def with_prior(self, prior: NativeTable) -> Release:
+        """The release of the same reports with the fit averaged with a public table, and a synthetic table drawn anew.
+
+        The table has the release's schema: a file, a bundled dataset's name or a table in memory. Replicates are not carried over.
+        """
+        if self.state is None:
+            raise ParameterError(
+                "this release carries no tallies to fit again with a prior; give the prior when it is made",
+                where="prior",
+            )
+        machine = restore(self.state)
+        rows = read_prior(prior, self.schema)
+        give_prior(machine, rows)
+        call = replace(self.call, prior=rows.source, replicates=0)
+        draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
+        return Release.from_machine(machine, call, self.participants, draw, truth=self.truth, clipped=self.clipped)
 
     def to_arrow(self) -> NativeTable:
         """The synthetic table as a PyArrow table."""

@@ -41,7 +41,10 @@ CELL_ROWS = 25
 MOST_MULTIPLES, MULTIPLE_BARS = 3, 4  # at a glance, beside the summary
 MOST_DISTANCES = 8
 WHOLE_SCHEMA = 30
-_HIDDEN_NOTES = ("warnings", "fallback", "fallbacks", "held_out", "held_out_skipped", "manipulation", "rounds_agree")
+_HIDDEN_NOTES = (
+    *("prior", "warnings", "fallback", "fallbacks", "held_out", "held_out_skipped"),
+    *("manipulation", "rounds_agree"),
+)
 Rows = Sequence[Sequence[object]]
 
 

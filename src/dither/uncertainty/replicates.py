@@ -10,6 +10,7 @@ has the measured coverage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ from dither.models import Model
 from dither.models.grouped import grouped_marginal
 from dither.models.ruled import core_of
 from dither.protocols import ProtocolMachine, method, restore, start
+from dither.protocols.earlier import EarlierReports
 from dither.protocols.holdout import HoldOut, fitted_tallies
+from dither.protocols.prior import Prior
 from dither.protocols.reduction import with_groups
 from dither.reports import Plan, Question
 from dither.schema import Schema
@@ -166,6 +169,8 @@ def prepare_bootstrap(
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
+        if parameters.get("effort") == "thorough":  # a quick fit errs more, so its replicates are on the safe side
+            parameters = {**parameters, "effort": "quick"}
     if "edges" in parameters:  # the replicates tie the pairs that the release's own fit chose, and need not choose
         parameters = {**parameters, "edges": _notes_of(source).get("fit", {}).get("edges", parameters["edges"])}
     known = isinstance(source, ProtocolMachine) and bool(source.counted)
@@ -173,6 +178,10 @@ def prepare_bootstrap(
     redrawn: list[PairTargets] = []
     for replicate in range(replicates):
         machine = start(name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate)
+        if isinstance(source, ProtocolMachine):
+            machine.core.prior = _prior_again(
+                source.core.prior, model, np.random.default_rng([seed, replicate, 0x7072])
+            )
         redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]), came)
         refits.append(machine.model())
         if known:
@@ -187,6 +196,13 @@ def prepare_bootstrap(
     found = local_misfit(core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn)
     reports = Reports(schema, tuple(answers_of(source.counted)))
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
+
+
+def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) -> Prior | None:
+    """A public table is what it is; an earlier campaign's answers have noise, and are drawn anew like those of now."""
+    if not isinstance(prior, EarlierReports):
+        return prior
+    return replace(prior, tallies=tuple(draw_tally(t.plan, model, t.participants, rng) for t in prior.tallies))
 
 
 def reports_in(schema: Schema, state: bytes | None) -> Reports | None:

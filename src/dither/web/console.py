@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dither.collector.access import Access, check_form
@@ -81,13 +82,7 @@ class Console:
         """The form that a curator sent, a dependency of what changes something: the session is looked at before the body is read,
         its token right after; a file is gone when the page is made."""
         session = await self.session(request)
-        try:
-            async with asyncio.timeout(FORM_SECONDS):
-                fields = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=MOST_FIELD_BYTES)
-        except TimeoutError:
-            raise Problem("timeout", f"the form took longer than {FORM_SECONDS:g} s") from None
-        except (HTTPException, MultiPartException):
-            raise Problem("bad-request", "the form cannot be read") from None
+        fields = await read_form(request, FORM_SECONDS, max_files=1, max_fields=MOST_FIELDS)
         try:
             csrf = fields.get("csrf", "")
             check_form(request, session, csrf if isinstance(csrf, str) else "")
@@ -108,6 +103,19 @@ class Console:
         """A page of the console."""
         bar = [(address, name, address == here) for address, name in SECTIONS]
         return page(template, title=title, bar=bar, session=session, **values)
+
+
+async def read_form(request: Request, seconds: float, max_files: int, max_fields: int) -> FormData:
+    """A form that came as a whole within so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await request.form(max_files=max_files, max_fields=max_fields, max_part_size=MOST_FIELD_BYTES)
+    except TimeoutError:
+        raise Problem("timeout", f"the form took longer than {seconds:g} s") from None
+    except (HTTPException, MultiPartException):
+        raise Problem("bad-request", "the form cannot be read") from None
+    except ClientDisconnect:  # nobody hears this, and it is no defect of ours that the log should show
+        raise Problem("bad-request", "the sender went away before the form had come") from None
 
 
 def go(address: str) -> Response:

@@ -125,7 +125,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
         draft, wanted = read_draft(form), form.text("do")
         if wanted == "add":
             return show(form.session, _with_schema(draft, draft.schema.with_card()))
-        if wanted.startswith(_PREFIX) and wanted.removeprefix(_PREFIX).isdigit():
+        if wanted.startswith(_PREFIX) and wanted.removeprefix(_PREFIX).isdecimal():
             left = draft.schema.without(int(wanted.removeprefix(_PREFIX)[:4]))
             return show(form.session, _with_schema(draft, left))
         if wanted not in ("draft", "open"):

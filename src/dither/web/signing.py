@@ -9,9 +9,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from dither.collector.access import check_origin, clear_cookie, cookie_name, set_cookie
+from dither.collector.edge import BODY_SECONDS
 from dither.collector.sessions import SignInRefused, TooManySignIns
 from dither.web.answers import page
-from dither.web.console import Console, SignInNeeded, go
+from dither.web.console import Console, SignInNeeded, go, read_form
 
 _INSIDE = re.compile(r"/console(/[a-z0-9/-]*)?")
 _LONGEST_KEY = 1024
@@ -41,7 +42,7 @@ def signing_routes(console: Console) -> APIRouter:
     @routes.post("/console/sign-in")
     async def sign_in(request: Request) -> Response:
         check_origin(request)
-        fields = await request.form(max_files=0, max_fields=10)
+        fields = await read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
         key, wanted = fields.get("key", ""), fields.get("wanted", "")
         assert isinstance(key, str)
         assert isinstance(wanted, str)
@@ -58,7 +59,7 @@ def signing_routes(console: Console) -> APIRouter:
     @routes.post("/console/sign-out")
     async def sign_out(request: Request) -> Response:
         session = await console.session(request)
-        fields = await request.form(max_files=0, max_fields=10)
+        fields = await read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
         check_origin(request)
         csrf = fields.get("csrf", "")
         if isinstance(csrf, str) and session.allows(csrf):

@@ -14,12 +14,14 @@ from functools import lru_cache
 import numpy as np
 
 from dither.checks import check_whole
+from dither.errors import ParameterError
 from dither.mechanisms import SetStrategy
 from dither.mechanisms.probability import check_epsilon
 from dither.protocols.histogram.smart import MOST_EPSILON, Design, design_strategy, fresh_sets, likelihood_shares
 from dither.types import Flags, Floats
 
 MOST_CELLS = 256
+LEAST_EPSILON = 1e-6  # below, floats cannot tell the sets apart that the search compares
 _RIDGE = 1e-3  # of the mean diagonal: single cells matter a little too, so that all of them stay estimable
 _DRAWN = 1500  # sets to choose from
 _KEPT, _KEPT_PER_CELL = 400, 7  # how many of them are asked through in the end, at least; each with its mirror image
@@ -40,6 +42,12 @@ def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
 
     check_whole("cells", cells, 2, MOST_CELLS)
     spent = min(check_epsilon(epsilon), MOST_EPSILON)
+    if spent < LEAST_EPSILON:
+        raise ParameterError(
+            f"method 'ranges' takes an epsilon of {LEAST_EPSILON:g} or more, not {epsilon:g}; raise it, or use chp",
+            where="epsilon",
+            value=epsilon,
+        )
     with threadpool_limits(1):  # matrices of this size lose time by being shared out
         made = design_strategy(optimise_intervals(cells + cells % 2, spent), spent)
     if made.cells == cells:

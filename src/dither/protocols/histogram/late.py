@@ -36,12 +36,16 @@ INTERPOLATION = "values are taken as evenly spread within a cell of the partitio
 
 @dataclass(frozen=True)
 class Functional:
-    """g inside each cell: its mean over an even spread, its variance there, its least and its greatest value."""
+    """g inside each cell: its mean over an even spread, its variance there, its least and its greatest value.
+
+    In `open_cells` the mean may be anything from the least to the greatest value, however fine the cells are.
+    """
 
     mean: Floats
     spread: Floats
     least: Floats
     most: Floats
+    open_cells: tuple[int, ...] = ()
 
 
 def inside(partition: Partition, low: float, high: float) -> Functional:
@@ -52,6 +56,20 @@ def inside(partition: Partition, low: float, high: float) -> Functional:
     share[np.abs(share - 1) < _SAME] = 1.0
     share[share < _SAME] = 0.0
     return Functional(share, share * (1 - share), (share == 1).astype(float), (share > 0).astype(float))
+
+
+def at_the_end(partition: Partition) -> Functional:
+    """Whether a number is the range's upper end itself: the last cell is closed, and who is in it may all be there."""
+    last = np.zeros(partition.cells)
+    last[-1] = 1.0
+    nobody = np.zeros(partition.cells)
+    return Functional(nobody, nobody, nobody, last, (partition.cells - 1,))
+
+
+def before_the_end(partition: Partition) -> Functional:
+    """Whether a number is below the range's upper end."""
+    end = at_the_end(partition)
+    return Functional(1 - end.mean, end.spread, 1 - end.most, 1 - end.least, end.open_cells)
 
 
 def number(partition: Partition) -> Functional:
@@ -111,8 +129,10 @@ def ask(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
     usual, below, above, heaped = [], [], [], []
     for one in questions:
         usual.append(one.mean)
-        below.append(np.where(fine, one.mean, one.least))
-        above.append(np.where(fine, one.mean, one.most))
+        known = fine.copy()
+        known[list(one.open_cells)] = False
+        below.append(np.where(known, one.mean, one.least))
+        above.append(np.where(known, one.mean, one.most))
         heaped.append(uneven * float(np.where(fine, one.spread, 0.0) @ likely**2))
     ends = np.array([*below, *above])
     if (ends[: len(questions)] == ends[len(questions) :]).all():  # nothing is vague: one end is the other
@@ -138,12 +158,14 @@ def heaping(cells: CellEstimates) -> float:
     if cells.partition.cells < 3:
         return 1.0
     shares = cells.counts / cells.population if cells.smoothed is None else cells.smoothed
-    bends, squares = float((np.diff(shares, 2) ** 2).sum()) / 6, float(shares @ shares)
+    # Reflected at both ends: a heap in the first or last cell bends the line as much as one in the middle.
+    unit = np.eye(cells.partition.cells)
+    second = np.diff(np.concatenate([unit[1:2], unit, unit[-2:-1]]), 2, axis=0)
+    bends, squares = float(((second @ shares) ** 2).sum()) / 6, float(shares @ shares)
     if cells.smoothed is None:
-        unit = np.eye(cells.partition.cells)
-        noise = cells.weighted_variances(np.concatenate([np.diff(unit, 2, axis=0), unit])) / cells.population**2
-        bends -= float(noise[: len(unit) - 2].sum()) / 6
-        squares -= float(noise[len(unit) - 2 :].sum())
+        noise = cells.weighted_variances(np.concatenate([second, unit])) / cells.population**2
+        bends -= float(noise[: len(second)].sum()) / 6
+        squares -= float(noise[len(second) :].sum())
     return min(max(bends / squares, LEAST_HEAPING), 1.0) if squares > 0 else 1.0
 
 
@@ -155,20 +177,30 @@ def is_fine(partition: Partition) -> Flags:
 
 def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> list[tuple[float, float, float]]:
     """For each share of the people the number below which it lies, and its interval: every number x at which the people below it,
-    as far as they are known, may be that share."""
+    as far as they are known, may be that share.
+
+    Many people may have the same number, an end of the range too, and nothing is known between two points of the search: the
+    interval goes on to the next one.
+    """
     partition = cells.partition
     steps = max(1, min(_STEPS, _MOST_POINTS // partition.cells))
     places = np.arange(partition.cells * steps + 1) / steps
     points = np.interp(places, np.arange(partition.cells + 1), partition.edges)
     known = ask(cells, [inside(partition, partition.edges[0], float(x)) for x in points[1:-1]])
-    reach = [one.interval(level) for one in known]
+    reach = np.array([(0.0, 0.0), *(one.interval(level) for one in known), (1.0, 1.0)])
+    # However people are heaped in a cell, no fewer are below a point in it than below its start, no more than below its end.
+    at = np.arange(len(points))
+    lows = np.maximum(reach[:, 0], reach[at // steps * steps, 0])
+    highs = np.minimum(reach[:, 1], reach[-(-at // steps) * steps, 1])
     # Shares below x rise with x, whatever noise says: an end that another point has passed already is passed here too.
-    most = np.maximum.accumulate([0.0, *(high for _, high in reach), 1.0])
-    least = np.minimum.accumulate([0.0, *(low for low, _ in reach), 1.0][::-1])[::-1]
+    most = np.maximum.accumulate(highs)
+    least = np.minimum.accumulate(lows[::-1])[::-1]
     likely = np.maximum.accumulate(np.clip([0.0, *(one.estimate for one in known), 1.0], 0.0, 1.0))
     out = []
     for share in shares:
-        low, middle, high = (_crossing(points, line, share) for line in (most, likely, least))
+        middle = _crossing(points, likely, share)
+        first, last = (int(np.searchsorted(line, share, side="left")) for line in (most, least))
+        low, high = float(points[first - 1]), float(points[last])
         out.append((min(max(middle, low), max(low, high)), low, max(low, high)))
     return out
 

@@ -10,6 +10,7 @@ dependence; if it finds too little, single attributes are asked and the model is
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal
@@ -21,9 +22,12 @@ from dither.errors import ParameterError
 from dither.estimate import Marginal, answers_of, check_asked, pool
 from dither.estimate.edges import local_chi2, pair_cells
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture, product_fit
-from dither.estimate.set_tables import set_targets
+from dither.estimate.public_prior import with_public
+from dither.estimate.set_tables import SetTargets, set_targets
 from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay, trees
+from dither.estimate.thorough import thorough_fit
 from dither.models.mixture import Edge, Mixture
+from dither.protocols.earlier import EarlierReports, Pooled, pooled_answers
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.protocols.mixture.plan import Sets, one_way_precision, pair_plan
 from dither.protocols.mixture.screen import (
@@ -36,11 +40,14 @@ from dither.protocols.mixture.screen import (
     second_round,
 )
 from dither.protocols.parameters import Pairs
+from dither.protocols.prior import PublicPrior
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
 from dither.types import JsonObject
 
+WITH_SETS = "sets of three attributes or more were asked, where it does not gain"
+NOT_JUDGED = "no pairs were asked, so nothing could tell whether its dependence is right"
 WORST_PAIRS = 10  # whose local fit a release states, beside those of edges
 
 
@@ -52,7 +59,8 @@ class MixtureParameters:
     looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
     what may). `edges`: the strong pairs that the fit ties together: `auto` chooses them from the reports, `none` leaves
     them out, a list of pairs of names ties these and no others. `tables`: larger sets are fitted as whole tables where that pays
-    (`auto`), or through their pairs only (`never`), in a fraction of the time.
+    (`auto`), or through their pairs only (`never`), in a fraction of the time. `effort`: `thorough` averages the fit with a
+    posterior mean, which takes some seconds more and errs less where pairs are noisy.
     """
 
     components: int | None = None
@@ -61,11 +69,13 @@ class MixtureParameters:
     screen: Literal["auto", "always", "never"] = "auto"
     edges: Pairs | str = "auto"
     tables: Literal["auto", "never"] = "auto"
+    effort: Literal["quick", "thorough"] = "quick"
 
     def __post_init__(self) -> None:
         check_whole_or_none("components", self.components, 1, 2000)
         check_whole("total", self.total, 2, 20_000)
         check_choice("tables", self.tables, ("auto", "never"))
+        check_choice("effort", self.effort, ("quick", "thorough"))
         if self.singles is not None:
             check_between("singles", self.singles, 0, 1, ends="[)")
         if isinstance(self.edges, str):
@@ -110,6 +120,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
 
     method = "mixture"
     parameters_class = MixtureParameters
+    takes_prior = True
 
     def __init__(self, campaign: Campaign, parameters: MixtureParameters) -> None:
         super().__init__(campaign, parameters)
@@ -189,18 +200,63 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             check_asked(self.campaign.schema, answers_of([*self.counted, tally]))
 
     @cached_property
-    def _targets(self) -> PairTargets:
-        return pair_targets(self.campaign.schema, answers_of(self.counted))
+    def _answers(self) -> Pooled:
+        """What the fit is to: all answers, with those of an earlier campaign if one is known."""
+        own = answers_of(self.counted)
+        if not isinstance(self.prior, EarlierReports):
+            return Pooled(own, {})
+        return pooled_answers(self.campaign.schema, own, self.prior)
 
     @cached_property
-    def _fitted(self) -> MixtureFit:
-        answers, targets = answers_of(self.counted), self._targets
+    def _targets(self) -> PairTargets:
+        return pair_targets(self.campaign.schema, self._answers.answers)
+
+    @cached_property
+    def _sets(self) -> Callable[[Edges], SetTargets] | None:
+        """The whole tables for a choice of edges, where they are fitted."""
+        answers, targets = self._answers.answers, self._targets
+        if self.parameters.tables == "never" or not tables_pay(len(self.campaign.schema), answers):
+            return None
+        return partial(set_targets, self.campaign.schema, answers, targets.columns)
+
+    @cached_property
+    def _fit(self) -> tuple[MixtureFit, JsonObject]:
+        """The fit, and what to say of its Bayesian member if one was wanted."""
+        targets = self._targets
         if not self._members:
-            return product_fit(targets)
+            return product_fit(targets), {}
         options = FitOptions(components=self.parameters.components, total=self.parameters.total, edges=self._edges)
-        whole = self.parameters.tables == "auto" and tables_pay(len(self.campaign.schema), answers)
-        sets = partial(set_targets, self.campaign.schema, answers, targets.columns) if whole else None
-        return fit_mixture(targets, np.random.default_rng([self.campaign.seed, 0x6D6978]), options, sets)
+        rng = np.random.default_rng([self.campaign.seed, 0x6D6978])
+        fitted = fit_mixture(targets, rng, options, self._sets)
+        if self.parameters.effort == "quick" or not targets.has_pairs:
+            return fitted, {}
+        if self._sets is not None:
+            return fitted, {"bayesian_member": {"share": 0.0, "left_out": WITH_SETS}}
+        rng = np.random.default_rng([self.campaign.seed, 0x626179])
+        fitted, said = thorough_fit(targets, fitted, rng, progress=self.progress)
+        return fitted, {"bayesian_member": said}
+
+    @cached_property
+    def _blend(self) -> tuple[MixtureFit, JsonObject]:
+        """The fit averaged with the prior if there is one, and what a release says of that."""
+        fitted, said = self._fit
+        if not isinstance(self.prior, PublicPrior):
+            return fitted, self._answers.note
+        known = {**self.prior.facts(), "classes": len(self.prior.classes.weights)}
+        if not self._members or not self._targets.has_pairs:
+            return fitted, {**known, "share_of_prior": 0.0, "left_out": NOT_JUDGED}
+        member = said.get("bayesian_member", {"share": 0.0, "degrees_of_freedom": 0.0})
+        df = fitted.diagnostics["degrees_of_freedom"]
+        if member["share"] > 0.0:
+            df += member["share"] * (member["degrees_of_freedom"] - df)
+        sets = None if self._sets is None else self._sets(fitted.edges)
+        rng = np.random.default_rng([self.campaign.seed, 0x7072696F])
+        blend = with_public(self._targets, fitted, df, self.prior.classes, rng, sets)
+        return blend.fit, {**known, **blend.note}
+
+    @property
+    def _fitted(self) -> MixtureFit:
+        return self._blend[0]
 
     def model(self) -> Mixture:
         self._finished()
@@ -235,9 +291,11 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if self.plan() is not None:
             return {}
         notes: JsonObject = {
-            "fit": {**self._fitted.diagnostics, **self._local},
+            "fit": {**self._fitted.diagnostics, **self._local, **self._fit[1]},
             "asked_in_pairs": len(self._members),
         }
+        if self.prior is not None:
+            notes["prior"] = self._blend[1]
         screen = self._design.screen
         if screen is not None:
             notes["screen"] = {"share": screen.share, "attributes": len(screen.members)}

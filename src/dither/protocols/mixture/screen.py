@@ -2,9 +2,9 @@
 
 Pairs teach the one-way marginals less well than single questions do, so where nothing depends on anything they lose, and public
 facts cannot tell. A first round asks pairs of narrow attributes, where a test has most power, with so few people that its cost
-stays under LOSS if nothing is found. The statistic of a pair is the squared distance of its noisy table from the product of its
-one-way marginals, both centred (as in `structure.dependence`), with mean and variance under independence computed from the
-mechanism's noise cell by cell.
+stays under LOSS if nothing is found; with two attributes no other pair adds to the evidence, and it may be LOSS_ONE_PAIR. The
+statistic of a pair is the squared distance of its noisy table from the product of its one-way marginals, both centred (as in
+`structure.dependence`), with mean and variance under independence computed from the mechanism's noise cell by cell.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from dither.protocols.mixture.plan import (
 from dither.types import Floats
 
 LOSS = 0.015  # of the one-way error, if nothing is found
+LOSS_ONE_PAIR = 0.1  # the same with two attributes, where a single pair is all that the screen can learn from
 MOST = 0.25  # of the participants, however cheap the screen
 NARROW = 0.4  # of the attributes are screened at most
 LEVEL = 0.01  # how often the test may see dependence in independent attributes
 WORTH = 0.16  # dependence to noise of a pair, in squares, from which pairs were seen to gain
 USEFUL = 0.1  # the screen takes so few attributes that it can measure that ratio to within this
 ENOUGH = 0.04  # and no more people than measure it to within this
+SEEN = 3.0  # standard deviations: what a test finds nearly always
+MODERATE = 0.1  # of the largest squared distance there is: what the screen of a single pair should find
 STRONG = 0.5  # of the largest squared distance there is: what dependence a screen must be able to find
 
 
@@ -126,7 +129,22 @@ def plan_screen(cardinalities: Sequence[int], n: int, epsilon: float) -> Screen:
         sharpness = screen_deviation(cardinalities, n, epsilon, screen) / everything
         if sharpness <= USEFUL:
             break
-    return Screen(screen.members, screen.share * min(1.0, max(sharpness / ENOUGH, 0.2)))
+    planned = Screen(screen.members, screen.share * min(1.0, max(sharpness / ENOUGH, 0.2)))
+    return planned if len(order) > 2 else _for_one_pair(cardinalities, n, epsilon, planned)
+
+
+def _for_one_pair(cardinalities: Sequence[int], n: int, epsilon: float, planned: Screen) -> Screen:
+    """With two attributes: as many more people as it takes to see moderate dependence, within LOSS_ONE_PAIR."""
+    everybody = screen_deviation(cardinalities, n, epsilon, Screen(planned.members, 1.0))
+    needed = SEEN * everybody / (MODERATE * _largest_distance(cardinalities, planned))
+    most = screen_share(cardinalities, epsilon, planned.members, LOSS_ONE_PAIR)
+    return Screen(planned.members, max(planned.share, min(needed, most)))
+
+
+def _largest_distance(cardinalities: Sequence[int], screen: Screen) -> float:
+    """The squared distance from independence of two attributes that determine each other: (k-1)/k^2."""
+    k = float(np.median([cardinalities[a] for a in screen.members]))
+    return (k - 1) / k**2
 
 
 def screen_deviation(cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen) -> float:
@@ -138,10 +156,9 @@ def screen_deviation(cardinalities: Sequence[int], n: int, epsilon: float, scree
 
 def is_hopeless(cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen) -> bool:
     """Whether even strong dependence would not be seen, or not be worth pairs once seen."""
-    k = float(np.median([cardinalities[a] for a in screen.members]))
-    strong = STRONG * (k - 1) / k**2  # (k-1)/k^2: two attributes that determine each other
+    strong = STRONG * _largest_distance(cardinalities, screen)
     people = n * float(single_shares(cardinalities, epsilon)[list(screen.members)].sum())
-    seen = 3.0 * screen_deviation(cardinalities, n, epsilon, screen)
+    seen = SEEN * screen_deviation(cardinalities, n, epsilon, screen)
     return strong < max(seen, WORTH * noise_energy(cardinalities, epsilon, screen.members, people))
 
 

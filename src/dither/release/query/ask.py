@@ -74,11 +74,6 @@ class Inquiry:
         except DitherError as error:
             return f"no interval can be had for this release: {error}"
 
-    @property
-    def made_replicates(self) -> bool:
-        """Whether replicates had to be made, and could be."""
-        return self.release.replicates is None and not isinstance(self._replicates, str)
-
     def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
         """A share of people."""
         read = self.reader.read

@@ -5,6 +5,7 @@ The answers are about the people who took part; who they are a sample of is not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from dither.protocols.histogram.late import (
     Functional,
     Stretch,
     ask,
+    at_the_end,
+    before_the_end,
     inside,
     is_fine,
     number,
@@ -67,7 +70,8 @@ class NumberInquiry:
         if low <= first and high >= last:
             people = float(self.cells.population)
             return Answer(asked, 1.0, 1.0, 1.0, 0.0, level, people, self._basis)
-        question = inside(self.cells.partition, low, high)
+        partition = self.cells.partition
+        question = at_the_end(partition) if low == last else inside(partition, low, high)
         (known,) = ask(self.cells, [question])
         return self._answer(asked, known, level, (0.0, 1.0), self._notes(question), "share")
 
@@ -80,7 +84,8 @@ class NumberInquiry:
         if value <= first or value > last:
             share = float(value > last)
             return Answer(asked, share, share, share, 0.0, level, share * self.cells.population, self._basis)
-        question = inside(self.cells.partition, first, value)
+        partition = self.cells.partition
+        question = before_the_end(partition) if value == last else inside(partition, first, value)
         (known,) = ask(self.cells, [question])
         return self._answer(asked, known, level, (0.0, 1.0), self._notes(question), "share")
 
@@ -95,7 +100,8 @@ class NumberInquiry:
         """The variance of the numbers, over all people.
 
         As a sum it is the mean squared distance from the estimated mean, less the square of that mean's error, whose expectation
-        is known; to first order the mean's error does not matter otherwise.
+        is known. That square varies about its expectation with a variance of twice its square, which counts where the mean is
+        known badly.
         """
         check_between("level", level, 0, 1, ends="()")
         partition = self.cells.partition
@@ -110,7 +116,9 @@ class NumberInquiry:
         estimate = known.estimate - (mean.estimate - raw) ** 2
         if self.cells.smoothed is None:
             estimate = known.estimate + noise
-        known = Stretch(estimate, known.least + noise - slack, known.most + noise, known.errors)
+        square = math.sqrt(2) * max(mean.errors) ** 2
+        errors = (math.hypot(known.errors[0], square), math.hypot(known.errors[1], square))
+        known = Stretch(estimate, known.least + noise - slack, known.most + noise, errors)
         most = ((self._ends[1] - self._ends[0]) / 2) ** 2  # half of the people at each end
         return self._answer("variance", known, level, (0.0, most), self._notes(number(partition)), "number")
 

@@ -90,7 +90,7 @@ function field(own, id, input, read, ...after) {
 
 /** Read all controls: the record by name, or null after saying at each control what is wrong with it. */
 export function readAll(controls) {
-  const record = {};
+  const record = Object.create(null); // an attribute may have any name, __proto__ too
   let first = null;
   for (const [name, { box, read }] of controls) {
     const said = read(), fault = box.querySelector('.fault'), input = box.querySelector('input, select');

@@ -1,0 +1,86 @@
+"""Reading a public table as a prior: the same schema, every value in its domain, or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from dither.datasets import Reading, open_table
+from dither.errors import DitherError, InputError, TableError
+from dither.protocols.earlier import EarlierReports
+from dither.protocols.holdout import fitted_tallies
+from dither.protocols.prior import PublicRows
+from dither.schema import Schema, schema_from_json
+from dither.schema.csv_files import CsvOptions
+from dither.schema.table import encode
+from dither.tally import CountTally
+from dither.tally.archive import unpack
+from dither.types import NativeTable
+
+IN_MEMORY = "a table in memory"
+
+
+def read_prior(
+    table: NativeTable,
+    schema: Schema,
+    *,
+    unknown: Literal["error", "other"] = "error",
+    missing: Sequence[str] | None = None,
+) -> PublicRows | EarlierReports:
+    """The rows of a public table (a file, a bundled dataset's name, or a table in memory) as codes of a schema, or the tallies of
+    an earlier release's folder.
+
+    Columns that the schema does not have are left out; one that it lacks, or a value outside its domain, is an error that names
+    it. The digest is that of the file, or of the codes where there is no file.
+    """
+    source = str(table) if isinstance(table, (str, Path)) else IN_MEMORY
+    if isinstance(table, (str, Path)) and Path(table).is_dir():
+        return _earlier(Path(table), schema)
+    csv = CsvOptions(missing=None if missing is None else ("", *missing))
+    try:
+        native, _, _ = open_table(table, schema, Reading(columns=schema.names, csv=csv))
+        codes = encode(native, schema, unknown=unknown, keep_rules=False).codes
+    except InputError as error:
+        raise TableError(f"prior {source}: {error}", where="prior", value=source) from None
+    if not len(codes):
+        raise TableError(f"prior {source} has no rows", where="prior", value=source)
+    return PublicRows(codes, source, _digest(table, np.ascontiguousarray(codes)))
+
+
+def _earlier(folder: Path, schema: Schema) -> EarlierReports:
+    """The tallies that an earlier release's fit saw."""
+    try:
+        state = (folder / "state.bin").read_bytes()
+        facts, _ = unpack(state)
+        same = schema_from_json(facts["schema"]).fingerprint == schema.fingerprint
+        tallies = tuple(t for t in fitted_tallies(state) if isinstance(t, CountTally)) if same else ()
+    except OSError:
+        raise TableError(
+            f"prior {folder} is a folder without a state.bin; give a public table, or the folder of an earlier release",
+            where="prior",
+            value=str(folder),
+        ) from None
+    except (DitherError, KeyError, TypeError, ValueError) as error:
+        raise TableError(
+            f"prior {folder}: its state.bin is damaged ({error})", where="prior", value=str(folder)
+        ) from None
+    if not same:
+        raise TableError(
+            f"prior {folder} is a release of another schema; pool campaigns of one schema only",
+            where="prior",
+            value=str(folder),
+        )
+    if not tallies:
+        raise TableError(f"prior {folder}: its method keeps no counts that could be pooled", where="prior")
+    return EarlierReports(tallies, str(folder), hashlib.sha256(state).hexdigest())
+
+
+def _digest(table: NativeTable, codes: np.ndarray) -> str:
+    if isinstance(table, (str, Path)) and Path(table).is_file():
+        with Path(table).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(codes.tobytes()).hexdigest()

@@ -1,0 +1,110 @@
+"""Latent classes against a slow and obvious one, their likelihood, and raking against raking the whole table."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from dither.estimate.latent_class import (
+    LatentClasses,
+    class_count,
+    counted_in,
+    latent_classes,
+    one_ways,
+    raked_classes,
+    smoothed,
+)
+from dither.estimate.targets import Columns
+
+SIZES = (3, 2, 4)
+COLUMNS = Columns(SIZES)
+
+
+def rows(number: int = 500) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 2, number)
+    tables = [rng.dirichlet(np.full(k, 0.5), size=2) for k in SIZES]
+    return np.stack([[rng.choice(k, p=t[g]) for g in group] for k, t in zip(SIZES, tables, strict=True)], axis=1)
+
+
+def slow_step(codes: np.ndarray, weights: np.ndarray, components: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """One step, a row and a class at a time."""
+    new_weights, new, likelihood = np.zeros(len(weights)), np.zeros_like(components), 0.0
+    for row in codes:
+        chances = np.array(
+            [
+                w * np.prod([a[COLUMNS.starts[i] + row[i]] for i in range(len(SIZES))])
+                for w, a in zip(weights, components, strict=True)
+            ]
+        )
+        likelihood += np.log(chances.sum())
+        shares = chances / chances.sum()
+        new_weights += shares
+        for i in range(len(SIZES)):
+            new[:, COLUMNS.starts[i] + row[i]] += shares
+    for i in range(len(SIZES)):
+        new[:, COLUMNS.of(i)] /= new[:, COLUMNS.of(i)].sum(axis=1, keepdims=True)
+    return new_weights / len(codes), new, likelihood
+
+
+def test_a_step_is_the_slow_one() -> None:
+    codes, rng = rows(), np.random.default_rng(2)
+    weights, components = rng.dirichlet(np.ones(4)), COLUMNS.softmax(rng.standard_normal((4, COLUMNS.width)))
+    sums, totals = np.zeros((COLUMNS.width, 4)), np.zeros(4)
+    places = codes + COLUMNS.starts
+    likelihood = counted_in(np.ascontiguousarray(np.log(components).T), np.log(weights), places, sums, totals)
+    wanted_weights, wanted, wanted_likelihood = slow_step(codes, weights, components)
+    assert likelihood == pytest.approx(wanted_likelihood)
+    assert np.allclose(totals / len(codes), wanted_weights)
+    assert np.allclose(sums.T / COLUMNS.spread(COLUMNS.sums(sums.T)), wanted)
+
+
+def test_the_likelihood_never_falls_and_the_one_way_marginals_are_those_of_the_rows() -> None:
+    codes = rows()
+    found = [latent_classes(COLUMNS, codes, np.random.default_rng(3), 3, iterations) for iterations in (1, 3, 10, 40)]
+    likelihoods = [slow_step(codes, f.weights, f.components)[2] for f in found]
+    assert all(a <= b + 1e-9 for a, b in pairwise(likelihoods))
+    assert likelihoods[-1] > likelihoods[0]
+    assert np.allclose(found[-1].weights @ found[-1].components, one_ways(COLUMNS, codes))
+
+
+def test_two_classes_explain_rows_of_two_classes() -> None:
+    codes = rows(20_000)
+    found = latent_classes(COLUMNS, codes, np.random.default_rng(4), 2)
+    pair = (found.components[:, COLUMNS.of(0)].T * found.weights) @ found.components[:, COLUMNS.of(2)]
+    seen = np.bincount(codes[:, 0] * 4 + codes[:, 2], minlength=12).reshape(3, 4) / len(codes)
+    product = np.outer(seen.sum(axis=1), seen.sum(axis=0))
+    assert np.abs(pair - seen).sum() / 2 < 0.02  # 12 cells of 20,000 rows: about 0.006
+    assert np.abs(product - seen).sum() / 2 > 0.05
+
+
+def test_smoothing_rules_nothing_out_and_keeps_distributions() -> None:
+    codes = np.zeros((100, 3), dtype=np.int32)
+    found = smoothed(COLUMNS, latent_classes(COLUMNS, codes, np.random.default_rng(5)), one_ways(COLUMNS, codes))
+    assert (found.components > 0).all()
+    assert np.allclose(COLUMNS.sums(found.components), 1.0)
+    assert class_count(100) == len(found.weights) == 1
+    assert class_count(7_000) == 100
+
+
+def joint(classes: LatentClasses) -> np.ndarray:
+    a, b, c = (classes.components[:, COLUMNS.of(i)] for i in range(3))
+    return np.asarray(np.einsum("c,cu,cv,cw->uvw", classes.weights, a, b, c))
+
+
+def test_raking_classes_is_raking_the_whole_table() -> None:
+    rng = np.random.default_rng(6)
+    classes = LatentClasses(rng.dirichlet(np.ones(5)), COLUMNS.softmax(rng.standard_normal((5, COLUMNS.width))))
+    one = COLUMNS.softmax(rng.standard_normal((1, COLUMNS.width)))[0]
+    table = joint(classes)
+    for _ in range(200):
+        for axis in range(3):
+            away = tuple(a for a in range(3) if a != axis)
+            shape = [1, 1, 1]
+            shape[axis] = SIZES[axis]
+            table = table * (one[COLUMNS.of(axis)] / table.sum(axis=away)).reshape(shape)
+    found = raked_classes(COLUMNS, classes, one)
+    assert np.allclose(joint(found), table, atol=1e-5)
+    assert np.allclose(found.weights @ found.components, one, atol=1e-5)

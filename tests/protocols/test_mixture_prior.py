@@ -1,0 +1,152 @@
+"""A public table as a prior: it helps where it is right, does no harm where it is wrong, and is part of the machine's state."""
+
+from __future__ import annotations
+
+from copy import copy
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dither.datasets import generate_network
+from dither.errors import ParameterError, ReportError
+from dither.evaluation.metrics import marginal
+from dither.protocols import ProtocolMachine, restore, start
+from dither.protocols.prior import PublicRows, give_prior, prior_from_state
+from dither.simulate import simulate
+from dither.tally.archive import pack, unpack
+
+NETWORK = generate_network([4] * 7, parents=1, strength=1.2, seed=3)
+SIZES, NAMES = tuple(NETWORK.schema.cardinalities), tuple(NETWORK.schema.names)
+CODES = NETWORK.sample_codes(40_000, np.random.default_rng(1))
+NEAR = NETWORK.sample_codes(3_000, np.random.default_rng(9))
+
+
+@pytest.fixture(scope="module")
+def collected() -> ProtocolMachine[Any]:
+    machine = start("mixture", NETWORK.schema, 2.0, len(CODES), {"screen": "never", "total": 120}, seed=4)
+    simulate(machine, CODES, np.random.default_rng(2))
+    machine.model()
+    return machine
+
+
+def with_rows(machine: ProtocolMachine[Any], rows: np.ndarray) -> ProtocolMachine[Any]:
+    """The same reports and the same fit to them, with a prior."""
+    again = copy(machine)
+    vars(again).pop("_blend", None)
+    give_prior(again, PublicRows(rows.astype(np.int32), "public.csv", "00"))
+    return again
+
+
+def pair_error(machine: ProtocolMachine[Any]) -> float:
+    model = machine.model()
+    return float(
+        np.mean(
+            [
+                np.abs(model.marginal([NAMES[i], NAMES[j]]) - marginal(CODES, SIZES, (i, j))).sum() / 2
+                for i, j in combinations(range(len(SIZES)), 2)
+            ]
+        )
+    )
+
+
+def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(collected: ProtocolMachine[Any]) -> None:
+    found = with_rows(collected, NEAR)
+    assert pair_error(found) < 0.75 * pair_error(collected)
+    said = found.notes()["prior"]
+    assert (said["source"], said["rows"], said["sha256"], said["classes"]) == ("public.csv", 3_000, "00", 50)
+    assert said["share_of_prior"] > 0.5
+    assert sum(said["shares"].values()) == pytest.approx(1.0)
+    assert said["estimated_risk"] < said["estimated_risk_without"]
+    assert "prior" not in collected.notes()
+
+
+def wrong(kind: str) -> np.ndarray:
+    rng = np.random.default_rng(5)
+    made = {
+        "columns shuffled": lambda: np.stack([rng.permutation(column) for column in NEAR.T], axis=1),
+        "half of them": lambda: np.stack([rng.permutation(c) if i % 2 else c for i, c in enumerate(NEAR.T)], axis=1),
+        "renamed": lambda: np.stack([rng.permutation(4)[column] for column in NEAR.T], axis=1),
+        "even": lambda: rng.integers(0, 4, NEAR.shape),
+        "one row": lambda: np.repeat(NEAR[:1], 300, axis=0),
+        "one value": lambda: NEAR[NEAR[:, 0] == 0],
+        "three rows": lambda: NEAR[:3],
+    }
+    return made[kind]()
+
+
+@pytest.mark.slow
+def test_a_wrong_prior_does_no_harm(collected: ProtocolMachine[Any]) -> None:
+    """One campaign's noise may favour a wrong table by a little; all of them together it does not."""
+    kinds = ("columns shuffled", "half of them", "renamed", "even", "one row", "one value", "three rows")
+    ratios = {kind: pair_error(with_rows(collected, wrong(kind))) / pair_error(collected) for kind in kinds}
+    assert max(ratios.values()) < 1.1, ratios
+    assert np.mean(list(ratios.values())) < 1.005, ratios
+
+
+def test_taking_a_wrong_prior_at_its_word_would_do_harm(collected: ProtocolMachine[Any]) -> None:
+    """What the test above would notice."""
+    for kind in ("renamed", "even", "one row"):
+        machine = with_rows(collected, wrong(kind))
+        assert machine.prior is not None
+        classes = machine.prior.classes
+        pairs = (classes.components.T * classes.weights) @ classes.components
+        off = [
+            np.abs(pairs[4 * i : 4 * i + 4, 4 * j : 4 * j + 4] - marginal(CODES, SIZES, (i, j)).reshape(4, 4)).sum() / 2
+            for i, j in combinations(range(len(SIZES)), 2)
+        ]
+        assert np.mean(off) > 2.0 * pair_error(collected)
+
+
+def test_a_prior_is_part_of_the_state_and_a_damaged_one_is_refused(collected: ProtocolMachine[Any]) -> None:
+    found = with_rows(collected, NEAR)
+    again = restore(found.state())
+    assert again.core.prior is not None
+    assert again.core.prior.facts() == {
+        "kind": "table",
+        "source": "public.csv",
+        "rows": 3_000,
+        "sha256": "00",
+    }
+    assert np.allclose(again.model().marginal(NAMES[:2]), found.model().marginal(NAMES[:2]))
+    meta, arrays = unpack(found.state())
+    for name, bad in (("prior weights", np.full(3, 0.5)), ("prior components", np.ones((50, 2)))):
+        with pytest.raises(ReportError, match="prior is no mixture"):
+            restore(pack(meta, {**arrays, name: bad}))
+    with pytest.raises(ReportError, match="prior is damaged"):
+        restore(pack({**meta, "prior": {"rows": "many"}}, arrays))
+    with pytest.raises(ReportError, match="no mixture"):
+        prior_from_state({"rows": 0, "source": "", "sha256": ""}, arrays, NETWORK.schema)
+
+
+@pytest.mark.slow
+def test_sets_of_three_judge_a_prior_too() -> None:
+    network = generate_network([2] * 8, parents=2, strength=1.5, seed=2)
+    codes = network.sample_codes(6_000, np.random.default_rng(1))
+    machine = start("mixture", network.schema, 2.0, len(codes), {"total": 60}, seed=4)
+    simulate(machine, codes, np.random.default_rng(2))
+    assert any(len(q.attributes) > 2 for plan in machine.plans for q in plan.questions)
+    near = network.sample_codes(4_000, np.random.default_rng(3))
+    turned = near.copy()
+    turned[:, ::2] = 1 - turned[:, ::2]
+    right_said, turned_said = (with_rows(machine, rows).notes()["prior"] for rows in (near, turned))
+    assert right_said["share_of_prior"] > 0.5
+    assert turned_said["share_of_prior"] < 0.1
+    assert set(right_said["shares"]) == {"reports alone", "public table as it is", "descent from it, raked"}
+
+
+def test_a_prior_is_not_used_where_no_pairs_were_asked() -> None:
+    machine = start("mixture", NETWORK.schema, 0.05, 500, seed=4)
+    simulate(machine, CODES[:500], np.random.default_rng(2))
+    give_prior(machine, PublicRows(NEAR, "public.csv", "00"))
+    said = machine.notes()["prior"]
+    assert said["share_of_prior"] == 0.0
+    assert "no pairs were asked" in said["left_out"]
+
+
+def test_a_method_without_use_for_it_and_an_empty_table_are_refused() -> None:
+    with pytest.raises(ParameterError, match="method 'calm' takes no prior"):
+        give_prior(start("calm", NETWORK.schema, 1.0, 100), PublicRows(NEAR, "p", ""))
+    with pytest.raises(ParameterError, match="prior p has no rows"):
+        give_prior(start("mixture", NETWORK.schema, 1.0, 100), PublicRows(NEAR[:0], "p", ""))
