@@ -258,9 +258,9 @@ OPEN_SEEDS = {
     "dither.uncertainty.replicates.bootstrap": "people drawn from a published model",
     "dither.uncertainty.replicates.prepare_bootstrap": "people drawn from a published model",
     "dither.release.release.Release.with_replicates": "people drawn from a published model",
-    "dither.planner.forecast": "imagined people",
-    "dither.planner.predict": "imagined people",
-    "dither.planner.reference_population": "imagined people",
+    "dither.planner.forecasting.forecast": "imagined people",
+    "dither.planner.predict.predict": "imagined people",
+    "dither.planner.population.reference_population": "imagined people",
     "dither.protocols.registry.start": "a method's own choices, all of them published",
     "dither.protocols.machine.Campaign": "a method's own choices, all of them published",
     "dither.mechanisms.bloom.BloomRappor": "hash functions, part of the public plan",
@@ -268,6 +268,10 @@ OPEN_SEEDS = {
     "dither.mechanisms.bloom.BloomRappor.for_epsilon": "hash functions, part of the public plan",
     "dither.cli.evaluate.evaluate": "which attribute sets are compared",
     "dither.cli.plan.plan": "imagined people",
+    "dither.comparison.run.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
+    "dither.cli.compare.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
+    "dither.evaluation.downstream.train_and_test": "a classifier judged by true rows",
+    "dither.testing.methods.MethodContract.people": "people of a test",
 }
 
 

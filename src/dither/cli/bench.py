@@ -59,8 +59,10 @@ def bench(
         return
     if data is not None and not data.is_dir():
         raise ParameterError(f"--data {data} is not a folder", where="--data", value=str(data))
-    if store and (quick or (name not in known and name != "all")):
-        raise ParameterError("--store keeps full sizes of the repository's own benchmarks only", where="--store")
+    if store and quick:
+        raise ParameterError("--store keeps full sizes only; leave out --quick", where="--store")
+    if store and name not in known and name != "all":
+        raise ParameterError("--store keeps figures of the repository's own benchmarks only", where="--store")
     size = "quick" if quick else "full"
     if name == "all" and known:
         base = output or Path("bench-out")
