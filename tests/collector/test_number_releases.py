@@ -131,5 +131,6 @@ def test_its_pages_show_figures_and_no_forms_that_there_are_not(site: Site) -> N
     assert b"/compare" not in page.body
     assert site.get(f"/releases/{site.histogram}/download").status == 200
     assert b"about" in site.get(f"/releases/{site.mean}").body
-    for below in ("/ask", "/compare"):
-        assert site.get(f"/releases/{site.histogram}{below}").status == 303
+    assert site.get(f"/releases/{site.histogram}/ask").status == 200
+    for address in (f"{site.histogram}/compare", f"{site.mean}/ask", f"{site.mean}/compare"):
+        assert site.get(f"/releases/{address}").status == 303

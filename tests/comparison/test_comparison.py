@@ -122,7 +122,9 @@ def test_page_json_and_csv_say_the_same(found: tuple[Comparison, Path]) -> None:
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert "<script" not in page
     assert "as confidential as the table" in page
-    assert page.count("<svg") == 8
+    # In a process that has held more before, no method adds to the peak, and a logarithmic chart has nothing to draw.
+    more = any((r["peak_megabytes"] or 0) > 0 for r in comparison.results)
+    assert page.count("<svg") == (8 if more else 7)
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     assert plain == json.loads(json.dumps(comparison.to_json()))
     lines = list(csv.DictReader(io.StringIO((folder / "comparison.csv").read_text(encoding="utf-8"))))
