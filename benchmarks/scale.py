@@ -1,4 +1,4 @@
-"""How cost grows: reports made, exported and counted, fits up to 500 attributes and 100 million participants, whole campaigns.
+"""How cost grows: reports made, exported and counted here and on Spark, fits up to 500 attributes, whole campaigns.
 
 Everything is counted in CPU seconds, each point in a process of its own. In the study of growth tallies are drawn from the exact
 pair marginals of a generated network, so that no population has to be held and what is timed is pooling and fitting. The study of
@@ -9,7 +9,10 @@ a whole campaign, row by row.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import time
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import Bench, Chart, Size, Study
+from benchmarks.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.datasets.generated import generate_network
 from dither.estimate import answers_of
 from dither.estimate.mixture_fit import FitOptions, fit_mixture
@@ -31,6 +34,7 @@ from dither.simulate import simulate
 from dither.tally import CountTally, zero
 from dither.tally.counting import COLUMNS, count_all
 from dither.tally.exports import begin_export, find_reports, read_reports
+from dither.tally.spark import count_on_spark
 
 VALUES, EPSILON, STEPS, BLOCK, PAGE = 10, 4.0, 20, 500_000, 1 << 18
 
@@ -74,45 +78,90 @@ def fit(attributes: int, participants: int) -> dict[str, float]:
     }
 
 
-def reports(attributes: int, participants: int) -> dict[str, float]:
-    """CPU microseconds and bytes per report: made as devices would, exported, and counted from the files."""
+def all_pairs(attributes: int) -> Plan:
+    """A round that asks all pairs equally often."""
     schema = generate_network([VALUES] * attributes, parents=1, strength=2.0, seed=3).schema
     pairs = list(combinations(schema.names, 2))
-    plan = Plan(0, tuple(question(schema, pair, EPSILON) for pair in pairs), (1.0 / len(pairs),) * len(pairs))
-    people = participants // len(pairs)
+    return Plan(0, tuple(question(schema, pair, EPSILON) for pair in pairs), (1.0 / len(pairs),) * len(pairs))
+
+
+def make_reports(plan: Plan, participants: int) -> tuple[pa.Table, float]:
+    """Reports in the order of their ids, and the CPU seconds that making them took."""
+    people = participants // len(plan.questions)
     rng, stream = np.random.default_rng(0), RandomStream.from_seed("scale", 0)
-    made, spent = [], {"make": 0.0, "export": 0.0, "tally": 0.0}
+    made, spent = [], 0.0
     for number, asked in enumerate(plan.questions):
         cells = rng.integers(0, asked.mechanism.cells, people)
         begin = time.process_time()
         rows = asked.mechanism.randomise_many(cells, stream).rows
-        spent["make"] += time.process_time() - begin
+        spent += time.process_time() - begin
         ids = [row.tobytes() for row in rng.integers(0, 256, (people, 32), np.uint8)]
         made.append(pa.table([ids, [number] * people, [row.tobytes() for row in rows]], schema=COLUMNS))
-    every = pa.concat_tables(made)
+    return pa.concat_tables(made).sort_by("report_id"), spent
+
+
+def export(plan: Plan, ordered: pa.Table, folder: str) -> int:
+    """Write reports as a collector's export does; how many files there are."""
+    files = begin_export(folder, "ab" * 16, plan)
+    for begin in range(0, ordered.num_rows, PAGE):
+        files.add(ordered.slice(begin, PAGE))
+    files.flush()
+    return files.files
+
+
+def reports(attributes: int, participants: int) -> dict[str, float]:
+    """CPU microseconds and bytes per report: made as devices would, exported, and counted from the files."""
+    plan = all_pairs(attributes)
+    ordered, making = make_reports(plan, participants)
     with TemporaryDirectory() as folder:
-        ordered = every.sort_by("report_id")
         begin = time.process_time()
-        export = begin_export(folder, "ab" * 16, plan)
-        for start in range(0, ordered.num_rows, PAGE):
-            export.add(ordered.slice(start, PAGE))
-        export.flush()
-        spent["export"] = time.process_time() - begin
+        files = export(plan, ordered, folder)
+        exported = time.process_time()
         size = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
-        begin = time.process_time()
-        files = find_reports([folder], plan)
-        counted = count_all(plan, read_reports(files), every.num_rows)
-        spent["tally"] = time.process_time() - begin
-    assert counted.reports == every.num_rows
+        counted = count_all(plan, read_reports(find_reports([folder], plan)), ordered.num_rows)
+        spent = {"make": making, "export": exported - begin, "tally": time.process_time() - exported}
+    assert counted.reports == ordered.num_rows
     return {
-        "questions": len(pairs),
-        **{f"{what}_cpu_us_per_report": 1e6 * seconds / every.num_rows for what, seconds in spent.items()},
-        "export_bytes_per_report": size / every.num_rows,
-        "files": float(export.files),
+        "questions": len(plan.questions),
+        **{f"{what}_cpu_us_per_report": 1e6 * seconds / ordered.num_rows for what, seconds in spent.items()},
+        "export_bytes_per_report": size / ordered.num_rows,
+        "files": float(files),
         "tally_mb": len(counted.tally.to_bytes()) / 1e6,
         "plan_mb": len(json.dumps(plan.to_json())) / 1e6,
         "peak_mb": peak_megabytes(),
     }
+
+
+def on_spark(attributes: int, participants: int) -> dict[str, float]:
+    """CPU seconds of this process, Java's and the workers' while Spark counts exported reports with two cores."""
+    plan = all_pairs(attributes)
+    ordered, _ = make_reports(plan, participants)
+    with TemporaryDirectory() as folder:
+        export(plan, ordered, folder)
+        begin = family_cpu_seconds()
+        counted = count_on_spark([folder], plan, "local[2]")
+        spent = family_cpu_seconds() - begin
+    assert counted.reports == ordered.num_rows
+    return {"cpu_s": spent, "cpu_us_per_report": 1e6 * spent / ordered.num_rows}
+
+
+def family_cpu_seconds() -> float:
+    """CPU seconds so far of this process and of all that descend from it, those that ended and were waited for included."""
+    parents, spent = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # others come and go
+            continue
+        parents[int(path.name)] = int(stat[1])
+        spent[int(path.name)] = sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def ours(process: int) -> bool:
+        while process in parents and process != os.getpid():
+            process = parents[process]
+        return process in parents
+
+    return sum(seconds for process, seconds in spent.items() if ours(process))
 
 
 def population(network: Any, participants: int, rng: np.random.Generator) -> np.ndarray:
@@ -160,6 +209,13 @@ def reports_point(attributes: int, participants: int) -> dict[str, float]:
     return apart(reports, attributes, participants)
 
 
+def spark_point(attributes: int, participants: int) -> dict[str, float]:
+    """`on_spark` in a process of its own."""
+    if find_spec("pyspark") is None or shutil.which("java") is None:
+        raise NotAvailable("Spark needs Java and pip install 'dither[spark]'")
+    return apart(on_spark, attributes, participants)
+
+
 def campaign_point(attributes: int, participants: int, screen: str) -> dict[str, float]:
     """`campaign` in a process of its own."""
     return apart(campaign, attributes, participants, screen)
@@ -168,7 +224,9 @@ def campaign_point(attributes: int, participants: int, screen: str) -> dict[str,
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The studies of one size; tables are generated, so no folder is read."""
     sizes = {"full": (15, 50, 100, 200, 500), "quick": (15, 30, 50), "smoke": (4, 8)}[size]
-    drawn_from = {"full": (10_000_000, 100_000_000), "quick": (1_000_000, 10_000_000), "smoke": (100_000,)}[size]
+    drawn_from = {"full": (1_000_000, 10_000_000, 100_000_000), "quick": (1_000_000, 10_000_000), "smoke": (100_000,)}[
+        size
+    ]
     made = {"full": (1_000_000, 10_000_000), "quick": (200_000,), "smoke": (20_000,)}[size]
     attributes, people = {"full": (100, 10_000_000), "quick": (30, 200_000), "smoke": (5, 20_000)}[size]
     growth = Study(
@@ -189,6 +247,14 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "device makes one. Counting reads the files, checks every report and takes each id once. `dither bench collector` has the "
         "rest of the way.",
     )
+    spark = Study(
+        name="spark",
+        title="Exported reports counted on Spark",
+        axes={"attributes": (15,), "participants": made},
+        measure=spark_point,
+        note="All processes together, Java and the workers, on two cores of one machine (`local[2]`); starting and stopping it is "
+        "included, so the difference between two sizes is what a report costs.",
+    )
     campaigns = Study(
         name="campaign",
         title="A whole campaign, one row per participant",
@@ -203,4 +269,5 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "population, which nobody would hold in a real collection; population MB is what was held before the first question.",
     )
     about = "CPU seconds and peak memory of the house method; every point runs in a process of its own with one thread."
-    return Bench("scale", "Scale: attributes and participants", about, (growth, collected, campaigns), size)
+    studies = (growth, collected, campaigns) if size == "smoke" else (growth, collected, spark, campaigns)
+    return Bench("scale", "Scale: attributes and participants", about, studies, size)
