@@ -192,7 +192,7 @@ def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
     adult: dict[str, Any] = {"dataset": "Adult", "participants": 1_500_000}
     lines: list[tuple[str, str, dict[str, Any]]] = [
         ("LoPub, as run by PrivIncr's authors", "privincr", {"method": "lopub", "source": "published"}),
-        ("PrivIncr, as published", "privincr", {"method": "privincr", "source": "published"}),
+        ("PrivIncr, as published", "privincr", {"method": "privincr, as printed", "source": "published"}),
         ("product of the **exact** one-way marginals: no dependence learnt", "mixture", {"method": PRODUCT}),
         ("Dither, `privincr`", "privincr", {"method": "privincr", "source": None}),
         ("Dither, `mixture` (default)", "mixture", {"method": "mixture"}),
@@ -208,6 +208,8 @@ def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
             except KeyError:
                 value = ""  # the papers give no figure at epsilon 2
             cells.append(f"**{value}**" if "default" in title else value)
+        if not any(cells):
+            raise KeyError(f"no stored figure for the README's line {title!r}")
         text.append(f"| {title} | " + " | ".join(cells) + " |")
     seconds = find(stored, "mixture", "cost", "cpu_s", dataset="Adult", epsilon=4.0)
     memory = find(stored, "mixture", "cost", "peak_megabytes", dataset="Adult", epsilon=4.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import limit, mixture, privincr
+from benchmarks import limit, mixture, privincr, privincr_rivals
 from benchmarks.harness import Outcome, execute
 from benchmarks.tables import PRODUCT
 
@@ -53,6 +53,13 @@ def test_privincr(tmp_path: Path) -> None:
         for m in ("most frequent value", "real rows, no privacy")
     )
     assert guess <= real + 0.03
+
+
+def test_privincr_rivals(tmp_path: Path) -> None:
+    outcome = run(privincr_rivals, tmp_path)
+    own, calm = (outcome.mean("rivals", name) for name in ("privincr", "calm"))
+    assert 0 < own < 0.5
+    assert outcome.mean("rivals", "over_calm") == pytest.approx(own / calm)
 
 
 def test_an_unknown_benchmark_and_a_stored_quick_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
