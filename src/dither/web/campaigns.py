@@ -100,7 +100,7 @@ class CampaignPages:
 
     def _listed(self, counted: list[Counted]) -> dict[str, Any]:
         find = self.collector.campaigns.get
-        shown = [progress_of(self.collector, find(each.campaign), each, self.rates) for each in counted]
+        shown = [progress_of(find(each.campaign), each, self.rates) for each in counted]
         order = ["open", "closing", "draft", "collected", "finalised"]
         shown.sort(key=lambda p: (order.index(p.state.value), p.title.lower()))
         return {"campaigns": shown, "published": set(self.collector.publications.public())}
@@ -116,7 +116,7 @@ class CampaignPages:
         live = self.collector.campaigns.current(campaign)
         return {
             "live": live,
-            "progress": progress_of(self.collector, live, counted, self.rates),
+            "progress": progress_of(live, counted, self.rates),
             "published": self.collector.publications.is_public(campaign),
             "fit": self.fits.find(campaign),
         }
