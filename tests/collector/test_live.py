@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -376,3 +377,19 @@ def test_who_watches_holds_no_task_and_has_nothing_more_to_ask(server: ServerThr
     for stream in streams:
         stream.close()
     until(lambda: server.collector.live.watchers == 0)
+
+
+def test_what_is_asked_behind_a_stream_ends_it(server: ServerThread, caller: Caller) -> None:
+    """One packet with several requests, as somebody sends who wants to leave work behind."""
+    campaign, (host, port) = caller.create(), urlsplit(server.url).netloc.split(":")
+    head = f"GET /v1/campaigns/{campaign}/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as asking:
+        asking.sendall(head.encode() + 3 * b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+        heard = b""
+        while b"data: " not in heard:
+            heard += asking.recv(1 << 16)
+        assert b"live\n" not in heard
+        assert server.collector.live.watchers == 1
+        asking.sendall(b"GET")
+        until(lambda: server.collector.live.watchers == 0)
+    until(lambda: not server.server.server_state.tasks)

@@ -201,6 +201,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.pipeline.clear()
         self.cycle = self.scope = None  # type: ignore[assignment]
         self.headers = []
+        self.flow.resume_reading()  # so that its end is noticed; what was asked behind the stream is not answered
         return self.transport
 
     def shutdown(self) -> None:

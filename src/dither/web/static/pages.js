@@ -36,9 +36,10 @@ function keepAlive(part) {
   if (!part.dataset.events || !('EventSource' in window)) { start(); return; }
   events = new EventSource(part.dataset.events);
   // Where many watch they do not all ask for more in the same moment.
-  events.onmessage = (event) => soon(SPREAD * (JSON.parse(event.data).watching - 1));
+  const others = (event) => Math.max(0, JSON.parse(event.data).watching - 1);
+  events.onmessage = (event) => soon(SPREAD * others(event));
   for (const kind of (part.dataset.kinds ?? '').split(' ').filter(Boolean)) {
-    events.addEventListener(kind, (event) => soon(Math.min(2000, 2 * (JSON.parse(event.data).watching - 1))));
+    events.addEventListener(kind, (event) => soon(Math.min(2000, 2 * others(event))));
   }
   events.onopen = () => { clearTimeout(poll); poll = null; };
   events.onerror = start; // the browser tries again by itself; until then we look now and then
