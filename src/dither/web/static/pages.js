@@ -1,7 +1,7 @@
 // What every page shares, without which each still works: parts that renew themselves, and forms that cannot be sent twice.
 // <div data-live="/address"> is replaced by what the address gives, whenever its events say so or, failing that, now and then.
 
-const EVERY = 5000, FASTEST = 500, AGAIN = 1500, SPREAD = 100;
+const EVERY = 5000, FASTEST = 500, AGAIN = 1500, SPREAD = 200;
 const BUSY = 100; // as many times as long as an answer took, a part waits before it asks again by itself
 
 async function renew(part) {
