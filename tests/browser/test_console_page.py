@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from collector_harness import KEY, Caller, ServerThread
+from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from dither.cli import run
@@ -108,6 +108,23 @@ def test_from_a_schema_in_a_form_to_a_published_release(running: ServerThread, d
     desk.goto(f"{running.url}/console/audit")
     for what in ("create", "close-round", "finalise", "publish-release"):
         expect(desk.get_by_role("cell", name=what, exact=True).first).to_be_visible()
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_progress_comes_with_events_and_without(running: ServerThread, desk: Page, events: bool) -> None:
+    """Where a proxy or an old browser lets no events through, the page asks now and then."""
+    caller = Caller(running.url)
+    campaign = caller.create(title="Watched")
+    if not events:
+        desk.route("**/events", lambda route: route.abort())
+    desk.goto(f"{running.url}/console/c/{campaign}")
+    expect(desk.locator("#live .big").first).to_have_text("0")
+    sent = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(i) for i in range(7)])
+    assert caller.upload(campaign, sent).status == 201
+    expect(desk.locator("#live .big").first).to_have_text("7", timeout=20_000)
+    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0, "hold": True}).status == 200
+    expect(desk.locator("#live")).to_contain_text("takes no more answers", timeout=20_000)
+    caller.connection.close()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Row
-from dither.reports import Envelope, Report, encode
+from dither.reports import Envelope, Plan, Report, encode
 from dither.reports.plan import is_asked, pick
 from dither.schema import Schema
 from dither.web import add_pages
@@ -272,9 +272,97 @@ def test_every_end_of_the_road_has_its_sentence(running: ServerThread, caller: C
     expect(phone.locator("#questions")).to_be_visible()
     caller.admin("POST", f"/{draft}/close-round", {"round": 0, "hold": True})
     phone.goto(f"{running.url}/c/{draft}?again")
+    expect(phone.locator("#state")).to_contain_text("being closed this very moment")
+    caller.admin("POST", f"/{draft}/open", {})
+    expect(phone.locator("#questions")).to_be_visible(timeout=10_000)  # it looks again by itself
+    people(caller, draft, caller.announcement(draft), running.collector.campaigns.get(draft).spec.schema, 200, "ended")
+    assert caller.admin("POST", f"/{draft}/close-round", {"round": 0}).status == 200
+    phone.goto(f"{running.url}/c/{draft}?over")
     expect(phone.locator("#state")).to_contain_text("has ended")
     phone.goto(f"{running.url}/c/{'0' * 32}")
     expect(phone.get_by_role("heading", name="There is nothing here")).to_be_visible()
+
+
+def in_two_rounds(caller: Caller) -> str:
+    """The first round asks about one attribute of each, the second about pairs; whoever comes is asked in the open one."""
+    return caller.create(schema=SCHEMA, method="privincr", participants=2000, assignment="arrival")
+
+
+def end_round(running: ServerThread, caller: Caller, campaign: str) -> None:
+    announced = caller.announcement(campaign)
+    people(caller, campaign, announced, running.collector.campaigns.get(campaign).spec.schema, 200, campaign)
+    assert caller.admin("POST", f"/{campaign}/close-round", {"round": announced["plan"]["round"]}).status == 200
+
+
+def test_nothing_is_drawn_for_a_question_that_was_never_read(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    """A round may end while somebody fills in the form; the next one asks something else."""
+    campaign = in_two_rounds(caller)
+    earlier = caller.connection.request("GET", f"/v1/campaigns/{campaign}", None).body
+    end_round(running, caller, campaign)
+    plans = plan_of(json.loads(earlier)), plan_of(caller.announcement(campaign))
+
+    def asked(token: bytes, plan: Plan) -> set[str]:
+        return set(plan.questions[pick(token, bytes.fromhex(campaign), plan)].attributes)
+
+    token = next(t for i in range(1000) if not asked(t := token_of(i), plans[1]) <= asked(t, plans[0]))
+    phone.route(
+        f"**/v1/campaigns/{campaign}",
+        lambda route: route.fulfill(body=earlier, content_type="application/json"),
+        times=1,
+    )
+    phone.goto(f"{running.url}/c/{campaign}#{token.hex()}")
+    expect(phone.locator("#fields > .field")).to_have_count(len(asked(token, plans[0])))
+    answer(phone)
+    before = len(stored(running, campaign))
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Another round has begun meanwhile")
+    expect(phone.locator("#fields > .field")).to_have_count(len(asked(token, plans[1])))
+    assert len(stored(running, campaign)) == before
+    answer(phone)
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    assert len(stored(running, campaign)) == before + 1
+
+
+def test_an_answer_that_comes_too_late_is_said_to_be_and_not_asked_for_again(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    campaign = in_two_rounds(caller)
+
+    def slowly(route: Route) -> None:
+        end_round(running, caller, campaign)
+        route.continue_()
+
+    phone.route("**/reports", slowly)
+    phone.goto(f"{running.url}/c/{campaign}")
+    answer(phone)
+    phone.get_by_role("button", name="Randomise and send").click()
+    for _ in range(2):
+        expect(phone.locator("#state")).to_contain_text("came too late for its round")
+        expect(phone.locator("#questions")).to_be_hidden()
+        phone.reload()
+
+
+def test_an_answer_that_waits_is_sent_again_when_the_network_is_back(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    campaign = caller.create(schema=SCHEMA)
+    phone.route("**/reports", lambda route: route.abort())
+    phone.goto(f"{running.url}/c/{campaign}")
+    answer(phone)
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("kept here and not yet acknowledged")
+    phone.route("**/v1/campaigns/*", lambda route: route.abort())
+    phone.get_by_role("button", name="Send the same bytes again").click()
+    expect(phone.locator("#resend")).to_be_enabled()
+    expect(phone.locator("#state")).to_contain_text("kept here and not yet acknowledged")  # not: "nothing has left"
+    phone.unroute("**/v1/campaigns/*")
+    phone.unroute("**/reports")
+    phone.evaluate("window.dispatchEvent(new Event('online'))")
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    assert len(stored(running, campaign)) == 1
 
 
 def test_keyboard_alone_is_enough(running: ServerThread, caller: Caller, phone: Page) -> None:

@@ -164,6 +164,11 @@ def test_downloads_and_the_citation(site: Site, reader: Page) -> None:
     assert started.value.suggested_filename == "synthetic.parquet"
     expect(reader.locator("#citation")).to_contain_text("local differential privacy")
     expect(reader.locator("#citation")).to_contain_text(f"/releases/{site.first}")
+    with reader.expect_download() as started:
+        reader.get_by_role("link", name="BibTeX").click()
+    entry = started.value.path().read_text(encoding="utf-8")
+    assert entry.startswith("@misc{dither-" + site.first[:12])
+    assert f"url = {{{site.server.url}/releases/{site.first}}}" in entry
 
 
 def test_two_releases_side_by_side(site: Site, reader: Page) -> None:
@@ -180,7 +185,7 @@ def test_two_releases_side_by_side(site: Site, reader: Page) -> None:
 def test_what_is_not_public_is_nothing_without_a_session(site: Site, reader: Page) -> None:
     pages = set()
     for campaign in (site.private, "0" * 32):
-        for below in ("", "/ask", "/download", "/compare"):
+        for below in ("", "/ask", "/download", "/compare", "/citation.bib"):
             reader.goto(site.address(below, campaign))
             pages.add(reader.content())
     reader.goto(site.address(f"/compare?with={site.private}"))

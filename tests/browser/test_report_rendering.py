@@ -159,6 +159,16 @@ def test_a_page_can_be_read_in_the_dark(window: Any, pages: dict[str, Path], nam
     assert window.run("getComputedStyle(document.body).backgroundColor") != dark
 
 
+@pytest.mark.parametrize("name", WANTED)
+def test_a_page_fits_a_phone_with_letters_of_twice_the_size(window: Any, pages: dict[str, Path], name: str) -> None:
+    window.visit(pages[name].as_uri(), 390)
+    window.run("document.documentElement.style.fontSize = '200%'")
+    window.run(OPEN_ALL)
+    found = [line for line in window.run(AUDIT) if line.startswith("overflow")]
+    assert found == []
+    assert window.run("parseFloat(getComputedStyle(document.querySelector('main p')).fontSize)") >= 25
+
+
 FLAWS = {
     "overflow: the page": '<div style="width: 2000px">wide</div>',
     "overflow: div.card": '<div class="card" style="width: 90vw"><div style="width: 120vw">sticks out of its card</div></div>',

@@ -101,6 +101,9 @@ def test_columns_are_chosen(messy: Path, tmp_path: Path, capsys) -> None:
     assert set(table["name"].to_pylist()) <= {f"person {i}" for i in range(300)}
     assert run([*base, "--columns", "zip,nme"]) == 2
     assert "'nme'" in capsys.readouterr().err
+    for option in ("--columns", "--drop", "--keep"):
+        assert run([*base, option, "zip, pay,zip"]) == 2
+        assert capsys.readouterr().err == "dither: 'zip' stands twice in 'zip, pay,zip'; name each once\n"
     assert (
         run(
             [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,11 @@ from collector_harness import Caller, ServerThread, describe, envelope_of, plan_
 
 from dither.collector.campaigns import Campaigns, Live
 from dither.collector.closer import AGAIN_SECONDS, Closer
-from dither.collector.collector import judge
+from dither.collector.collector import Collector, judge
 from dither.collector.schedule import reports_wanted, round_closes
 from dither.collector.spec import CampaignSpec, NewCampaign, read
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import State, Store
+from dither.collector.store import Batch, Outcome, State, Store
 from dither.errors import ParameterError
 from dither.protocols import start
 from dither.reports import Envelope, Plan
@@ -95,6 +96,85 @@ def test_at_the_number_of_reports_and_not_at_one_less(open_store: Opening) -> No
     assert held.closer.due.is_set()
     assert held.closer.look() == [(campaign, 0)]
     assert held.at(campaign)[0] is State.COLLECTED
+
+
+def test_no_more_than_was_under_way_when_it_had_its_number(open_store: Opening) -> None:
+    """Reports that wait to be written are stored, for their senders have drawn their noise; later ones find the round closing."""
+    store = open_store()
+    collector = Collector(store)
+    collector.closer.look = lambda: []  # type: ignore[method-assign]  # whatever the thread that looks now and then would do
+    described = describe(method="synthetic", assignment="arrival", participants=30, closes_at_reports=30)
+    campaign = collector.campaigns.create(described).stored.id
+    now = collector.campaigns.get(campaign).open_round
+    assert now is not None
+    assert now.wanted == 10
+
+    def batch(first: int, count: int) -> Batch:
+        reports = tuple(report_of(now.plan, now.campaign_bytes, token_of(i)) for i in range(first, first + count))
+        return judge(Envelope(now.campaign_bytes, now.plan.round, reports), now).batch
+
+    async def scene() -> list[set[str]]:
+        loop = asyncio.get_running_loop()
+        waiters: list[asyncio.Future[list[Outcome]]] = [loop.create_future() for _ in range(5)]
+        gate, written = threading.Event(), threading.Event()
+        collector.writer.submit(batch(0, 4), waiters[0])
+        collector.writer.submit(batch(0, 4), waiters[1])  # once more: counts for nothing
+        await waiters[1]
+        real = store.add_reports
+
+        def slowly(batches: Any) -> Any:
+            store.add_reports = real  # type: ignore[method-assign]
+            written.set()
+            gate.wait()
+            return real(batches)
+
+        store.add_reports = slowly  # type: ignore[method-assign]
+        collector.writer.submit(batch(100, 6), waiters[2])  # these bring it to its number
+        await asyncio.to_thread(written.wait)
+        collector.writer.submit(batch(200, 50), waiters[3])  # these wait meanwhile
+        gate.set()
+        await asyncio.gather(*waiters[:4])
+        collector.writer.submit(batch(300, 50), waiters[4])  # and these come later
+        return [{o.value for o in found} for found in await asyncio.gather(*waiters)]
+
+    assert asyncio.run(scene()) == [{"stored"}, {"duplicate"}, {"stored"}, {"stored"}, {"round-closing"}]
+    assert store.count(campaign, 0) == 60
+    assert collector.campaigns.get(campaign).stored.state is State.CLOSING
+    del collector.closer.look  # type: ignore[attr-defined]
+    until(lambda: collector.campaigns.get(campaign).stored.round == 1)
+    assert collector.campaigns.get(campaign).stored.moves == 2
+    collector.stop()
+
+
+def test_never_fewer_than_its_number_though_some_were_counted_twice(tmp_path: Path) -> None:
+    held = Collecting(SqliteStore(tmp_path / "c.db"))
+    campaign = held.create(parameters={"rounds": 1}, closes_at_reports=7)
+    held.add(campaign, 0, 3)
+    held.closer._counts[campaign, 0].found += 3  # a count and the reports stored meanwhile may hold the same ones
+    held.add(campaign, 3, 2)
+    assert held.at(campaign)[0] is State.OPEN, "five are there"
+    held.add(campaign, 5, 1)
+    assert held.at(campaign)[0] is State.OPEN
+    held.add(campaign, 6, 1)
+    assert held.at(campaign)[0] is State.CLOSING
+    held.store.close()
+
+
+def test_who_closes_while_a_round_stops_by_itself_goes_on_with_it(open_store: Opening) -> None:
+    held = Collecting(open_store())
+    campaign = held.create()
+    held.add(campaign, 0, 5)
+    real = held.store.move
+    others = Collecting(held.store)
+
+    def late(move: Any) -> bool:
+        held.store.move = real  # type: ignore[method-assign]
+        others.campaigns.stop_intake(campaign, 0)  # as another collector of the database does
+        return real(move)
+
+    held.store.move = late  # type: ignore[method-assign]
+    held.campaigns.close_round(campaign, 0)
+    assert held.at(campaign) == (State.OPEN, 1, 2)
 
 
 def test_after_a_restart_too_and_what_was_cut_off_is_gone_on_with(open_store: Opening) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import socket
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, t
 
 from dither.collector import live
 from dither.collector.live import LiveProgress
+from dither.collector.sessions import Credential
 from dither.collector.store import StoreAway
 
 
@@ -166,12 +169,48 @@ class OneCampaign:
         return self
 
 
+class Connected:
+    """A connection that somebody has taken over, who may read slowly."""
+
+    def __init__(self) -> None:
+        self.heard, self.closed, self.unread, self.left = b"", False, 0, lambda: None
+
+    def take_over(self, left: Callable[[], None]) -> Any:
+        self.left = left
+        return self
+
+    def write(self, data: bytes) -> None:
+        self.heard += data
+
+    def close(self) -> None:
+        self.closed = True
+        self.left()
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+
+ANYBODY = Credential("key", b"")
+
+
+def everybody(shown: set[Credential]) -> set[Credential]:
+    return shown
+
+
+def progress_over(store: Any, living: live.Living = everybody) -> LiveProgress:
+    return LiveProgress(OneCampaign(), store, living)  # type: ignore[arg-type]
+
+
 def test_the_more_watch_and_the_longer_it_takes_the_seldomer_it_is_looked() -> None:
     watched = live._Watched()
-    watching: Any = LiveProgress(OneCampaign(), Slow(0))  # type: ignore[arg-type]
+    watching: Any = progress_over(Slow(0))
     assert watching._pause(watched) == live.EVERY_SECONDS
-    watching._watched["x"] = live._Watched(watchers=1000)
-    assert 1000 * live.PER_WATCHER / watching._pause(watched) <= live.SHARE + 1e-9
+    some = {live._Watcher(ANYBODY, 0.0) for _ in range(1000)}
+    watching._watched["x"] = live._Watched(watchers=some)
+    assert 1000 / watching._pause(watched) <= live.EVENTS_PER_SECOND
     watched.took = 2.0
     assert watching._pause(watched) == 2.0 / live.LOOK_SHARE
 
@@ -181,18 +220,176 @@ def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(m
     store = Slow(0.05)
 
     async def scene() -> None:
-        watching = LiveProgress(OneCampaign(), store)  # type: ignore[arg-type]
+        watching = progress_over(store)
         found = await asyncio.gather(*(watching.now("c") for _ in range(50)))
         assert (store.looks, {p.reports for p in found}) == (1, {1})
         monkeypatch.setattr(live, "LOOK_SHARE", 10.0)
-        events = await watching.follow("c")
-        assert (await anext(events)).startswith(b"retry")
-        await anext(events)
+        connected = Connected()
+        watching.follow("c", ANYBODY, connected.take_over)
+        assert b"retry: " in connected.heard
         store.away = True
         await asyncio.sleep(0.2)
+        heard = connected.heard.count(b"data: ")
         store.away = False
-        assert b"data: " in await anext(events)
+        await asyncio.sleep(0.2)
+        assert connected.heard.count(b"data: ") > heard >= 1
         watching.end()
-        assert len([event async for event in events]) < 3, "it ends"
+        assert connected.closed
+        assert connected.heard.endswith(b"0\r\n\r\n"), "it ends, and says so"
+        assert watching.watchers == 0
+        late = Connected()
+        watching.follow("c", ANYBODY, late.take_over)
+        assert late.closed
+        assert not watching.watchers
 
     asyncio.run(scene())
+
+
+def test_who_reads_slowly_hears_the_latest_when_they_have_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(live, "LOOK_SHARE", 10.0)
+    monkeypatch.setattr(live, "QUIET_SECONDS", 0.0)
+
+    async def scene() -> None:
+        watching = progress_over(Slow(0))
+        await watching.now("c")
+        slow, quick = Connected(), Connected()
+        for connected in (slow, quick):
+            watching.follow("c", ANYBODY, connected.take_over)
+        before, slow.unread = len(slow.heard), 1
+        await asyncio.sleep(0.2)
+        assert len(slow.heard) == before, "nothing piles up behind what was not read"
+        assert quick.heard.count(b"data: ") > 3
+        slow.unread = 0
+        await asyncio.sleep(0.1)
+        assert slow.heard.count(b"data: ") >= 2
+        gone = Connected()
+        gone.take_over = lambda left: None  # type: ignore[assignment,method-assign,misc]
+        watching.follow("c", ANYBODY, gone.take_over)
+        assert watching.watchers == 2
+        assert not gone.heard
+        watching.end()
+
+    asyncio.run(scene())
+
+
+def test_a_thousand_who_watch_hear_of_a_closing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(live, "EVENTS_PER_SECOND", 1)  # counts come after a thousand seconds
+
+    async def scene() -> None:
+        campaigns, store = OneCampaign(), Slow(0)
+        watching = LiveProgress(campaigns, store, everybody)  # type: ignore[arg-type]
+        await watching.now("c")
+        everyone = [Connected() for _ in range(1000)]
+        for connected in everyone:
+            watching.follow("c", ANYBODY, connected.take_over)
+        await asyncio.sleep(0.1)
+        looks = store.looks
+        assert looks <= 2
+
+        class closing:
+            round = 0
+
+            class state:
+                value = "closing"
+
+        campaigns.stored = closing  # type: ignore[assignment,misc]
+        store.seconds = 0.3  # counting takes long, and nobody waits for it to hear of the state
+        await asyncio.sleep(0.15)
+        assert all(b'event: state\ndata: {"campaign":"c","state":"closing"' in c.heard for c in everyone)
+        await asyncio.sleep(0.4)
+        assert store.looks == looks + 1, "and what was stored last is counted"
+        watching.end()
+
+    asyncio.run(scene())
+
+
+def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_is_away_ends_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "CHECK_SECONDS", 0.02)
+    asked: list[set[Credential]] = []
+    revoked = Credential("key", b"revoked")
+
+    def living(shown: set[Credential]) -> set[Credential]:
+        asked.append(shown)
+        if len(asked) == 1:
+            raise StoreAway("gone")
+        return shown - {revoked}
+
+    async def scene() -> None:
+        watching = progress_over(Slow(0), living)
+        await watching.now("c")
+        kept, ended = [Connected() for _ in range(20)], [Connected() for _ in range(20)]
+        for connected, credential in [*((c, ANYBODY) for c in kept), *((c, revoked) for c in ended)]:
+            watching.follow("c", credential, connected.take_over)
+        while not asked:
+            await asyncio.sleep(0.005)
+        assert watching.watchers == 40
+        await asyncio.sleep(0.1)
+        assert all(c.closed for c in ended)
+        assert not any(c.closed for c in kept)
+        assert all(len(shown) <= 2 for shown in asked)
+        watching.end()
+
+    asyncio.run(scene())
+
+
+def test_a_stream_ends_with_its_key_with_its_session_and_with_its_campaign(
+    server: ServerThread, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    campaign, keys, sessions = caller.create(), server.collector.keys, server.collector.sessions
+    key = keys.create("colleague", "reader")
+    value, _ = sessions.sign_in(key)
+    other, _ = sessions.sign_in(KEY)
+    by_key = Stream(server.url, campaign, authorization=f"Bearer {key}")
+    by_session = Stream(server.url, campaign, cookie=f"dither-session={value}")
+    signed_out = Stream(server.url, campaign, cookie=f"dither-session={other}")
+    stays = Stream(server.url, campaign)
+    for stream in (by_key, by_session, signed_out, stays):
+        assert stream.next()[1]["campaign"] == campaign
+    keys.revoke("colleague")
+    sessions.sign_out(other)
+    for stream in (by_key, by_session, signed_out):
+        assert stream.next()[0] == "end"
+        stream.close()
+    until(lambda: server.collector.live.watchers == 1)
+    server.collector.campaigns._forget(campaign)  # as when another collector has deleted it
+    assert stays.next()[0] == "end"
+    stays.close()
+
+
+def test_who_watches_holds_no_task_and_has_nothing_more_to_ask(server: ServerThread, caller: Caller) -> None:
+    campaign = caller.create()
+    streams = [Stream(server.url, campaign) for _ in range(5)]
+    for stream in streams:
+        assert stream.answer.getheader("connection") == "close"
+        stream.next()
+    until(lambda: not server.server.server_state.tasks)
+    raw = streams[0]._connection.sock
+    if raw is None:  # the answer holds it, as it is to be closed
+        raw = streams[0].answer.fp.raw._sock  # type: ignore[attr-defined]
+    raw.sendall(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+    until(lambda: server.collector.live.watchers == 4)
+    for stream in streams:
+        stream.close()
+    until(lambda: server.collector.live.watchers == 0)
+
+
+def test_what_is_asked_behind_a_stream_ends_it(server: ServerThread, caller: Caller) -> None:
+    """One packet with several requests, as somebody sends who wants to leave work behind."""
+    campaign, (host, port) = caller.create(), urlsplit(server.url).netloc.split(":")
+    head = f"GET /v1/campaigns/{campaign}/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KEY}\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as asking:
+        asking.sendall(head.encode() + 3 * b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+        heard = b""
+        while b"data: " not in heard:
+            heard += asking.recv(1 << 16)
+        assert b"live\n" not in heard
+        assert server.collector.live.watchers == 1
+        asking.sendall(b"GET")
+        until(lambda: server.collector.live.watchers == 0)
+    until(lambda: not server.server.server_state.tasks)

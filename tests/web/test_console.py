@@ -15,8 +15,13 @@ from web_harness import Seen, Visitor
 from dither.collector.sqlite import SqliteStore
 from dither.schema import schema_from_json
 from dither.web import add_pages, signing
+from dither.web.campaigns import campaign_routes
+from dither.web.console import Console
+from dither.web.new_campaign import new_campaign_routes
+from dither.web.operators import operator_pages
 from dither.web.progress import Rates
 from dither.web.schema_form import SchemaForm, read_cards, show_schema
+from dither.web.signing import signing_routes
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 PAGES = ("/console", "/console/new", "/console/keys", "/console/audit", "/console/live")
@@ -119,6 +124,24 @@ def test_forms_of_other_sites_and_without_their_token_change_nothing(running: Se
     assert running.collector.campaigns.ids() == before
 
 
+def test_no_form_is_taken_without_its_token(running: ServerThread, curator: Visitor) -> None:
+    """Every address that takes a form, as the routers themselves list them."""
+    console = Console(running.collector)
+    routers = [make(console) for make in (signing_routes, new_campaign_routes, campaign_routes, operator_pages)]
+    taking = {route.path for router in routers for route in router.routes if "POST" in route.methods}  # type: ignore[attr-defined]
+    assert len(taking) >= 9
+    campaign = create(curator)
+    for path in taking - {"/console/sign-in", "/console/sign-out"}:
+        address = path.format(campaign=campaign, action="close-round", name="operator")
+        for csrf in ("", "0" * 64):
+            refused = curator.post(address, {**cards(), "sure": "yes", "do": "open", "count": "1", "csrf": csrf})
+            assert refused.status == 403, path
+    kept = signed_in(running, KEY)
+    kept.post("/console/sign-out", {}, {"origin": "https://evil.example"})
+    assert kept.get("/console").status == 200
+    assert running.collector.campaigns.get(campaign).stored.state.value == "open"
+
+
 def test_readers_see_everything_and_change_nothing(running: ServerThread, curator: Visitor) -> None:
     campaign = create(curator)
     made = send(curator, "/console/keys", name="eyes", role="reader")
@@ -174,6 +197,13 @@ def test_what_is_wrong_is_said_and_nothing_typed_is_lost(running: ServerThread, 
         assert said in html.unescape(answer.text)
         assert "Made in a form" in answer.text
     assert running.collector.campaigns.ids() == before
+
+
+@pytest.mark.parametrize("bins", ["inf", "nan", "1e400", "9" * 400, "4.7", "-1", "0", "many"])
+def test_a_number_of_bins_that_is_none_is_said_to_be(curator: Visitor, bins: str) -> None:
+    answer = send(curator, "/console/new", do="open", **cards(**{"a1-bins": bins}))
+    assert answer.status == 422
+    assert re.search(r'role="alert"><p>[^<]*&#39;age&#39;', answer.text)
 
 
 def test_a_stranger_cannot_leave_a_form_half_sent(

@@ -97,10 +97,14 @@ def read_form(delimiter: str | None, encoding: str | None, decimal: str | None, 
 
 
 def listed(given: str | None) -> list[str] | None:
-    """Names with commas between them, each once."""
+    """Names with commas between them. One that stands there twice is a slip of the pen, and another was meant."""
     if given is None:
         return None
-    return list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ParameterError(f"{twice!r} stands twice in {given!r}; name each once", where="list", value=given)
+    return names
 
 
 def print_warnings(warnings: Iterable[Notice | str]) -> None:

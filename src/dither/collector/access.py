@@ -14,9 +14,9 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dither.collector.keys import Keys, Principal
+from dither.collector.keys import Keys, Principal, hash_of
 from dither.collector.problems import Problem
-from dither.collector.sessions import SESSION_SECONDS, Session, Sessions
+from dither.collector.sessions import SESSION_SECONDS, Credential, Session, Sessions
 
 _READS = ("GET", "HEAD", "OPTIONS")
 _COOKIE = "dither-session"
@@ -56,9 +56,9 @@ class Access:
 
     async def principal(self, request: Request) -> Principal | None:
         """Who asks, by key or session; None for strangers. A session counts for changes only with its token in the header."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        scheme, given = _authorization(request)
         if scheme:
-            return await self._keys.identified(given.strip()) if scheme.lower() == "bearer" else None
+            return await self._keys.identified(given) if scheme == "bearer" else None
         session = await self.session(request)
         if session is None:
             return None
@@ -70,6 +70,19 @@ class Access:
         """The browser's session, if it has one."""
         value = request.cookies.get(cookie_name(request), "")
         return await asyncio.to_thread(self._sessions.find, value) if value else None
+
+
+def _authorization(request: Request) -> tuple[str, str]:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower(), given.strip()
+
+
+def credential_of(request: Request) -> Credential:
+    """What a request that was let pass showed, as it is looked up again while its answer goes on."""
+    scheme, given = _authorization(request)
+    if scheme:
+        return Credential("key", hash_of(given))
+    return Credential("session", hash_of(request.cookies.get(cookie_name(request), "")))
 
 
 def check_form(request: Request, session: Session, csrf: str) -> None:

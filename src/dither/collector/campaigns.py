@@ -211,8 +211,11 @@ class Campaigns:
                 return live
             if stored.state is State.OPEN or (hold and not live.rounds[number].held):
                 closing = Move(campaign, stored.state, number, State.CLOSING, number, round_state="closing", held=hold)
-                self._move(replace(closing, moves=stored.moves))
+                closed_now = self._store.move(replace(closing, moves=stored.moves))
                 live = self.refresh(campaign)
+                # A round that has its share stops intake by itself, out of turn: then we go on from there.
+                if not closed_now and (hold or (live.stored.state, live.stored.round) != (State.CLOSING, number)):
+                    raise _moved(campaign)
             if hold:
                 return live
             if counted is not None:
@@ -220,6 +223,22 @@ class Campaigns:
             self._tidy(live)
             self._take_tally(live, counted)
             return self.refresh(campaign)
+
+    def stop_intake(self, campaign: str, number: int) -> None:
+        """Take no more reports in a round that has its share: the first step of `close_round`, without the rest. It waits for no
+        other operation: whoever is at work on the campaign closes the round, or the count of moves decides."""
+        with self._guard:
+            mine = self._turns.setdefault(campaign, threading.Lock())
+        if not mine.acquire(blocking=False):
+            return
+        try:
+            stored = self.get(campaign).stored
+            if (stored.state, stored.round) == (State.OPEN, number):
+                closing = Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing")
+                self._store.move(replace(closing, moves=stored.moves))
+                self.refresh(campaign)
+        finally:
+            mine.release()
 
     def _check_counted(self, live: Live, counted: CountedElsewhere) -> None:
         """Refuse a tally of other reports than those stored; the round stays as it is, closing, for another try."""
@@ -258,7 +277,7 @@ class Campaigns:
                 raise StateError(f"campaign {campaign} is open and takes reports; hold it first (close-round --hold)")
             try:
                 if not self._store.delete(campaign, live.stored.moves):
-                    raise StateError(f"campaign {campaign} was moved by somebody else meanwhile; look at its status")
+                    raise _moved(campaign)
             except (StoreFull, StoreAway):
                 if self._store.campaign(campaign) is not None:
                     raise
@@ -347,7 +366,7 @@ class Campaigns:
 
     def _move(self, move: Move) -> None:
         if not self._store.move(move):
-            raise StateError(f"campaign {move.campaign} was moved by somebody else meanwhile; look at its status")
+            raise _moved(move.campaign)
 
     @contextmanager
     def _turn(self, campaign: str) -> Iterator[None]:
@@ -366,6 +385,10 @@ class Campaigns:
         rounds = tuple(self._store.rounds(stored.id))
         now = a_round(stored, spec, rounds[stored.round]) if stored.state is State.OPEN else None
         return Live(stored, spec, rounds, now, public(stored, spec, now))
+
+
+def _moved(campaign: str) -> StateError:
+    return StateError(f"campaign {campaign} was moved by somebody else meanwhile; look at its status")
 
 
 def _in_order(hashes: list[bytes]) -> list[bytes]:

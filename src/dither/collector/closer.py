@@ -4,6 +4,9 @@ Guarantee: each once, whichever of several collectors notices first, and also af
 rests on `Campaigns.close_round`, which may be repeated: who comes second finds the round closed. Nothing is kept here that a
 restart could lose: how many reports a round has and when it closes stand in the store. A round that the method cannot use yet
 (nobody answered) opens again, and is tried again when more reports have come.
+
+A round that has its number stops taking reports behind those that wait to be written at that moment, and before any that come
+later: their senders have drawn their noise, so they are counted, and no more than they. Never fewer than its number are in it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from dither.collector.announced import OpenRound
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
@@ -33,6 +37,7 @@ class _Count:
     found: int = 0
     since: int = 0
     again: float = 0.0  # when others may have stored so many that it is worth counting again
+    full: bool = False  # it has its number, and stops taking reports
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,8 @@ class _Refusal:
 
 
 class Closer:
-    """Looks at all campaigns of a collector. `clock` tells the seconds since 1970, `pace` those between two counts.
+    """Looks at all campaigns of a collector. `clock` tells the seconds since 1970, `pace` those between two counts; `behind` runs a
+    function in the writing thread behind all that is queued.
 
     `committed` and `failed` are called in the writing thread, `look` in one other.
     """
@@ -55,10 +61,11 @@ class Closer:
         store: Store,
         clock: Callable[[], float] = time.time,
         pace: Callable[[], float] = time.monotonic,
+        behind: Callable[[Callable[[], None]], None] = lambda function: function(),
     ) -> None:
         self._campaigns = campaigns
         self._store = store
-        self._clock, self._pace = clock, pace
+        self._clock, self._pace, self._behind = clock, pace, behind
         self._counts: dict[Key, _Count] = {}
         self._refusals: dict[Key, _Refusal] = {}
         self._guard = threading.Lock()
@@ -69,15 +76,53 @@ class Closer:
         key = (batch.campaign, batch.round)
         with self._guard:
             count = self._counts.get(key)
-            if count is None:
-                return
-            count.since += outcomes.count(Outcome.STORED)
-            reports = count.found + count.since
+            if count is not None:
+                count.since += outcomes.count(Outcome.STORED)
+                reports, mine = count.found + count.since, count.since
         try:
             now = self._campaigns.get(batch.campaign).open_round
         except NoCampaign:  # deleted just now
             return
-        if now is not None and now.wanted is not None and reports >= now.wanted:
+        if now is None or now.wanted is None or now.plan.round != batch.round:
+            return
+        if count is None:  # the first since the round was opened, or since this process was started
+            self._count_first(key, now.wanted)
+        elif reports >= now.wanted:
+            self._has_its_number(key, count, now.wanted)
+        elif self._store.shared and 4 * mine >= now.wanted - (reports - mine):
+            count.again = 0.0  # with what other collectors have stored meanwhile it may be full
+            self.due.set()
+
+    def _count_first(self, key: Key, wanted: int) -> None:
+        try:
+            count = _Count(self._store.count(*key), again=self._pace() + COUNT_SECONDS)
+        except DitherError:  # the store was here a moment ago
+            self.due.set()
+            return
+        with self._guard:
+            count = self._counts.setdefault(key, count)
+        if count.found >= wanted:
+            self._has_its_number(key, count, wanted)
+
+    def _has_its_number(self, key: Key, count: _Count, wanted: int) -> None:
+        if key in self._refusals:  # closing it was of no use before: `look` knows when to try again
+            self.due.set()
+        elif not count.full:
+            count.full = True
+            self._behind(partial(self._stop_intake, key, wanted))
+
+    def _stop_intake(self, key: Key, wanted: int) -> None:
+        """In the writing thread, where nobody else of this process stores anything: count exactly, then take no more."""
+        try:
+            found = self._store.count(*key)
+            with self._guard:
+                if (count := self._counts.get(key)) is not None:
+                    count.found, count.since, count.full = found, 0, found >= wanted
+            if found >= wanted:
+                self._campaigns.stop_intake(*key)
+        except DitherError as error:
+            log.warning("round %d of campaign %s has its share and stays open for now: %s", key[1], key[0], error)
+        finally:
             self.due.set()
 
     def failed(self, batch: Batch) -> None:

@@ -115,10 +115,10 @@ class Collector:
         )
         self.metrics = Metrics(lambda: self.writer.waiting, counters)
         self.campaigns = Campaigns(store, self._compare, self.writer.call, clock)
-        self.closer = Closer(self.campaigns, store, clock)
+        self.closer = Closer(self.campaigns, store, clock, behind=self.writer.soon)
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
-        self.live = LiveProgress(self.campaigns, store)
+        self.live = LiveProgress(self.campaigns, store, self.sessions.living)
         self.questions = Questions()
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed

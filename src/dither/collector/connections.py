@@ -3,6 +3,10 @@
 Guarantee: what a stranger sends before the application sees a request takes at most the head's limit and one slice of memory;
 a connection that sends nothing, half a head, or does not read its answer ends after a stated time; when all places are
 taken, the one that has waited longest without a complete request makes room for the next. No address is looked at.
+
+A stream of events would keep a request's whole stack of frames in memory for as long as somebody watches, and the garbage collector
+would walk over it again and again while reports come. So whoever streams takes the connection over (the extension `TAKE_OVER` of
+a request's scope), and the application returns.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import asyncio
 import contextlib
 import resource
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
@@ -29,6 +34,7 @@ BACKLOG = 256  # asyncio accepts so many in one go before it tells us of the fir
 RESERVE = 128  # file descriptors for the database, exports and the like
 SLICE = 4096  # bytes given to the parser at once; the limits are checked in between
 _BODILESS = (b"GET", b"HEAD", b"OPTIONS")
+TAKE_OVER = "dither.take_over"  # among a request's extensions
 WRITE_LEAST = 32 << 10  # bytes that somebody has to read in `write_seconds`
 
 
@@ -157,6 +163,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._deaf = False  # what still comes is not ours to read
         self._refusal: Problem | None = None
         self._unanswered: deque[RequestResponseCycle] = deque()  # the requests in their order, the one under way first
+        self._left: Callable[[], None] | None = None  # who has taken the connection over hears of its end
         self._unread: tuple[float, int] | None = None  # since when how many bytes wait to be read by the peer
 
     # --- the connection -------------------------------------------------------------------------------------------
@@ -180,6 +187,22 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unanswered.clear()
         self.pipeline.clear()
         super().connection_lost(exc)
+        if self._left is not None:
+            self._left()
+
+    def take_over(self, left: Callable[[], None]) -> asyncio.Transport | None:
+        """The transport, for whoever writes the rest of the answer under way, in chunks, and closes it; `left` is called when
+        the connection is lost. None if it is lost already. The application returns, and nothing more is read from the peer."""
+        if self.transport.is_closing() or not self._unanswered:
+            return None
+        self._left, self._deaf = left, True
+        self._unanswered[0].response_complete = True
+        self._unanswered.clear()
+        self.pipeline.clear()
+        self.cycle = self.scope = None  # type: ignore[assignment]
+        self.headers = []
+        self.flow.resume_reading()  # so that its end is noticed; what was asked behind the stream is not answered
+        return self.transport
 
     def shutdown(self) -> None:
         """The server stops: whole requests are answered first."""
@@ -221,6 +244,8 @@ class GuardedProtocol(HttpToolsProtocol):
     # --- what the peer sends --------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
+        if self._left is not None:  # it has asked for a stream, and has nothing more to say
+            self.transport.abort()
         if self._deaf or self.transport.is_closing():
             return
         if self.phase is Phase.IDLE:
@@ -244,6 +269,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.phase is Phase.IDLE:
             self._enter(Phase.HEAD)
         super().on_message_begin()
+        self.scope["extensions"] = {TAKE_OVER: self.take_over}  # type: ignore[dict-item]
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))

@@ -204,6 +204,12 @@ class Keys:
                 found = principal
         return found
 
+    def digests(self) -> set[bytes]:
+        """The hashes of all keys that are not revoked; in a thread that may wait for the store."""
+        if self._shared and self._clock() - self._read_at >= KNOWN_SECONDS:
+            self.look()
+        return {digest for digest, _ in self._active}
+
     def _outdated(self, found: Principal | None, asked: float) -> bool:
         """Whether others may have made the key before it was asked for, or revoked it since the last look."""
         since = asked if found is None else self._clock() - KNOWN_SECONDS

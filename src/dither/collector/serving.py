@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import re
@@ -204,6 +205,9 @@ def serve(
 
     # uvicorn raises the signals that it caught once more after it has stopped: without these handlers a graceful stop would
     # end as a kill. They also serve for a signal that comes just before uvicorn listens to them itself.
+    # What is here now stays to the end. The garbage collector would go through all of it again every few seconds under load.
+    gc.collect()
+    gc.freeze()
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         server.run(sockets)

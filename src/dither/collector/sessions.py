@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import sqlalchemy as sa
 
@@ -46,6 +47,13 @@ class TooManySignIns(DitherError):
 
     def __init__(self) -> None:
         super().__init__(f"too many sign-ins failed; try again in {SPAN_SECONDS} seconds, or use the command line")
+
+
+class Credential(NamedTuple):
+    """What somebody showed who asks for an answer that goes on: the hash of a key, or of a session's cookie."""
+
+    kind: Literal["key", "session"]
+    digest: bytes
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,16 @@ class SessionTable:
             found = connection.execute(query).one_or_none()
         return None if found is None else Principal(found.name, found.role)
 
+    def living(self, digests: list[bytes], now: int) -> set[bytes]:
+        """Which of these sessions have not expired, with keys that were not revoked."""
+        query = (
+            sa.select(sessions.c.hash)
+            .join(keys, sessions.c.key_hash == keys.c.hash)
+            .where(sessions.c.hash.in_(digests), sessions.c.expires > now, keys.c.revoked.is_(None))
+        )
+        with self._read(ANSWER_SECONDS) as connection:
+            return {bytes(found) for found in connection.scalars(query)}
+
     def end(self, digest: bytes) -> None:
         """Sign out; nothing to do if there is no such session."""
         with self._write(ANSWER_SECONDS) as connection:
@@ -132,6 +150,14 @@ class Sessions:
         """The session of a cookie, if it still is one."""
         principal = self._table.holder(hash_of(value), int(self._now())) if value else None
         return None if principal is None else Session(principal, _csrf(value))
+
+    def living(self, shown: set[Credential]) -> set[Credential]:
+        """Which of these keys and sessions still open something; at most two looks at the store, however many they are."""
+        found = {Credential("key", digest) for digest in self._keys.digests()} & shown
+        asked = [each.digest for each in shown if each.kind == "session"]
+        if asked:
+            found |= {Credential("session", digest) for digest in self._table.living(asked, int(self._now()))}
+        return found
 
     def sign_out(self, value: str) -> None:
         """End a session here and on every collector of the store."""

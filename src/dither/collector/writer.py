@@ -118,6 +118,13 @@ class Writer(Generic[W]):
             self._ready.notify()
         return job.outcome.result()
 
+    def soon(self, function: Callable[[], None]) -> None:
+        """Run a function in the writing thread behind all that is queued now; nobody waits for it, and it raises nothing."""
+        with self._ready:
+            if not self._stopping:
+                self._jobs.append(_Call(function, Future()))
+                self._ready.notify()
+
     def stop(self, timeout: float | None = None) -> bool:
         """Write what is queued, then end the thread; False if that took longer than `timeout` seconds and was given up.
 

@@ -53,8 +53,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def sentence(words: str) -> str:
-    """With a capital letter and a full stop."""
-    return words[:1].upper() + words[1:] + ("" if words[-1:] in (".", "!", "?") else ".")
+    """With a capital letter and a full stop; a file or field that stands first keeps its name."""
+    begun = words[:1].upper() + words[1:] if re.match(r"[a-z'’-]+([ ,;:]|$)", words) else words
+    return begun + ("" if words[-1:] in (".", "!", "?") else ".")
 
 
 def breakable(text: object) -> Markup:

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 import dither
+from dither.collector.access import on_loopback
 from dither.release.pages import render_page
 from dither.web.assets import asset
 
@@ -63,6 +65,12 @@ def page(
         **_DEFAULTS | values,
     )
     return HTMLResponse(body, status, {**SECURITY, **(headers or {})})
+
+
+def origin_of(request: Request) -> str:
+    """This collector's own address, as the reader reached it; elsewhere than on this machine over TLS, which a proxy ends."""
+    host = request.headers.get("host", request.url.netloc)
+    return f"{'http' if on_loopback(request) else 'https'}://{host}"
 
 
 def missing() -> HTMLResponse:

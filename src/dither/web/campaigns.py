@@ -15,14 +15,13 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from dither.collector.access import on_loopback
 from dither.collector.audit import acting
 from dither.collector.campaigns import Live
 from dither.collector.live import Progress as Counted
 from dither.collector.problems import Problem
 from dither.collector.sessions import Session
 from dither.errors import DitherError
-from dither.web.answers import SECURITY
+from dither.web.answers import SECURITY, origin_of
 from dither.web.console import Console, Form, go
 from dither.web.dangers import DANGERS, SAID
 from dither.web.progress import Rates, progress_of, title_of
@@ -100,7 +99,7 @@ class CampaignPages:
 
     def _listed(self, counted: list[Counted]) -> dict[str, Any]:
         find = self.collector.campaigns.get
-        shown = [progress_of(self.collector, find(each.campaign), each, self.rates) for each in counted]
+        shown = [progress_of(find(each.campaign), each, self.rates) for each in counted]
         order = ["open", "closing", "draft", "collected", "finalised"]
         shown.sort(key=lambda p: (order.index(p.state.value), p.title.lower()))
         return {"campaigns": shown, "published": set(self.collector.publications.public())}
@@ -116,7 +115,7 @@ class CampaignPages:
         live = self.collector.campaigns.current(campaign)
         return {
             "live": live,
-            "progress": progress_of(self.collector, live, counted, self.rates),
+            "progress": progress_of(live, counted, self.rates),
             "published": self.collector.publications.is_public(campaign),
             "fit": self.fits.find(campaign),
         }
@@ -243,9 +242,8 @@ def campaign_routes(console: Console) -> APIRouter:
 
 
 def participant_link(request: Request, campaign: str) -> str:
-    """The address for participants: as the operator reached this page; elsewhere than on this machine always over TLS."""
-    host = request.headers.get("host", request.url.netloc)
-    return f"{'http' if on_loopback(request) else 'https'}://{host}/c/{campaign}"
+    """The address for participants: as the operator reached this page."""
+    return f"{origin_of(request)}/c/{campaign}"
 
 
 def qr_code(link: str) -> Markup:

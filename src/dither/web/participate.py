@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from dither.collector.collector import Collector
-from dither.web.answers import page
+from dither.web.answers import origin_of, page
 from dither.web.assets import asset
 from dither.web.wording import spoken_schema, until
 
@@ -36,7 +36,7 @@ def participant_routes(collector: Collector) -> APIRouter:
             words=spoken_schema(spec.schema),
             encoder=asset("dither.js"),
             parts=[asset(name) for name in _PARTS],
-            origin=str(request.base_url).rstrip("/"),
+            origin=origin_of(request),
         )
 
     return routes

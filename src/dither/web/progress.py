@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dither.collector.campaigns import Live
-from dither.collector.collector import Collector
 from dither.collector.live import Progress as Counted
 from dither.collector.precision import planned_answers, standard_error
 from dither.collector.store import State
@@ -86,12 +85,13 @@ def title_of(live: Live) -> str:
     return live.spec.title or live.spec.name or live.stored.id
 
 
-def progress_of(collector: Collector, live: Live, counted: Counted, rates: Rates) -> Progress:
-    """Add up the rounds and how exact they are; asks the store, so not in the event loop."""
+def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
+    """Add up the rounds, which were counted once for all who look, and how exact they are."""
     campaign, spec = live.stored.id, live.spec
+    found = dict(enumerate(counted.rounds))
     lines = tuple(
         RoundLine(
-            *(stored.number, stored.state, collector.store.count(campaign, stored.number)),
+            *(stored.number, stored.state, found.get(stored.number, 0)),
             planned=round(spec.participants * plan.population),
             questions=len(plan.questions),
             epsilon=plan.epsilon,

@@ -28,8 +28,9 @@ from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import shown
 from dither.schema import schema_from_json
 from dither.types import JsonObject
-from dither.web.answers import SECURITY, page
+from dither.web.answers import SECURITY, origin_of, page
 from dither.web.asking import MOST_BY, Form, read_form
+from dither.web.citation import bibtex
 from dither.web.number_asking import read_number_form
 from dither.web.shown_answers import shown_answer
 
@@ -62,7 +63,12 @@ def release_pages(collector: Collector) -> APIRouter:
     @routes.get("/download")
     async def download(request: Request, campaign: str) -> Response:
         release = await find(request, campaign)
-        return await run_in_threadpool(_download, publications, release, str(request.base_url).rstrip("/"))
+        return await run_in_threadpool(_download, publications, release, origin_of(request))
+
+    @routes.get("/citation.bib")
+    async def cite(request: Request, campaign: str) -> Response:
+        release = await find(request, campaign)
+        return await run_in_threadpool(_citation, publications, release, origin_of(request))
 
     @routes.get("/compare")
     async def compare(request: Request, campaign: str) -> Response:
@@ -217,6 +223,14 @@ def _download(publications: Publications, release: Published, origin: str) -> Re
         origin=origin,
         **frame,
     )
+
+
+def _citation(publications: Publications, release: Published, origin: str) -> Response:
+    manifest = json.loads(publications.manifest(release))
+    place, about = f"{origin}/releases/{release.campaign}", publications.report(release).citation
+    headers = {**SECURITY, "content-disposition": f'attachment; filename="release-{release.campaign[:8]}.bib"'}
+    text = bibtex(manifest, title_of(manifest), about, place)
+    return Response(text, media_type="application/x-bibtex; charset=utf-8", headers=headers)
 
 
 def _compare(publications: Publications, release: Published, other: Published | None) -> Response:

@@ -74,8 +74,16 @@ class AttributeCard:
         unit: JsonObject = {"unit": 1} if self.whole else {}
         if self.edges:
             return {"edges": [self._number(part) for part in self.edges.replace(";", ",").split(",")], **unit}
-        bins = {"bins": int(self._number(self.bins))} if self.bins else {}
+        bins = {"bins": self._whole(self.bins)} if self.bins else {}
         return {"min": self._number(self.low), "max": self._number(self.high), **bins, **unit}
+
+    def _whole(self, text: str) -> int:
+        number = self._number(text)
+        if not isinstance(number, int):
+            raise SchemaError(
+                f"attribute {self.name!r}: {text.strip()!r} is no number of bins", where=self.name, value=text
+            )
+        return number
 
     def _number(self, text: str) -> float:
         try:

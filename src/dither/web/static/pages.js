@@ -1,7 +1,8 @@
 // What every page shares, without which each still works: parts that renew themselves, and forms that cannot be sent twice.
 // <div data-live="/address"> is replaced by what the address gives, whenever its events say so or, failing that, now and then.
 
-const EVERY = 5000, FASTEST = 500, AGAIN = 1500;
+const EVERY = 5000, FASTEST = 500, AGAIN = 1500, SPREAD = 200;
+const BUSY = 100; // as many times as long as an answer took, a part waits before it asks again by itself
 
 async function renew(part) {
   const answer = await fetch(part.dataset.live, { headers: { accept: 'text/html' }, cache: 'no-store' });
@@ -13,25 +14,34 @@ async function renew(part) {
 }
 
 function keepAlive(part) {
-  let waiting = null, last = 0;
-  const soon = () => {
-    waiting ??= setTimeout(async () => {
+  let waiting = null, last = 0, took = 0;
+  const soon = (within = 0) => {
+    if (waiting !== null && within) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(async () => {
       waiting = null;
       last = Date.now();
-      if (await renew(part).catch(() => false)) stop(); else goOn();
-    }, Math.max(0, last + FASTEST - Date.now()));
+      const stopped = await renew(part).catch(() => false);
+      took = Date.now() - last;
+      if (stopped) stop(); else goOn();
+    }, Math.max(0, last + FASTEST - Date.now()) + within * Math.random());
   };
   // Something under way of which no event tells: its part says that it wants to be looked at again.
-  const goOn = () => { if (part.querySelector('[data-again]')) setTimeout(soon, AGAIN); };
+  const goOn = () => { if (part.querySelector('[data-again]')) setTimeout(soon, Math.max(AGAIN, BUSY * took)); };
   goOn();
   let poll = null, events = null;
-  const stop = () => { clearInterval(poll); events?.close(); };
-  const start = () => { poll ??= setInterval(() => { if (!document.hidden) soon(); }, EVERY); };
+  const stop = () => { clearTimeout(poll); poll = NaN; events?.close(); };
+  const ask = () => { if (!document.hidden) soon(); poll = setTimeout(ask, Math.max(EVERY, BUSY * took)); };
+  const start = () => { poll ??= setTimeout(ask, EVERY); };
   if (!part.dataset.events || !('EventSource' in window)) { start(); return; }
   events = new EventSource(part.dataset.events);
-  events.onmessage = soon;
-  for (const kind of (part.dataset.kinds ?? '').split(' ').filter(Boolean)) events.addEventListener(kind, soon);
-  events.onopen = () => { clearInterval(poll); poll = null; };
+  // Where many watch they do not all ask for more in the same moment.
+  const others = (event) => Math.max(0, JSON.parse(event.data).watching - 1);
+  events.onmessage = (event) => soon(SPREAD * others(event));
+  for (const kind of (part.dataset.kinds ?? '').split(' ').filter(Boolean)) {
+    events.addEventListener(kind, (event) => soon(Math.min(2000, 2 * others(event))));
+  }
+  events.onopen = () => { clearTimeout(poll); poll = null; };
   events.onerror = start; // the browser tries again by itself; until then we look now and then
 }
 

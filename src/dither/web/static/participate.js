@@ -8,12 +8,15 @@ import { bytesOf, cellText, element, hundred, ofHundred, quoted, spelt } from '.
 const page = document.getElementById('participate'), campaign = page.dataset.campaign;
 const words = JSON.parse(document.getElementById('words').textContent);
 const at = (id) => document.getElementById(id);
-const PRACTICE = 60, LOOK_AGAIN = 30000, OWN = `dither:token:${campaign}`;
+const PRACTICE = 60, LOOK_AGAIN = 30000, SOON = 3000, OWN = `dither:token:${campaign}`;
 
 // Each end of the road, in a sentence, and what to do.
 const SENTENCES = {
   draft: ['This has not begun yet.', 'Come back later with the same link; it keeps its place for you.'],
   closed: ['This has ended; no more answers are taken.', 'There is nothing left to do. Thank you for coming.'],
+  between: ['A round is being closed this very moment.', 'Leave this page open: if there is another one, it goes on here by itself.'],
+  anew: ['Another round has begun meanwhile, with other questions.', 'Nothing was sent. Those that are yours now stand below.'],
+  late: ['Your answer came too late for its round and is not counted.', 'Its noise was drawn, and drawing a second time would tell more about you than was promised. There is nothing left to do; thank you for coming.'],
   unknown: ['This campaign is not here.', 'Open the link or code of your invitation again, or ask whoever sent it.'],
   offline: ['The collector cannot be reached.', 'Look at your connection; this page tries again by itself.'],
   token: ['An invitation is needed to take part.', 'Open the link of your invitation itself: the part after # is your ticket, and it is missing here.'],
@@ -78,9 +81,9 @@ const receiptOf = async (announcement, round) => dither.toHex(await dither.repor
   dither.fromHex(state.token), dither.fromHex(campaign), announcement.assignment === 'arrival' ? null : round));
 
 let again = null;
-function lookAgain() {
+function lookAgain(after = LOOK_AGAIN) {
   clearTimeout(again);
-  again = setTimeout(begin, LOOK_AGAIN);
+  again = setTimeout(begin, after);
 }
 
 // What is typed stays: once the form is there, nothing looks again, whatever timer or event asks for it.
@@ -106,9 +109,10 @@ async function lookUp() {
   const [[round, last] = []] = answers;
   if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
   if (last?.state === 'waiting') return showWaiting(await questionsOf(announcement, Number(round)));
-  if (last?.state === 'answered') return say('answered');
+  if (last) return say(last.state === 'answered' ? 'answered' : ENDS[last.cause] ?? 'invalid');
   if (announcement.state === 'draft') { say('draft'); return lookAgain(); }
-  if (announcement.plan === null) { say('closed'); return announcement.state === 'closing' ? lookAgain() : undefined; }
+  if (announcement.state === 'closing') { say('between'); return lookAgain(SOON); }
+  if (announcement.plan === null) return say('closed');
   const now = await dither.chosen(announcement, dither.fromHex(state.token));
   if (!now.asked) {
     say(now.later ? 'later' : 'not-asked', now.later ? comeBack(announcement.round_closes) : '');
@@ -219,7 +223,9 @@ function send(record) {
     if (options.method === 'POST') showBytes(options.body);
     return fetch(address, options);
   };
-  return dither.takePart({ url: location.origin, campaign, record, cap: state.announcement.epsilon, token: state.token, fetch: seen });
+  // A round that began after the form was made may ask something else: nobody has answered that, so nothing is drawn for it.
+  const allowed = Object.keys(record);
+  return dither.takePart({ url: location.origin, campaign, record, allowed, cap: state.announcement.epsilon, token: state.token, fetch: seen });
 }
 
 function showBytes(body) {
@@ -232,29 +238,47 @@ function showBytes(body) {
 }
 
 // A code of the encoder's -> the sentence for it. A ticket is wrong for the collector, or for this device, which has another.
-const KINDS = { token: 'token-unknown', 'no-campaign': 'unknown', 'not-open': 'closed', 'not-allowed': 'invalid' };
+const KINDS = { token: 'token-unknown', 'no-campaign': 'unknown', 'not-open': 'between' };
+// Why the collector refused a report for good -> the sentence for it.
+const ENDS = { 'round-closed': 'late', conflict: 'answered', 'unknown-token': 'token-unknown', 'not-this-round': 'not-asked' };
 
-async function deliver(record) {
+// `unasked`: nobody has pressed anything, so nothing on the page moves.
+async function deliver(record, unasked = false) {
+  clearTimeout(again);
   for (const button of page.querySelectorAll('button')) button.disabled = true;
-  at('state').hidden = false;
-  at('state').className = 'said';
-  at('state').textContent = 'Sending…';
+  if (!unasked) {
+    at('state').hidden = false;
+    at('state').className = 'said';
+    at('state').textContent = 'Sending…';
+  }
   try {
     const { result, code, receipt, comeBack: after } = await send(record);
     if (result === 'acknowledged') showReceipt(receipt);
     else if (result === 'waiting') showWaiting();
     else {
       at('questions').hidden = true;
-      say(KINDS[code] ?? code, code === 'not-asked' ? comeBack(after) : '');
+      at('waiting').hidden = true;
+      say(result === 'refused' && code === 'closed' ? 'late' : KINDS[code] ?? code, code === 'not-asked' ? comeBack(after) : '');
+      if (at('state').dataset.kind === 'between') lookAgain(SOON);
     }
   } catch (error) {
     const code = error.code ?? 'invalid';
-    if (code === 'offline') say('offline', 'Nothing has left this device yet. Look at your connection and press the button again.');
+    if (code === 'offline' && !at('waiting').hidden) showWaiting();
+    else if (code === 'offline') say('offline', 'Nothing has left this device yet. Look at your connection and press the button again.');
+    else if (code === 'not-allowed') await askAnew();
     else say(KINDS[code] ?? code);
   } finally {
     for (const button of page.querySelectorAll('button')) button.disabled = false;
-    at('state').scrollIntoView({ block: 'nearest' });
+    if (!unasked) at('state').scrollIntoView({ block: 'nearest' });
   }
+}
+
+async function askAnew() {
+  at('questions').hidden = at('waiting').hidden = true;
+  await begin();
+  if (at('questions').hidden) return;
+  at('state').hidden = false;
+  say('anew');
 }
 
 function showWaiting(asked = state.asked) {
@@ -266,9 +290,13 @@ function showWaiting(asked = state.asked) {
   at('state').dataset.kind = 'waiting';
   at('state').replaceChildren(
     element('p', {}, element('strong', {}, 'Your answer is kept here and not yet acknowledged.')),
-    element('p', {}, 'The connection broke, or the collector is busy. Its noise is drawn once and for all; sending again sends the same bytes, and it counts once.'),
+    element('p', {}, 'The connection broke, or the collector is busy. Its noise is drawn once and for all; sending again sends the same bytes, and it counts once. While this page is open it tries now and then by itself.'),
   );
+  clearTimeout(again);
+  again = setTimeout(sendAgain, LOOK_AGAIN);
 }
+
+const sendAgain = () => { if (at('state').dataset.kind === 'waiting') deliver({}, true); };
 
 function showReceipt(receipt) {
   for (const part of ['questions', 'waiting']) at(part).hidden = true;
@@ -294,7 +322,8 @@ at('often').addEventListener('click', () => practise(20));
 at('resend').addEventListener('click', () => deliver({}));
 window.addEventListener('hashchange', () => location.reload());
 // What may have changed meanwhile is looked at again as soon as somebody looks here, and now and then without.
-const lookNow = () => { if (!document.hidden && ['offline', 'draft', 'later'].includes(at('state').dataset.kind)) begin(); };
+const lookNow = () => { if (!document.hidden && ['offline', 'draft', 'later', 'between'].includes(at('state').dataset.kind)) begin(); };
 window.addEventListener('online', lookNow);
+window.addEventListener('online', sendAgain);
 document.addEventListener('visibilitychange', lookNow);
 begin();
