@@ -277,8 +277,8 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             title="Three values per person at epsilon 3",
             axes={"strategy": ("one", "independent", "summed")},
             measure=partial(several, runs=runs),
-            note="GENERATED log-normal pay, 5 bins, 13,683 people; squared error of a bin's count. The errors of independent and summed "
-            "have one law and differ by chance; what summing saves is bits.",
+            note="GENERATED log-normal pay, 5 bins, 13,683 people; squared error of a bin's count. The errors of independent and "
+            "summed have one law and differ by chance; what summing saves is bits.",
         ),
         Study(
             name="two_numbers",

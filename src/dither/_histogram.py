@@ -88,7 +88,9 @@ def histogram(
     rng, numbers = generator(seed, 6), policed.values
     known = {"seed": seed, "path": path, "warnings": tuple(warnings), "call": call, "moved": policed.outside}
     if method in MEANS:
-        return HistogramRelease.from_mean(collect_mean(numbers, low, high, epsilon, rng, parameters, path=path), **known)
+        return HistogramRelease.from_mean(
+            collect_mean(numbers, low, high, epsilon, rng, parameters, path=path), **known
+        )
     people = gather(numbers, partition, reports=path == "reports", name=name)
     machine = collect(method, people, asked, partition, epsilon, rng, parameters, path=path, name=name)
     return HistogramRelease.from_machine(machine, partition, consistent=consistent, **known)
@@ -136,8 +138,8 @@ def check_mean(consumers: Sequence[Any], *, consistent: bool = False) -> None:
     """An error if somebody wants more of the method `mean` than a mean."""
     if consumers or consistent:
         raise ParameterError(
-            f"method 'mean' gives a mean and no {'bins' if consumers else 'counts to be consistent'}; leave them out, or take ranges, "
-            "which gives both",
+            f"method 'mean' gives a mean and no {'bins' if consumers else 'counts to be consistent'}; leave them out, or take "
+            "ranges, which gives both",
             where="consumers" if consumers else "consistent",
         )
 
@@ -168,7 +170,8 @@ def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tu
             raise ParameterError(f"{name} hold no finite number; give low and high", where="low")
         if low is None and high is None and finite.min() == finite.max():
             raise ParameterError(
-                f"every number of {name} is {finite[0]:g}, which makes no range; give a public low and high", where="low"
+                f"every number of {name} is {finite[0]:g}, which makes no range; give a public low and high",
+                where="low",
             )
         low = float(finite.min()) if low is None else low
         high = float(finite.max()) if high is None else high

@@ -31,8 +31,8 @@ def test_every_study_has_figures(outcome: Outcome) -> None:
 
 
 def test_the_paper_s_two_strategies_are_run_apart_and_err_alike() -> None:
-    """Each makes its own reports. Their errors have one law, so they differ, but by chance: the mean of 6 runs of 5 squares each has
-    a standard deviation of about sqrt(2/30) of itself."""
+    """Each makes its own reports. Their errors have one law, so they differ, but by chance: the mean of 6 runs of 5 squares each
+    has a standard deviation of about sqrt(2/30) of itself."""
     runs = {strategy: ranges.several(strategy, 6) for strategy in ("independent", "summed")}
     errors = {strategy: np.array([row["mse"] for row in rows]) for strategy, rows in runs.items()}
     assert not (errors["independent"] == errors["summed"]).any()

@@ -61,12 +61,24 @@ def test_json_has_the_contract(table: Path, schema: Path, method: str, capsys: p
 
 
 @pytest.mark.parametrize("path", ["counts", "reports"])
-def test_a_mean_alone(
-    table: Path, schema: Path, tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mean_alone(table: Path, schema: Path, tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The same command, JSON and folder as for histograms, with a mean instead of consumers."""
     out, truth = tmp_path / "out", pq.read_table(table)["pay"].to_numpy().mean()
-    given = (table, "--column", "pay", "--method", "mean", "--epsilon", 2, "--schema", schema, "--path", path, "--seed", 4)
+    given = (
+        table,
+        "--column",
+        "pay",
+        "--method",
+        "mean",
+        "--epsilon",
+        2,
+        "--schema",
+        schema,
+        "--path",
+        path,
+        "--seed",
+        4,
+    )
     assert run(*given, "--json", "-o", out) == 0
     document = json.loads(capsys.readouterr().out)
     mean = document["mean"]
@@ -188,10 +200,16 @@ def test_a_schema_beside_the_table_is_used(table: Path, schema: Path, capsys: py
         (("--column", "pay", "--epsilon", "1", "--method", "mean", "--consistent"), "no counts to be consistent"),
         (("--column", "pay", "--epsilon", "1", "--method", "mean", "--range", "3,5"), "--method ranges"),
         (("--column", "pay", "--epsilon", "1", "--method", "mean", "--quantiles", "0.5"), "--method ranges"),
-        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--set", "mechanism=grr"), "mechanism must be one of"),
+        (
+            ("--column", "pay", "--epsilon", "1", "--method", "mean", "--set", "mechanism=grr"),
+            "mechanism must be one of",
+        ),
         (("--column", "pay", "--epsilon", "1", "--method", "mean", "--high", "9000"), "--out-of-range=clip"),
         (("--column", "empty", "--bins", "3", "--epsilon", "1"), "column 'empty' is empty"),
-        (("--column", "gaps", "--bins", "3", "--epsilon", "1"), "row 2 has no number; fill it in, or take --out-of-range=drop"),
+        (
+            ("--column", "gaps", "--bins", "3", "--epsilon", "1"),
+            "row 2 has no number; fill it in, or take --out-of-range=drop",
+        ),
         (("--column", "five", "--bins", "3", "--epsilon", "1"), "every number of column 'five' is 5"),
     ],
 )

@@ -90,9 +90,9 @@ def test_people_at_the_end_of_the_range_are_found_there() -> None:
     rng = np.random.default_rng(5)
     values = np.concatenate([np.zeros(5000), rng.exponential(15.0, 15_000)]).clip(0, 100)
     release = dither.histogram(values, epsilon=2.0, low=0, high=100, method="ranges", seed=3)
-    for start in (0.2, 0.4, 0.6):
-        truth = float((values >= start).mean())
-        found = release.range(start, 100.0)
+    for above in (0.2, 0.4, 0.6):
+        truth = float((values >= above).mean())
+        found = release.range(above, 100.0)
         assert abs(found.estimate - truth) < 0.025
         assert found.low is not None
         assert found.high is not None

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
-from dither._histogram import histogram as run
 from dither._histogram import check_mean, histogram_machine
+from dither._histogram import histogram as run
 from dither.cli.number_questions import Bins, Edges, Quantiles, Questions, Ranges, read_bins
 from dither.cli.options import (
     AsJson,

@@ -202,7 +202,10 @@ def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> li
     # Shares below x rise with x, whatever noise says: an end that another point has passed already is passed here too.
     most, least = np.maximum.accumulate(reach[:, 1]), np.minimum.accumulate(reach[::-1, 0])[::-1]
     likely = np.maximum.accumulate(np.clip([0.0, *(one.estimate for one in known), 1.0], 0.0, 1.0))
-    within = [(int(np.searchsorted(most, s, side="left")) - 1, int(np.searchsorted(least, s, side="left")) - 1) for s in shares]
+    within = [
+        (int(np.searchsorted(most, s, side="left")) - 1, int(np.searchsorted(least, s, side="left")) - 1)
+        for s in shares
+    ]
     fine = _finer(cells, sorted({cell for pair in within for cell in pair}), level)
     out = []
     for share, (first, last) in zip(shares, within, strict=True):

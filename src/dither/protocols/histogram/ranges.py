@@ -1,11 +1,11 @@
 """The method `ranges`: one report made for every interval of a line, for ranges, quantiles and means that nobody named before.
 
-A participant answers once, at full epsilon, about one of 128 cells of equal width, the first and the last of them cut further, since
-people are often heaped at the ends of a range: zeros, and whatever was moved there from beyond. Every edge that a consumer named is
-an edge of a cell too. The report is the optimal design for all intervals (`intervals.py`). Raw counts are unbiased with exact variances, as
-for `smart`; intervals rest on them. Beside them stand the cells' shares as they most likely are, by penalised maximum likelihood
-with the smoothness that the reports call for (`estimate/density.py`); estimates are read off these. The square wave of Li et al.
-(SIGMOD 2020) with its own estimate, EM with smoothing, stands beside it by name.
+A participant answers once, at full epsilon, about one of 128 cells of equal width, the first and the last of them cut further,
+since people are often heaped at the ends of a range: zeros, and whatever was moved there from beyond. Every edge that a consumer
+named is an edge of a cell too. The report is the optimal design for all intervals (`intervals.py`). Raw counts are unbiased with
+exact variances, as for `smart`; intervals rest on them. Beside them stand the cells' shares as they most likely are, by penalised
+maximum likelihood with the smoothness that the reports call for (`estimate/density.py`); estimates are read off these. The square
+wave of Li et al. (SIGMOD 2020) with its own estimate, EM with smoothing, stands beside it by name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from dither.schema import Schema
 from dither.types import Integers, JsonObject
 
 CELLS = 128
-_END_PARTS, _END_CUTS = 8, (1, 2, 4)  # the first and the last cell have edges at an eighth, a quarter and a half of them
+_END_PARTS, _END_CUTS = (
+    8,
+    (1, 2, 4),
+)  # the first and the last cell have edges at an eighth, a quarter and a half of them
 OVERVIEW = 16  # bins for those who name no consumer; their edges are edges of cells
 RangeMechanism = Literal["strategy", "square-wave"]
 
