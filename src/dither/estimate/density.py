@@ -23,18 +23,8 @@ import numpy as np
 from dither.types import AnyIntegers, Floats
 
 _STRONG = (1e6, 1e5, 1e4)  # an even density, or an exponential one, and hardly anything else
-_FIRST = (
-    *_STRONG,
-    1000.0,
-    100.0,
-    30.0,
-    10.0,
-    3.0,
-    1.0,
-    0.3,
-    0.1,
-    0.03,
-)  # strengths of the penalty on first differences
+# Strengths of the penalties on first and on second differences.
+_FIRST = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
 _SECOND = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
 _PRICE = 2.5  # of a degree of freedom; 2 to 3 measured alike on most shapes, less follows noise where the truth is even
 _ROUGH_STEPS = 60  # of EM, for the point at which the information is taken

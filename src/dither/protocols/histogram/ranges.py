@@ -33,10 +33,8 @@ from dither.schema import Schema
 from dither.types import Integers, JsonObject
 
 CELLS = 128
-_END_PARTS, _END_CUTS = (
-    8,
-    (1, 2, 4),
-)  # the first and the last cell have edges at an eighth, a quarter and a half of them
+_END_PARTS = 8
+_END_CUTS = (1, 2, 4)  # the first and the last cell have edges at an eighth, a quarter and a half of them
 OVERVIEW = 16  # bins for those who name no consumer; their edges are edges of cells
 RangeMechanism = Literal["strategy", "square-wave"]
 
