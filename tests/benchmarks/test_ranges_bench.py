@@ -30,6 +30,16 @@ def test_every_study_has_figures(outcome: Outcome) -> None:
     )
 
 
+def test_the_paper_s_two_strategies_are_run_apart_and_err_alike() -> None:
+    """Each makes its own reports. Their errors have one law, so they differ, but by chance: the mean of 6 runs of 5 squares each
+    has a standard deviation of about sqrt(2/30) of itself."""
+    runs = {strategy: ranges.several(strategy, 6) for strategy in ("independent", "summed")}
+    errors = {strategy: np.array([row["mse"] for row in rows]) for strategy, rows in runs.items()}
+    assert not (errors["independent"] == errors["summed"]).any()
+    assert abs(np.log(errors["independent"].mean() / errors["summed"].mean())) < 4 * np.sqrt(2 * 2 / 30)
+    assert {strategy: rows[0]["bits"] for strategy, rows in runs.items()} == {"independent": 18, "summed": 12}
+
+
 @RIVALS
 def test_a_rival_with_hardly_any_noise_finds_the_shares(rival: object) -> None:
     """Everybody at epsilon 12: what is left is who was put into which group, and AHEAD's leaves."""

@@ -14,7 +14,7 @@ import pytest
 from dither.cli import VERBS, run
 from dither.datasets.generated import generate_network
 from dither.mechanisms import NAMES
-from dither.protocols import HISTOGRAMS, METHODS
+from dither.protocols import HISTOGRAMS, MEANS, METHODS
 
 
 @pytest.fixture
@@ -130,11 +130,11 @@ def test_audit_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
 def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["methods"]) == 0
     text = capsys.readouterr().out
-    assert all(name in text for name in METHODS | HISTOGRAMS)
+    assert all(name in text for name in METHODS | HISTOGRAMS | MEANS)
     assert run(["methods", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [m["name"] for m in listed if m["command"] == "publish"] == list(METHODS)
-    assert [m["name"] for m in listed if m["command"] == "histogram"] == list(HISTOGRAMS)
+    assert [m["name"] for m in listed if m["command"] == "histogram"] == list(HISTOGRAMS | MEANS)
 
 
 @pytest.mark.parametrize("verb", ["audit", "histogram"])

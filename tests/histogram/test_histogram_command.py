@@ -11,7 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dither
 import dither.cli
+from dither.errors import ParameterError
+from dither.release.histogram import HistogramRelease
 
 
 @pytest.fixture
@@ -19,7 +22,8 @@ def table(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     path = tmp_path / "pay.parquet"
     pay = np.round(rng.lognormal(10.5, 0.5, 2000).clip(1_800, 250_000), 2)
-    pq.write_table(pa.table({"pay": pay, "city": ["a", "b"] * 1000}), path)
+    messy = {"empty": pa.nulls(2000), "gaps": [1.0, None, 2.0, 3.0] * 500, "five": [5.0] * 2000}
+    pq.write_table(pa.table({"pay": pay, "city": ["a", "b"] * 1000, **messy}), path)
     return path
 
 
@@ -54,6 +58,57 @@ def test_json_has_the_contract(table: Path, schema: Path, method: str, capsys: p
     assert document["bits_per_report"] > 0
     run(table, *given, "--method", method)
     assert capsys.readouterr().out == first.out
+
+
+@pytest.mark.parametrize("path", ["counts", "reports"])
+def test_a_mean_alone(table: Path, schema: Path, tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same command, JSON and folder as for histograms, with a mean instead of consumers."""
+    out, truth = tmp_path / "out", pq.read_table(table)["pay"].to_numpy().mean()
+    given = (
+        table,
+        "--column",
+        "pay",
+        "--method",
+        "mean",
+        "--epsilon",
+        2,
+        "--schema",
+        schema,
+        "--path",
+        path,
+        "--seed",
+        4,
+    )
+    assert run(*given, "--json", "-o", out) == 0
+    document = json.loads(capsys.readouterr().out)
+    mean = document["mean"]
+    assert (document["consumers"], document["method"], document["participants"]) == ([], "mean", 2000)
+    assert 1.99 < document["epsilon_achieved"] <= 2
+    assert document["bits_per_report"] > 0
+    assert mean["low"] < mean["estimate"] < mean["high"]
+    assert abs(mean["estimate"] - truth) < 4 * mean["standard_error"]
+    assert abs(mean["estimate"] - (251_800 - truth)) > 4 * mean["standard_error"], "a mirrored scale would be seen"
+    assert json.loads((out / "release.json").read_text()) == document
+    loaded = HistogramRelease.load(out)
+    answer = loaded.mean()
+    assert (answer.estimate, answer.low, answer.high) == (mean["estimate"], mean["low"], mean["high"])
+    wider = loaded.mean(0.99)
+    assert wider.low is not None
+    assert wider.low < mean["low"]
+    with pytest.raises(ParameterError, match="level"):
+        loaded.mean(1.0)
+    assert run(*given) == 0
+    assert f"mean  {mean['estimate']:,.6g}  (95 % interval" in capsys.readouterr().out
+    assert run("ask", out, "--bins", 4) == 2
+    assert "keeps no cells" in capsys.readouterr().err
+
+
+def test_a_mean_is_better_known_than_a_histogram_s(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pay = pq.read_table(table)["pay"].to_numpy()
+    for epsilon in (0.5, 1.0, 4.0):
+        given = {"epsilon": epsilon, "low": 0, "high": 250_000, "seed": 1}
+        alone, read_off = (dither.histogram(pay, method=method, **given).mean() for method in ("mean", "ranges"))
+        assert alone.standard_error < 0.8 * read_off.standard_error
 
 
 def test_the_paper_s_mechanism_sends_one_bit_per_cell(
@@ -141,6 +196,21 @@ def test_a_schema_beside_the_table_is_used(table: Path, schema: Path, capsys: py
         (("--column", "pay", "--bins", "3", "--epsilon", "1", "--low", "20000"), "outside"),
         (("--column", "pay", "--bins", "3", "--epsilon", "1", "--path", "far"), "--path"),
         (("--bins", "3", "--epsilon", "1"), "--column"),
+        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--method", "mean"), "a mean and no bins"),
+        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--consistent"), "no counts to be consistent"),
+        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--range", "3,5"), "--method ranges"),
+        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--quantiles", "0.5"), "--method ranges"),
+        (
+            ("--column", "pay", "--epsilon", "1", "--method", "mean", "--set", "mechanism=grr"),
+            "mechanism must be one of",
+        ),
+        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--high", "9000"), "--out-of-range=clip"),
+        (("--column", "empty", "--bins", "3", "--epsilon", "1"), "column 'empty' is empty"),
+        (
+            ("--column", "gaps", "--bins", "3", "--epsilon", "1"),
+            "row 2 has no number; fill it in, or take --out-of-range=drop",
+        ),
+        (("--column", "five", "--bins", "3", "--epsilon", "1"), "every number of column 'five' is 5"),
     ],
 )
 def test_mistakes_are_one_line_and_status_two(

@@ -15,6 +15,7 @@ from dither.cli import run
 from dither.errors import ParameterError
 from dither.protocols.histogram import late
 from dither.protocols.histogram.consumer import Partition, read_consumers
+from dither.protocols.histogram.estimates import OutputCells
 from dither.protocols.histogram.values import gather
 from dither.release.query.numbers import NumberInquiry
 
@@ -105,25 +106,62 @@ def test_a_quantile_may_be_the_edge_of_a_coarse_cell() -> None:
     assert row.low <= 50.0 <= row.high
 
 
-def test_a_quantile_is_found_in_a_heap() -> None:
-    """Everybody has the same number, which is every quantile, wherever in its fine cell it lies."""
-    release = dither.histogram([37.0] * 2000, epsilon=8.0, low=0, high=100, method="ranges", seed=2)
+@pytest.mark.parametrize("number", [36.71875, 36.75, 37.0, 37.49])
+def test_a_quantile_is_found_in_a_heap(number: float) -> None:
+    """Everybody has the same number, which is every quantile, wherever in its fine cell, from 36.71875 to 37.5, it lies."""
+    release = dither.histogram([number] * 2000, epsilon=8.0, low=0, high=100, method="ranges", seed=2)
     for row in release.quantile([0.1, 0.5, 0.9]).rows:
         assert row.low is not None
         assert row.high is not None
-        assert row.low <= 37.0 <= row.high
+        assert row.low <= number <= row.high
         assert row.high - row.low <= 2 * 100 / 128
 
 
-@pytest.mark.parametrize("place", [0, 40, 127])
-def test_heaps_are_seen_wherever_they_are(place: int) -> None:
-    """A heap in one cell is as uneven as can be, at an end too; an even line is not uneven at all."""
-    values = np.full(2000, (place + 0.5) * 100 / 128)
+def slow_quantile(cells: OutputCells, share: float, steps: int) -> tuple[float, float]:
+    """The interval by asking at every point of a grid in every cell."""
+    edges, heaps = np.asarray(cells.partition.edges), late._standing_out(cells)
+    points = np.interp(np.arange(steps * cells.partition.cells + 1) / steps, np.arange(len(edges)), edges)
+    asked = late.ask(cells, [late.inside(cells.partition, edges[0], float(x)) for x in points[1:-1]])
+    known = [(0.0, 0.0), *(one.interval(0.95) for one in asked), (1.0, 1.0)]
+    lows, highs = [], []
+    for i, (low, high) in enumerate(known):
+        cell, part = divmod(i, steps)
+        heap = heaps[cell] if part else 0.0
+        lows.append(max(low - heap * part / steps, known[cell * steps][0]))
+        highs.append(min(high + heap * (1 - part / steps), known[(cell + (part > 0)) * steps][1]))
+    first = next(i for i in range(len(points)) if max(highs[: i + 1]) >= share)
+    last = next(i for i in range(len(points)) if min(lows[i:]) >= share)
+    return float(points[first - 1]), float(points[last])
+
+
+def test_the_search_for_a_quantile_finds_what_asking_everywhere_finds() -> None:
+    cells = dither.histogram(VALUES, epsilon=1.0, low=0, high=250_000, method="ranges", seed=4).cells
+    assert isinstance(cells, OutputCells)
+    found = late.quantiles(cells, LEVELS, 0.95)
+    for share, (middle, low, high) in zip(LEVELS, found, strict=True):
+        assert (low, high) == pytest.approx(slow_quantile(cells, share, late._STEPS))
+        assert slow_quantile(cells, share, 2) != pytest.approx((low, high)), "a coarser search would be seen"
+        assert low <= middle <= high
+
+
+@pytest.mark.parametrize("value", [0.0, 0.7, 31.6, 99.3, 100.0])
+def test_heaps_are_seen_wherever_they_are(value: float) -> None:
+    """A heap in one cell is as uneven as can be, at an end, among narrow cells and among wide ones; an even line not at all."""
+    values = np.full(2000, value)
     cells = dither.histogram(values, epsilon=8.0, low=0, high=100, method="ranges", seed=2).cells
     assert cells is not None
     assert late.heaping(cells) > 0.7
-    object.__setattr__(cells, "smoothed", np.full(128, 1 / 128))
+    object.__setattr__(cells, "smoothed", np.diff(cells.partition.edges) / 100)
     assert late.heaping(cells) == late.LEAST_HEAPING
+
+
+def test_a_line_through_cells_of_all_widths_is_off_no_line() -> None:
+    widths = np.array([1.0, 1, 2, 4, 8, 8, 0.5, 7.5, 8])
+    rows, middles = late._off_the_line(widths), np.cumsum(widths) - widths / 2
+    assert rows @ widths == pytest.approx(0)
+    assert (rows @ (widths * (3 + middles)))[1:-1] == pytest.approx(0)  # the ends are reflected
+    assert np.abs(rows @ np.ones(9)).max() > 0.3, "as many people in narrow cells as in wide ones are uneven"
+    assert np.abs(rows).max() == pytest.approx(1), "the noise of a narrow cell is not blown up"
 
 
 def test_a_variance_holds_where_the_mean_is_hardly_known() -> None:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 
+from dither._histogram import check_mean, histogram_machine
 from dither._histogram import histogram as run
-from dither._histogram import histogram_machine
 from dither.cli.number_questions import Bins, Edges, Quantiles, Questions, Ranges, read_bins
 from dither.cli.options import (
     AsJson,
@@ -30,6 +30,7 @@ from dither.estimate.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES
 from dither.mechanisms.probability import check_epsilon
 from dither.notice import Notice
+from dither.protocols import MEANS
 from dither.protocols.histogram.values import OutOfRange
 from dither.release import check_target
 from dither.release.histogram import FORMAT, HistogramRelease
@@ -43,7 +44,7 @@ HistogramSettings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help=f"a method's parameter, repeatable: mechanism ({', '.join(NAMES)}; for ranges strategy or square-wave); for "
-        "sampled also share; for smart also objective",
+        "sampled also share; for smart also objective; for mean hybrid, piecewise or duchi",
     ),
 ]
 
@@ -64,7 +65,8 @@ def histogram(
     method: Annotated[
         str,
         typer.Option(
-            help="chp, smart (made for these bins), ranges (made for any range), shp (one consumer), split, sampled"
+            help="chp, smart (made for these bins), ranges (made for any range; no bins needed), square-wave (the same, for smooth "
+            "numbers), mean (the mean alone), shp (one consumer), split, sampled"
         ),
     ] = "chp",
     settings: HistogramSettings = None,
@@ -84,7 +86,7 @@ def histogram(
     """Histograms of a numeric column under local differential privacy, for several consumers with bins of their own.
 
     Each participant sends one report; each consumer gets counts with standard errors. Bins are half-open, the last one
-    closed.
+    closed. Who wants the mean and nothing else takes --method mean, whose error is smaller than that of any histogram's mean.
 
     Examples:
 
@@ -93,12 +95,20 @@ def histogram(
     dither histogram adult --column age --method ranges --range 30,50 --quantiles 0.1,0.5,0.9 --epsilon 1 -o out
 
     dither histogram ask out --bins 4
+
+    dither histogram adult --column age --method mean --epsilon 1
     """
     check_epsilon(epsilon)
     if output is not None:
         check_target(output, FORMAT)
     consumers, questions = read_bins(bins, edges), Questions.read(ranges, quantiles)
-    if not consumers and not histogram_machine(method).overview:
+    if method in MEANS:
+        check_mean(consumers, consistent=consistent)
+        if questions.ranges or questions.levels:
+            raise ParameterError(
+                "--method mean answers no --range and no --quantiles; take --method ranges for them", where="--method"
+            )
+    elif not consumers and not histogram_machine(method).overview:
         raise ParameterError(
             "name at least one consumer with --bins or --edges, or take --method ranges", where="--bins"
         )
@@ -145,6 +155,8 @@ def _read(table: str, column: str, schema: Path | None) -> tuple[Floats, tuple[f
             f"no column {column!r} in {table}; it has {', '.join(data.column_names)}", where=column, value=column
         )
     kind = data[column].type
+    if pa.types.is_null(kind):
+        raise TableError(f"column {column!r} is empty: no row has a value", where=column)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise TableError(
             f"column {column!r} holds {kind}, not numbers; a histogram needs a numeric column", where=column
@@ -166,6 +178,9 @@ def _print(release: HistogramRelease) -> None:
         f"{release.bits_per_report} bits per participant"
     )
     print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")
+    if release.collected_mean is not None:
+        low, high = release.collected_mean.interval()
+        print(f"\nmean  {release.collected_mean.estimate:,.6g}  (95 % interval {low:,.6g} to {high:,.6g})")
     for consumer in release.consumers:
         print(f"\n{consumer.name}  (± is the half-width of a 95 % interval)")
         names = consumer.labels

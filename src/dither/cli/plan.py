@@ -94,7 +94,7 @@ def methods(as_json: AsJson = False) -> None:
         listed = [
             {
                 "name": m.name,
-                "command": "histogram" if m.name in HISTOGRAMS else "campaign" if m.name in MEANS else "publish",
+                "command": "histogram" if m.name in HISTOGRAMS | MEANS else "publish",
                 "default": m.name == DEFAULT,
                 "asks": m.asks,
                 "summary": m.summary,
@@ -109,7 +109,7 @@ def methods(as_json: AsJson = False) -> None:
         if m.name == next(iter(HISTOGRAMS)):
             print("For one number and many consumers (dither histogram, dither campaign create --histogram):\n")
         if m.name == next(iter(MEANS)):
-            print("For the mean of one number (dither campaign create --histogram NAME --method mean):\n")
+            print("For the mean of one number (the same commands with --method mean):\n")
         print(f"{m.name}{'  (default)' if m.name == DEFAULT else ''}")
         print(f"  asks        {m.asks}")
         print(f"  gives       {m.summary}")

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from dither import __version__
-from dither.checks import check_whole
+from dither.checks import check_between, check_whole
 from dither.errors import ParameterError, ReportError
 from dither.estimate.project import normal_interval
 from dither.mechanisms import mechanism_from_json
@@ -216,8 +216,12 @@ class HistogramRelease:
         return self._inquiry.quantiles(levels, level)
 
     def mean(self, level: float = 0.95) -> Answer:
-        """The mean number, with its interval."""
-        return self._inquiry.mean(level)
+        """The mean number, with its interval; of the method `mean` it is not cut to the range, which would bias it."""
+        mean = self.collected_mean
+        if mean is None:
+            return self._inquiry.mean(level)
+        low, high = mean.interval(check_between("level", level, 0, 1, ends="()"))
+        return Answer("mean", mean.estimate, low, high, mean.standard_error, level, None, "reports", "number")
 
     def variance(self, level: float = 0.95) -> Answer:
         """The variance of the numbers, with its interval."""

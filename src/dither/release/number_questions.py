@@ -42,8 +42,6 @@ def ask_number(release: HistogramRelease, question: NumberQuestion) -> Answer | 
         )
     if question.figure:
         check_choice("figure", question.figure, FIGURES)
-        if release.collected_mean is not None and question.figure == "mean":
-            return _collected(release)
         return release.mean(LEVEL) if question.figure == "mean" else release.variance(LEVEL)
     if question.quantiles:
         return release.quantile(_numbers("quantiles", question.quantiles), LEVEL)
@@ -53,13 +51,6 @@ def ask_number(release: HistogramRelease, question: NumberQuestion) -> Answer | 
     if question.range:
         return _ranges(release, question.range)
     return _bins(release, question.bins)
-
-
-def _collected(release: HistogramRelease) -> Answer:
-    mean = release.collected_mean
-    assert mean is not None
-    low, high = mean.interval(LEVEL)
-    return Answer("mean", mean.estimate, low, high, mean.standard_error, LEVEL, None, "reports", "number")
 
 
 def _ranges(release: HistogramRelease, texts: Sequence[str]) -> AnswerTable:

@@ -103,7 +103,7 @@ class OutputCells:
         """What one report of each output adds to each cell's count."""
         return self.mechanism.decoder(self.counts_for)
 
-    @property
+    @cached_property
     def counts(self) -> Floats:
         return np.asarray(self.decoder @ self.outputs, dtype=np.float64)
 

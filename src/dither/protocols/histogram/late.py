@@ -30,7 +30,7 @@ from dither.types import Flags, Floats, JsonObject
 FINE = 1 / 64  # of the range
 LEAST_HEAPING = 0.01  # where all cells look alike
 _SAME = 1e-9  # an edge this near to a cell's own, as a share of the cell, cuts nothing
-_STEPS, _MOST_POINTS = 8, 256  # of the search for a quantile, in a cell and in all
+_STEPS = 16  # of the search for an end of a quantile's interval, in the cell where it lies
 INTERPOLATION = "values are taken as evenly spread within a cell of the partition that an edge cuts"
 
 
@@ -149,7 +149,8 @@ def ask(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
 
 
 def heaping(cells: CellEstimates) -> float:
-    """How uneven neighbouring cells are: second differences of their shares, squared, over the squared shares.
+    """How uneven neighbouring cells are: how far each is off the line through its neighbours, squared and added up, over what that
+    is if all people of a cell are one heap; 0 where the density is a line, 1 with one heap anywhere.
 
     With so many heaps in a cell that this is h, the share of its people below a cut varies by h times the most it can. Measured on
     128 cells of six tables, from even to all in five heaps, the one is within a factor of 2 of the other (histograms.md). Of raw
@@ -158,15 +159,27 @@ def heaping(cells: CellEstimates) -> float:
     if cells.partition.cells < 3:
         return 1.0
     shares = cells.counts / cells.population if cells.smoothed is None else cells.smoothed
-    # Reflected at both ends: a heap in the first or last cell bends the line as much as one in the middle.
-    unit = np.eye(cells.partition.cells)
-    second = np.diff(np.concatenate([unit[1:2], unit, unit[-2:-1]]), 2, axis=0)
-    bends, squares = float(((second @ shares) ** 2).sum()) / 6, float(shares @ shares)
+    lines = _off_the_line(np.diff(cells.partition.edges))
+    one_heap = (lines**2).sum(axis=0)
+    bends, squares = float(((lines @ shares) ** 2).sum()), float(one_heap @ shares**2)
     if cells.smoothed is None:
-        noise = cells.weighted_variances(np.concatenate([second, unit])) / cells.population**2
-        bends -= float(noise[: len(second)].sum()) / 6
-        squares -= float(noise[len(second) :].sum())
+        noise = cells.weighted_variances(np.concatenate([lines, np.eye(len(shares))])) / cells.population**2
+        bends -= float(noise[: len(lines)].sum())
+        squares -= float(one_heap @ noise[len(lines) :])
     return min(max(bends / squares, LEAST_HEAPING), 1.0) if squares > 0 else 1.0
+
+
+def _off_the_line(widths: Floats) -> Floats:
+    """A row per cell: its density less that of the line through its neighbours', in people of the narrowest of the three, so that
+    the noise of a narrow cell is never taken for a wide one's. Reflected at both ends: a heap there bends the line as much."""
+    wide = np.concatenate([widths[1:2], widths, widths[-2:-1]])
+    left, own, right = wide[:-2], wide[1:-1], wide[2:]
+    before, after, least = left + own, own + right, np.minimum(np.minimum(left, own), right)
+    cell = np.arange(len(widths))
+    out = np.diag(-least / own)  # own density
+    np.add.at(out, (cell, np.abs(cell - 1)), least / left * after / (before + after))
+    np.add.at(out, (cell, len(cell) - 1 - np.abs(len(cell) - 2 - cell)), least / right * before / (before + after))
+    return out
 
 
 def is_fine(partition: Partition) -> Flags:
@@ -180,29 +193,52 @@ def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> li
     as far as they are known, may be that share.
 
     Many people may have the same number, an end of the range too, and nothing is known between two points of the search: the
-    interval goes on to the next one.
+    interval goes on to the next one. However people are heaped in a cell, no fewer are below a point in it than below its start, no
+    more than below its end; so the cells' edges tell in which cell an end of the interval lies, and only that one is searched.
     """
-    partition = cells.partition
-    steps = max(1, min(_STEPS, _MOST_POINTS // partition.cells))
-    places = np.arange(partition.cells * steps + 1) / steps
-    points = np.interp(places, np.arange(partition.cells + 1), partition.edges)
-    known = ask(cells, [inside(partition, partition.edges[0], float(x)) for x in points[1:-1]])
+    edges = np.asarray(cells.partition.edges)
+    known = ask(cells, [inside(cells.partition, edges[0], float(x)) for x in edges[1:-1]])
     reach = np.array([(0.0, 0.0), *(one.interval(level) for one in known), (1.0, 1.0)])
-    # However people are heaped in a cell, no fewer are below a point in it than below its start, no more than below its end.
-    at = np.arange(len(points))
-    lows = np.maximum(reach[:, 0], reach[at // steps * steps, 0])
-    highs = np.minimum(reach[:, 1], reach[-(-at // steps) * steps, 1])
     # Shares below x rise with x, whatever noise says: an end that another point has passed already is passed here too.
-    most = np.maximum.accumulate(highs)
-    least = np.minimum.accumulate(lows[::-1])[::-1]
+    most, least = np.maximum.accumulate(reach[:, 1]), np.minimum.accumulate(reach[::-1, 0])[::-1]
     likely = np.maximum.accumulate(np.clip([0.0, *(one.estimate for one in known), 1.0], 0.0, 1.0))
+    within = [
+        (int(np.searchsorted(most, s, side="left")) - 1, int(np.searchsorted(least, s, side="left")) - 1)
+        for s in shares
+    ]
+    fine = _finer(cells, sorted({cell for pair in within for cell in pair}), level)
     out = []
-    for share in shares:
-        middle = _crossing(points, likely, share)
-        first, last = (int(np.searchsorted(line, share, side="left")) for line in (most, least))
-        low, high = float(points[first - 1]), float(points[last])
+    for share, (first, last) in zip(shares, within, strict=True):
+        points, _, highs = fine[first]
+        low = float(points[int((np.maximum.accumulate(highs) < share).sum())])
+        points, lows, _ = fine[last]
+        high = float(points[1 + int((np.minimum.accumulate(lows[::-1])[::-1] < share).sum())])
+        middle = _crossing(edges, likely, share)  # people are spread evenly inside cells
         out.append((min(max(middle, low), max(low, high)), low, max(low, high)))
     return out
+
+
+def _finer(cells: CellEstimates, wanted: Sequence[int], level: float) -> dict[int, tuple[Floats, Floats, Floats]]:
+    """For some cells the points of the search in each, both ends with them, and of those between the ends of the intervals of the
+    people below. People by whom a cell exceeds the line through its neighbours are likely a heap, which may lie anywhere in it."""
+    edges, steps = cells.partition.edges, np.arange(_STEPS + 1) / _STEPS
+    places = {cell: edges[cell] + steps * (edges[cell + 1] - edges[cell]) for cell in wanted}
+    asked = [inside(cells.partition, edges[0], float(x)) for points in places.values() for x in points[1:-1]]
+    ends = np.array([one.interval(level) for one in ask(cells, asked)]).reshape(len(wanted), _STEPS - 1, 2)
+    heaps = _standing_out(cells)
+    return {
+        cell: (points, found[:, 0] - heaps[cell] * steps[1:-1], found[:, 1] + heaps[cell] * (1 - steps[1:-1]))
+        for (cell, points), found in zip(places.items(), ends, strict=True)
+    }
+
+
+def _standing_out(cells: CellEstimates) -> Floats:
+    """The share of all people by whom each cell exceeds the line through its neighbours."""
+    shares = cells.counts / cells.population if cells.smoothed is None else cells.smoothed
+    if cells.partition.cells < 3:
+        return np.maximum(shares, 0.0)
+    lines = _off_the_line(np.diff(cells.partition.edges))
+    return np.clip((lines @ shares) / np.diag(lines), 0.0, np.maximum(shares, 0.0))
 
 
 def _crossing(points: Floats, rising: Floats, share: float) -> float:

@@ -1,10 +1,11 @@
 """The method `ranges`: one report made for every interval of a line, for ranges, quantiles and means that nobody named before.
 
-A participant answers once, at full epsilon, about one of 128 cells of equal width, and every edge that a consumer named is an edge
-of a cell too. The report is the optimal design for all intervals (`intervals.py`). Raw counts are unbiased with exact variances, as
-for `smart`; intervals rest on them. Beside them stand the cells' shares as they most likely are, by penalised maximum likelihood
-with the smoothness that the reports call for (`estimate/density.py`); estimates are read off these. The square wave of Li et al.
-(SIGMOD 2020) with its own estimate, EM with smoothing, stands beside it by name.
+A participant answers once, at full epsilon, about one of 128 cells of equal width, the first and the last of them cut further,
+since people are often heaped at the ends of a range: zeros, and whatever was moved there from beyond. Every edge that a consumer
+named is an edge of a cell too. The report is the optimal design for all intervals (`intervals.py`). Raw counts are unbiased with
+exact variances, as for `smart`; intervals rest on them. Beside them stand the cells' shares as they most likely are, by penalised
+maximum likelihood with the smoothness that the reports call for (`estimate/density.py`); estimates are read off these. The square
+wave of Li et al. (SIGMOD 2020) with its own estimate, EM with smoothing, stands beside it by name.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from dither.schema import Schema
 from dither.types import Integers, JsonObject
 
 CELLS = 128
+_END_PARTS = 8
+_END_CUTS = (1, 2, 4)  # the first and the last cell have edges at an eighth, a quarter and a half of them
 OVERVIEW = 16  # bins for those who name no consumer; their edges are edges of cells
 RangeMechanism = Literal["strategy", "square-wave"]
 
@@ -48,9 +51,13 @@ class RangesParameters(HistogramParameters):
 
 
 def range_cells(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
-    """Cells of equal width with every consumer's edges among theirs, at most 256; who names 128 cells or more gets those."""
-    own = union(consumers, low, high)
-    partition = own if own.cells >= CELLS else union([*consumers, Consumer.by_count(CELLS, low, high)], low, high)
+    """Cells of equal width, finer at both ends, with every consumer's edges among theirs, at most 256; who names 128 cells or more
+    gets those."""
+    partition = union(consumers, low, high)
+    if partition.cells < CELLS:
+        even = Consumer.by_count(CELLS, low, high)
+        fine = union([*consumers, even, _ends(low, high)], low, high)
+        partition = fine if fine.cells <= MOST_CELLS else union([*consumers, even], low, high)
     if partition.cells > MOST_CELLS:
         raise ParameterError(
             f"the consumers' edges make {partition.cells:,} cells, and method 'ranges' takes at most {MOST_CELLS}; name fewer "
@@ -59,6 +66,13 @@ def range_cells(consumers: Sequence[Consumer], low: float, high: float) -> Parti
             value=partition.cells,
         )
     return partition
+
+
+def _ends(low: float, high: float) -> Consumer:
+    """The edges inside the first and the last cell."""
+    edges = Consumer.by_count(_END_PARTS * CELLS, low, high).edges
+    last = len(edges) - 1
+    return Consumer("both ends", tuple(edges[i] for i in (0, *_END_CUTS, *(last - i for i in _END_CUTS[::-1]), last)))
 
 
 class Ranges(PartitionMachine[RangesParameters]):

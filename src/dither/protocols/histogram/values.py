@@ -73,7 +73,10 @@ def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: 
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
-        raise TableError(f"{name}: row {row + 1} has no number; fill it in, or drop such rows", where=name)
+        raise TableError(
+            f"{name}: row {row + 1} has no number; fill it in, or take out_of_range=drop, which leaves such rows out",
+            where=name,
+        )
     if policy == "clip":
         return CheckedValues(np.clip(values, low, high), outside)
     row = int(np.flatnonzero(~inside)[0])

@@ -132,8 +132,9 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
 
     @cached_property
     def _design(self) -> ScreenDesign:
-        c = self.campaign
-        return design(c.schema.cardinalities, c.participants, c.epsilon, self.parameters.screen)
+        c, wanted = self.campaign, self.parameters.screen
+        ordered = all(attribute.ordered for attribute in c.schema)
+        return design(c.schema.cardinalities, c.participants, c.epsilon, wanted, ordered=ordered)
 
     def _plan(self, number: int, sets: Sets, population: float) -> Plan:
         schema, epsilon = self.campaign.schema, self.campaign.epsilon
@@ -148,11 +149,8 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if screen is not None:
             return self._plan(0, screen.sets, screen.share)
         members = range(len(self.campaign.schema)) if self._design.pairs else ()
-        return self._plan(
-            0,
-            pair_plan(self.campaign.schema.cardinalities, self.campaign.epsilon, members, self.parameters.singles),
-            1.0,
-        )
+        alone = self._design.alone if self.parameters.singles is None else self.parameters.singles
+        return self._plan(0, pair_plan(self.campaign.schema.cardinalities, self.campaign.epsilon, members, alone), 1.0)
 
     @cached_property
     def _seen(self) -> ScreenEvidence | None:

@@ -2,7 +2,9 @@
 
 Pairs teach the one-way marginals less well than single questions do, so where nothing depends on anything they lose, and public
 facts cannot tell. A first round asks pairs of narrow attributes, where a test has most power, with so few people that its cost
-stays under LOSS if nothing is found; with two attributes no other pair adds to the evidence, and it may be LOSS_ONE_PAIR. The
+stays under LOSS if nothing is found; with two attributes no other pair adds to the evidence, and it may be LOSS_ONE_PAIR. Where
+even that would leave moderate dependence of two ordered attributes unseen, there is one round, half of it about the pair: a
+correlation, which is all that most such pairs have, is learnt in far more noise than the test of single cells can see through. The
 statistic of a pair is the squared distance of its noisy table from the product of its one-way marginals, both centred (as in
 `structure.dependence`), with mean and variance under independence computed from the mechanism's noise cell by cell.
 """
@@ -38,6 +40,7 @@ USEFUL = 0.1  # the screen takes so few attributes that it can measure that rati
 ENOUGH = 0.04  # and no more people than measure it to within this
 SEEN = 3.0  # standard deviations: what a test finds nearly always
 MODERATE = 0.1  # of the largest squared distance there is: what the screen of a single pair should find
+ONLY_PAIR = 0.5  # of the people are asked alone where the only pair is asked at once
 STRONG = 0.5  # of the largest squared distance there is: what dependence a screen must be able to find
 
 
@@ -162,6 +165,20 @@ def is_hopeless(cardinalities: Sequence[int], n: int, epsilon: float, screen: Sc
     return strong < max(seen, WORTH * noise_energy(cardinalities, epsilon, screen.members, people))
 
 
+def _may_miss(cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen) -> bool:
+    """Whether a screen of a single pair may leave moderate dependence unseen."""
+    seen = SEEN * screen_deviation(cardinalities, n, epsilon, screen)
+    return seen > (1 + 1e-9) * MODERATE * _largest_distance(cardinalities, screen)
+
+
+def _line_is_seen(cardinalities: Sequence[int], n: int, epsilon: float) -> bool:
+    """Whether the part that is asked about the only pair would show that the codes of two attributes go wholly together: what the
+    noise does to their correlation, if all codes are alike frequent."""
+    cells = math.prod(cardinalities)
+    people = n * (1 - ONLY_PAIR)
+    return SEEN * math.sqrt(cells * marginal_variance(cells, cells, epsilon) / people) <= 1
+
+
 @dataclass(frozen=True)
 class ScreenEvidence:
     """What the screen saw, pair by pair in the order of `pairs`: the squared distance from independence without its bias,
@@ -185,19 +202,31 @@ class ScreenEvidence:
 
 @dataclass(frozen=True)
 class ScreenDesign:
-    """How a campaign begins, from public facts: with a screen, or in one round of pairs (`pairs`) or of single attributes."""
+    """How a campaign begins, from public facts: with a screen, or in one round of pairs (`pairs`) or of single attributes.
+
+    `alone` is the share that is asked single attributes besides pairs, where that is not the usual one.
+    """
 
     screen: Screen | None
     pairs: bool
+    alone: float | None = None
 
 
-def design(cardinalities: Sequence[int], n: int, epsilon: float, screen: str = "auto") -> ScreenDesign:
-    """Pairs in one round where they cost no one-way precision, singles where no screen could see dependence, else a screen."""
+def design(
+    cardinalities: Sequence[int], n: int, epsilon: float, screen: str = "auto", *, ordered: bool = False
+) -> ScreenDesign:
+    """Pairs in one round where they cost no one-way precision, singles where no screen could see dependence, else a screen.
+
+    `ordered` says that all attributes have an order.
+    """
     if len(cardinalities) < 2:
         return ScreenDesign(None, pairs=False)
     if screen == "never" or (screen == "auto" and pairs_are_free(cardinalities, epsilon)):
         return ScreenDesign(None, pairs=True)
     planned = plan_screen(cardinalities, n, epsilon)
+    only_pair = screen == "auto" and ordered and len(cardinalities) == 2
+    if only_pair and _may_miss(cardinalities, n, epsilon, planned) and _line_is_seen(cardinalities, n, epsilon):
+        return ScreenDesign(None, pairs=True, alone=ONLY_PAIR)
     if screen == "auto" and is_hopeless(cardinalities, n, epsilon, planned):
         return ScreenDesign(None, pairs=False)
     return ScreenDesign(planned, pairs=False)
