@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import nursery
 import pytest
 from tests.programs import require
 
@@ -86,16 +87,21 @@ class ServerProcess:
     """A collector in a process of its own."""
 
     def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000, before: str = "") -> None:
-        """`before` is Python that the process runs first."""
-        code = f"{before}\n" + (
+        """`before` is Python that the process runs first, and then loads all that it needs by itself."""
+        code = (
             "import sys; from dither.collector.serving import listen, serve; "
             "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4]))"
         )
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, str(store), KEY, str(port), str(queue)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        arguments = (str(store), KEY, str(port), str(queue))
+        self.process = (
+            nursery.Collector(code, *arguments)
+            if not before
+            else subprocess.Popen(
+                [sys.executable, "-c", f"{before}\n{code}", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
