@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -87,23 +86,12 @@ class ServerProcess:
     """A collector in a process of its own."""
 
     def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000, before: str = "") -> None:
-        """`before` is Python that the process runs first, and then loads all that it needs by itself."""
-        code = (
+        """`before` is Python that the process runs first, with the collector's modules loaded."""
+        code = f"{before}\n" + (
             "import sys; from dither.collector.serving import listen, serve; "
             "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4]))"
         )
-        arguments = (str(store), KEY, str(port), str(queue))
-        self.process = (
-            nursery.Collector(code, *arguments)
-            if not before
-            else subprocess.Popen(
-                [sys.executable, "-c", f"{before}\n{code}", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        assert self.process.stdout is not None
+        self.process = nursery.Collector(code, str(store), KEY, str(port), str(queue))
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
             self.process.kill()
