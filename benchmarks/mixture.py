@@ -116,9 +116,9 @@ def cost(dataset: str, epsilon: float, people: int, folder: str | None) -> dict[
 
 
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
-    """Declared for each size; the smoke size takes a few thousand participants of the bundled Adult."""
+    """Declared for each size; the smoke size takes a few thousand participants of the bundled Adult, if no folder is named."""
     if size == "smoke":
-        data_dir = Path("nowhere")
+        data_dir = data_dir or Path("nowhere")
     datasets = tables.names(data_dir, "Adult", "NLTCS")
     divide = {"full": 1, "quick": 20, "smoke": 75}[size]
     epsilons = EPSILONS if size == "full" else (1.0, 4.0) if size == "quick" else (8.0,)

@@ -1,4 +1,4 @@
-"""Every command that a page shows runs, and prints what the page says; what is not run says why."""
+"""Every command that a page shows runs, and prints what the page says; its Python runs; what is not run says why."""
 
 from __future__ import annotations
 
@@ -28,6 +28,27 @@ $ dither schema attribute pay --min 0 --max 3 --bins 3
 $ dither serve
 ```
 """
+PYTHON = """# A page
+
+```
+dither schema attribute pay --min 0 --max 3 --bins 3 > pay.json
+```
+
+<!--
+given: asked = {"sex": "Female"}
+with json.load: object_pairs_hook=dict
+-->
+```python
+import json
+with open("pay.json") as file:
+    made = json.load(file)
+```
+
+```python
+assert made["kind"] == "numeric"
+assert json.dumps(asked) == '{"sex": "Female"}'
+```
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +59,7 @@ def shelf() -> Iterator[Shelf]:
 
 @pytest.mark.slow
 def test_every_command_of_every_page_does_what_the_page_shows(shelf: Shelf) -> None:
-    """One test, so that pages share what they publish however the suite is shared out."""
+    """One test, so that pages share what they publish however the suite is shared out; Python is run between the commands."""
     broken = []
     for path in PAGES.values():
         try:
@@ -104,6 +125,39 @@ def test_a_page_that_says_something_else_is_found_out(
         return
     with pytest.raises(BadPage, match=complaint):
         run_page(page, shelf)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "complaint"),
+    [
+        ("object_pairs_hook=dict", "object_pairs_hook=dict", ""),
+        ("object_pairs_hook=dict", "object_pairs_hook=list", "TypeError"),
+        ("with json.load:", "with json.loads:", "no line calls it"),
+        ("> pay.json", "> other.json", "page.md:12: this Python ended with\n.*FileNotFoundError"),
+        ("given: asked", "given: unasked", "NameError"),
+        ("import json\n", "import no_such_library\n", "ModuleNotFoundError"),
+        ("import json\n", ">>> import json\n", "NameError"),
+    ],
+)
+def test_python_runs_after_what_stands_before_it(
+    tmp_path: Path, shelf: Shelf, was: str, becomes: str, complaint: str
+) -> None:
+    """Names and files of one block are there in the next; a docstring's example is none."""
+    page = tmp_path / "page.md"
+    assert was in PYTHON
+    page.write_text(PYTHON.replace(was, becomes), encoding="utf-8")
+    if not complaint:
+        assert run_page(page, shelf)
+        return
+    with pytest.raises(BadPage, match=f"(?s){complaint}"):
+        run_page(page, shelf)
+
+
+def test_the_pages_python_is_run_and_a_notebook_is_left_to_the_site() -> None:
+    python = {name: [b for b in blocks(path.read_text("utf-8")) if b.python] for name, path in PAGES.items()}
+    assert [b.reason for b in python["README.md"]] == [None]
+    assert sum(b.reason is None for found in python.values() for b in found) >= 12
+    assert "docs/tutorial/in-a-notebook.md" not in {name for name, found in python.items() if found}
 
 
 def test_dots_stand_for_anything_and_nothing_else_does() -> None:

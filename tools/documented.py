@@ -1,4 +1,4 @@
-"""Runs the commands that the pages show, page by page, each in a folder that is empty at first.
+"""Runs the commands and the Python that the pages show, page by page, each in a folder that is empty at first.
 
     python -m tools.documented docs/how-to/plan-a-collection.md            # run one page's commands
     python -m tools.documented --write docs/how-to/plan-a-collection.md    # and put what they print below them
@@ -12,6 +12,14 @@ is a command, and what it prints is not shown. An HTML comment right above a blo
     with COMMAND: OPTIONS              lines that begin with COMMAND get these options too, so that they are quick
     before: COMMAND                    something done first, by the shell
     as NAME                            the block is no session: it is saved in a file of this name
+
+A block of `python` is run too, in this process: those of one page one after another, with the same names, between the page's
+commands and in the same folder. `not run` and `before` are as above, and besides
+
+    given: STATEMENT                   something done first, in Python
+    with FUNCTION: KEYWORDS            calls of this function (such as dither.publish) get these keywords too
+
+Not so examples with `>>>`, which are docstrings and tested as such, and pages that are notebooks, which the site's build runs.
 
 `dither serve` goes on beside the page, on a free port. Commands without shell syntax run in this process; a release that an earlier
 page has published with the same words is copied.
@@ -31,7 +39,8 @@ _FENCE = re.compile(
     r"^(?P<room> *)```(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=room)```$",
     re.MULTILINE | re.DOTALL,
 )
-_ENTRY = re.compile(r"(?P<key>not run|with|before|as)\b(?P<command>[^:]*)(?::\s*(?P<value>.*))?$")
+_ENTRY = re.compile(r"(?P<key>not run|with|before|given|as)\b(?P<command>[^:]*)(?::\s*(?P<value>.*))?$")
+_NOTEBOOK = re.compile(r"\A---\njupytext:")
 
 
 class BadPage(Exception):
@@ -49,7 +58,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: a session with commands, or text to be saved under a name."""
+    """A fenced block: a session with commands, Python, or text to be saved under a name."""
 
     line: int
     body: str
@@ -59,6 +68,8 @@ class Block:
     left_out: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
     before: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    python: bool = False
 
     def runs(self, command: Command) -> bool:
         """Whether the command is run, or the page says why not."""
@@ -71,23 +82,25 @@ class Block:
 
 
 def blocks(text: str, page: str = "the page") -> list[Block]:
-    """The sessions of a page and the blocks that it saves, in order."""
+    """The sessions of a page, its Python and the blocks that it saves, in order."""
     found = []
+    sessions = ("", "sh", "console") if _NOTEBOOK.match(text) else ("", "sh", "console", "python")
     for fence in _FENCE.finditer(text):
         line = text.count("\n", 0, fence.start("body")) + 1
         room = len(fence["room"])
         body = "".join(part[room:] if part.strip() else "\n" for part in fence["body"].splitlines(keepends=True))
-        block = _block(body, line, fence["note"], f"{page}:{line}")
-        if block.saved_as is not None or fence["language"] in ("", "sh", "console"):
+        python = fence["language"] == "python"
+        block = _block(body, line, fence["note"], f"{page}:{line}", python)
+        if block.saved_as is not None or (fence["language"] in sessions and not (python and body.startswith(">>> "))):
             found.append(block)
     return found
 
 
-def _block(body: str, line: int, note: str | None, where: str) -> Block:
+def _block(body: str, line: int, note: str | None, where: str, python: bool) -> Block:
     reason, saved_as = None, None
     left_out: dict[str, str] = {}
     options: dict[str, str] = {}
-    before: list[str] = []
+    first: dict[str, list[str]] = {"before": [], "given": []}
     for entry in filter(None, map(str.strip, (note or "").splitlines())):
         read = _ENTRY.match(entry)
         if read is None:
@@ -97,19 +110,22 @@ def _block(body: str, line: int, note: str | None, where: str) -> Block:
             saved_as = command
         elif not value:
             raise BadPage(f"{where}: {entry!r} lacks what follows the colon")
-        elif key == "before":
-            before.append(value)
+        elif key in first:
+            first[key].append(value)
         elif key == "with":
             options[command] = value
         elif command:
             left_out[command] = value
         else:
             reason = value
-    commands = () if saved_as else tuple(_commands(body, line))
+    commands = () if saved_as or python else tuple(_commands(body, line))
     for prefix in (*left_out, *options):
-        if not any(command.text.startswith(prefix) for command in commands):
-            raise BadPage(f"{where}: the comment speaks of {prefix!r}, and no line begins with it")
-    return Block(line, body, commands, saved_as, reason, left_out, options, tuple(before))
+        if not (f"{prefix}(" in body if python else any(command.text.startswith(prefix) for command in commands)):
+            raise BadPage(
+                f"{where}: the comment speaks of {prefix!r}, and no line {'calls' if python else 'begins with'} it"
+            )
+    before, given = map(tuple, first.values())
+    return Block(line, body, commands, saved_as, reason, left_out, options, before, given, python)
 
 
 def _commands(body: str, first: int) -> list[Command]:

@@ -1,4 +1,4 @@
-"""A page's commands, run: in this process where they need no shell, a collector beside them where the page starts one."""
+"""A page's commands and Python, run: in this process where they need no shell, with a collector where the page starts one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dither.cli import run
 from tools.documented import BadPage, Block, Command, agrees, blocks, published
@@ -61,6 +64,7 @@ class Session:
         self.folder, self.shelf = folder, shelf
         self.variables = {**os.environ, "COLUMNS": "80", "TMPDIR": str(folder.parent)}
         self.variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.names: dict[str, Any] = {"__name__": "page"}
         self._collector: subprocess.Popen[bytes] | None = None
 
     def run(self, words: str) -> tuple[int, str]:
@@ -83,6 +87,22 @@ class Session:
             check=False,
         )
         return done.returncode, done.stdout + done.stderr
+
+    def run_python(self, block: Block) -> None:
+        """The statements of a block, with the names that earlier blocks of the page have made."""
+        told = io.StringIO()
+        with (
+            _living_in(self.folder, self.variables),
+            contextlib.redirect_stdout(told),
+            contextlib.ExitStack() as changed,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")  # what a reader is told of her own table is not what is looked at here
+            exec("import dither\n" + "\n".join(block.given), self.names)
+            for function, keywords in block.options.items():
+                changed.enter_context(_with_keywords(function, eval(f"dict({keywords})", self.names)))
+            shown = "\n" * (block.line - 1) + block.body  # so that lines have their numbers
+            exec(compile(shown, "the page", "exec", dont_inherit=True), self.names)
 
     def _filled(self, words: str) -> str:
         return re.sub(r"\$(\w+)", lambda name: self.variables[name[1]], words)
@@ -146,6 +166,11 @@ def _run_block(block: Block, session: Session, page: str, text: str, rewrite: bo
         return text
     for words in block.before:
         _must(session, words, f"{page}:{block.line}")
+    if block.python and block.reason is None:
+        try:
+            session.run_python(block)
+        except Exception:
+            raise BadPage(f"{page}:{block.line}: this Python ended with\n{traceback.format_exc(limit=-1)}") from None
     for command in filter(block.runs, block.commands):
         said = _must(session, block.words(command), f"{page}:{command.line}")
         if command.expected is None or agrees(command.expected, said):
@@ -168,6 +193,19 @@ def _must(session: Session, words: str, where: str) -> str:
 
 def _shown(command: Command, said: str) -> str:
     return "\n".join(line.rstrip() for line in said.strip().splitlines())
+
+
+@contextlib.contextmanager
+def _with_keywords(function: str, keywords: dict[str, Any]) -> Iterator[None]:
+    """A module's function, called with these keywords whatever else it is given."""
+    module, _, name = function.rpartition(".")
+    place = import_module(module)
+    real = getattr(place, name)
+    setattr(place, name, lambda *given, **more: real(*given, **{**more, **keywords}))
+    try:
+        yield
+    finally:
+        setattr(place, name, real)
 
 
 @contextlib.contextmanager

@@ -14,12 +14,12 @@ from benchmarks.tables import PRODUCT
 pytestmark = pytest.mark.slow
 
 
-def run(module: object, out: Path) -> Outcome:
-    return execute(module.bench("smoke"), out, show=lambda text: None)  # type: ignore[attr-defined]
+def run(module: object, out: Path, data: Path | None = None) -> Outcome:
+    return execute(module.bench("smoke", data), out, show=lambda text: None)  # type: ignore[attr-defined]
 
 
-def test_mixture(tmp_path: Path) -> None:
-    outcome = run(mixture, tmp_path)
+def test_mixture(tmp_path: Path, narrow_adult: Path) -> None:
+    outcome = run(mixture, tmp_path, narrow_adult)
     found = {m: outcome.mean("errors", "tvd_2", method=m) for m in ("mixture", "independent", PRODUCT)}
     # 20,000 people at epsilon 8: dependence can just be learnt, and independence cannot beat exact marginals.
     assert found["mixture"] < found["independent"]

@@ -35,6 +35,25 @@ def test_a_usage_error_points_to_the_help_of_that_very_command(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("publish --help", ("[required]", "[default: as many as participants]")),
+        ("tally --help", ("[default: local[*], this machine]",)),
+        ("campaign create --help", ("[default: arrival]", "[default: the name, else the id]")),
+    ],
+)
+def test_what_stands_in_brackets_is_shown(
+    words: str, shown: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert run(words.split()) == 0
+    said = capsys.readouterr().out
+    for remark in shown:
+        assert remark in said
+    assert "\\[" not in said
+
+
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setenv("_DITHER_COMPLETE", "complete_bash")

@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import nursery
 import pytest
 from tests.programs import require
 
@@ -86,18 +86,12 @@ class ServerProcess:
     """A collector in a process of its own."""
 
     def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000, before: str = "") -> None:
-        """`before` is Python that the process runs first."""
+        """`before` is Python that the process runs first, with the collector's modules loaded."""
         code = f"{before}\n" + (
             "import sys; from dither.collector.serving import listen, serve; "
             "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4]))"
         )
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, str(store), KEY, str(port), str(queue)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
+        self.process = nursery.Collector(code, str(store), KEY, str(port), str(queue))
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
             self.process.kill()

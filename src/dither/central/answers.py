@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from dither.checks import check_between, is_finite
 from dither.errors import ParameterError
@@ -46,7 +46,7 @@ def answer(
         return CountAnswer(estimate, None, None, None, level)
     runs = weighted(deviations, weights, schema.cardinalities)
     error = float(np.sqrt((runs**2).mean()))
-    reach = float(stats.t.ppf((1 + level) / 2, len(runs))) * error
+    reach = float(stdtrit(len(runs), (1 + level) / 2)) * error
     return CountAnswer(estimate, error, estimate - reach, estimate + reach, level)
 
 

@@ -85,6 +85,16 @@ def command(verb: str) -> Any:
     return whole.commands[verb]
 
 
+def _with_brackets(found: Any) -> Any:
+    """The command, with help texts that keep what stands in brackets, such as [default: all], which Rich would take for markup."""
+    for option in found.params:
+        if getattr(option, "help", None):
+            option.help = re.sub(r"\[(?=[a-z])", r"\\[", option.help)
+    for each in getattr(found, "commands", {}).values():
+        _with_brackets(each)
+    return found
+
+
 def _completing() -> bool:
     """Whether a shell asks what could come next, rather than a person for something to be done."""
     return COMPLETION in os.environ
@@ -115,7 +125,7 @@ def run(arguments: list[str]) -> int:
     # A verb that is still being typed may be the beginning of another one.
     verb = words[0] if words and words[0] in VERBS and not (_completing() and len(words) == 1) else None
     try:
-        result = build(verb)(arguments, prog_name="dither", standalone_mode=False)
+        result = _with_brackets(get_command(build(verb)))(arguments, prog_name="dither", standalone_mode=False)
     except usage_error as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":

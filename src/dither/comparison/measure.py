@@ -8,21 +8,22 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dither.comparison.peers import find_peer
-from dither.errors import DitherError
+from dither.comparison.peers import Draw, Drawn, find_peer
+from dither.errors import DitherError, ParameterError
 from dither.evaluation.downstream import train_and_test
 from dither.evaluation.metrics import attribute_sets, evaluate_codes, marginal
 from dither.harness.apart import Peak
 from dither.protocols import ProtocolMachine, start
 from dither.schema import Schema, schema_from_json
 from dither.simulate import simulate
-from dither.types import Codes, JsonObject
+from dither.types import AnyArray, Codes, JsonObject
 from dither.uncertainty.bootstrap import Bootstrap
 from dither.uncertainty.replicates import prepare_bootstrap
 
@@ -87,8 +88,11 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
     """
     people = task.participants(seed)
     peak, begun = Peak(), time.process_time()
-    rows, trust, machine = _made(task, method, people, epsilon, seed)
+    rows, trust, maker = _made(task, method, people, epsilon, seed)
     spent, held = time.process_time() - begun, peak.extra()
+    machine = maker if isinstance(maker, ProtocolMachine) else None
+    if isinstance(maker, Drawn):  # it worked elsewhere: what counts is what was spent there
+        spent, held = maker.cpu_seconds, maker.peak_megabytes
     schema = task.schema
     ways = [k for k in WAYS if k <= len(schema)]
     found = evaluate_codes(people, rows, schema, ways, MAX_SETS, np.random.default_rng(0))
@@ -107,8 +111,8 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
 
 def _made(
     task: Task, method: str, people: Codes, epsilon: float, seed: int
-) -> tuple[Codes, str, ProtocolMachine[Any] | None]:
-    """Synthetic rows, what epsilon promises, and the finished campaign where there was one."""
+) -> tuple[Codes, str, ProtocolMachine[Any] | Draw | None]:
+    """Synthetic rows, what epsilon promises, and the finished campaign or the peer they come from."""
     rng = np.random.default_rng([seed, 1])
     if method == REDRAWN:
         return people[rng.integers(0, len(people), len(people))], OPEN, None
@@ -117,11 +121,23 @@ def _made(
     peer = find_peer(method)
     if peer is not None:
         domain = dict(zip(task.schema.names, task.schema.cardinalities, strict=True))
-        drawn = np.asarray(peer.fit(people, domain, epsilon, seed)(len(people)))
-        return drawn, peer.trust, None
+        draw = peer.fit(people, domain, epsilon, seed)
+        return (
+            _checked(np.asarray(draw(len(people))), people.shape, task.schema.cardinalities, method),
+            peer.trust,
+            draw,
+        )
     machine = start(method, task.schema, epsilon, len(people), seed=seed)
     simulate(machine, people, rng)
     return machine.model().sample(len(people), rng), LOCAL, machine
+
+
+def _checked(rows: AnyArray, shape: tuple[int, ...], cardinalities: Sequence[int], method: str) -> Codes:
+    """Rows that are as many and of the kind asked for; a peer's mistake is a finding about it, not a figure."""
+    sizes = np.asarray(cardinalities)
+    if rows.shape != shape or rows.dtype.kind not in "iu" or rows.min(initial=0) < 0 or (rows >= sizes).any():
+        raise ParameterError(f"{method} gave something else than {shape[0]:,} rows of codes", where="methods")
+    return rows.astype(np.int32, copy=False)
 
 
 def _coverage(task: Task, machine: ProtocolMachine[Any], people: Codes, seed: int) -> JsonObject:

@@ -1,20 +1,28 @@
-"""Synthesisers of other libraries behind one small interface; each is loaded only when it is named and installed.
+"""Synthesisers of other libraries behind one small interface; each runs only when it is named and installed.
 
 All of these work for a curator who holds every record, which at the same epsilon is a far weaker promise than local privacy and a
-far easier problem: their lines are a yardstick. No tuning: each runs as its documentation shows.
+far easier problem: their lines are a yardstick.
+
+Their libraries ask for versions that Dither cannot run with (dpmm: NumPy 1), so they run by a Python of their own: that of the
+environment `venv-LIBRARY` in the folder that the variable DITHER_PEERS names, or this one where it has the library.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dither.comparison import peer_worker
 from dither.errors import ParameterError
 from dither.plugins import Plugin, plugin, usable
 from dither.types import Codes
@@ -23,6 +31,8 @@ Draw = Callable[[int], Codes]
 Fit = Callable[[Codes, Mapping[str, int], float, int], Draw]
 DELTA = 1e-9
 CENTRAL = "central"
+FOLDER = "DITHER_PEERS"
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -42,38 +52,87 @@ class Peer:
     @property
     def installed(self) -> bool:
         """Whether its library is there."""
-        try:
-            return find_spec(self.needs) is not None
-        except ModuleNotFoundError:  # a part of a package that is not there
-            return False
+        return _has(self.needs)
 
 
-def _dpmm(model: str, codes: Codes, domain: Mapping[str, int], epsilon: float, seed: int) -> Draw:
-    pandas: Any = import_module("pandas")
-    made: Any = getattr(import_module(f"dpmm.models.{model.lower()}"), f"{model}GM")
-    synthesiser = made(epsilon=epsilon, delta=DELTA, n_jobs=1)
-    synthesiser.set_domain(dict(domain))
-    synthesiser.set_random_state(np.random.RandomState(seed))
-    synthesiser.fit(pandas.DataFrame(codes, columns=list(domain)))
-    return lambda rows: synthesiser.generate(n_records=rows)[list(domain)].to_numpy(dtype=np.int32)
+@dataclass(frozen=True)
+class Apart(Peer):
+    """One whose library has, or may have, an environment of its own: `python` is its interpreter, None where there is none."""
+
+    environment: str = ""
+
+    @property
+    def python(self) -> str | None:
+        """Its own interpreter, or this one if the library is installed here."""
+        own = Path(os.environ.get(FOLDER, ""), f"venv-{self.environment}")
+        found = [own / "bin" / "python", own / "Scripts" / "python.exe"] if FOLDER in os.environ else []
+        return next((str(p) for p in found if p.is_file()), sys.executable if _has(self.needs) else None)
+
+    @property
+    def installed(self) -> bool:
+        """Whether there is a Python that has it."""
+        return self.python is not None
 
 
-def _smartnoise(model: str, codes: Codes, domain: Mapping[str, int], epsilon: float, seed: int) -> Draw:
-    pandas: Any = import_module("pandas")
-    made: Any = getattr(import_module(f"snsynth.{model.lower()}"), f"{model}Synthesizer")
-    np.random.seed(seed)  # noqa: NPY002  (it draws from the global state, beside noise that has no seed)
-    synthesiser = made(epsilon=epsilon, delta=DELTA)
-    synthesiser.fit(pandas.DataFrame(codes, columns=list(domain)), categorical_columns=list(domain))
-    return lambda rows: np.asarray(synthesiser.sample(rows), dtype=np.int32)
+class Drawn:
+    """Rows of a library that runs by itself: fitted when they are asked for, with what that took."""
+
+    def __init__(self, python: str, library: str, model: str, codes: Codes, asked: Mapping[str, Any]) -> None:
+        self._call = (python, "-W", "ignore", peer_worker.__file__, library, model)
+        self._codes, self._asked = codes, asked
+        self.cpu_seconds = self.peak_megabytes = 0.0
+
+    def __call__(self, rows: int) -> Codes:
+        """The rows, from a process that ends when this one does."""
+        with tempfile.TemporaryDirectory(
+            prefix="dither-peer-"
+        ) as place:  # for this user's eyes only, and gone afterwards
+            np.save(Path(place, "codes.npy"), self._codes)
+            Path(place, "asked.json").write_text(json.dumps({**self._asked, "rows": rows}), encoding="utf-8")
+            own = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | ONE_THREAD | {"JAX_PLATFORMS": "cpu"}
+            with subprocess.Popen(
+                [*self._call, place],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=own,
+            ) as child:
+                assert child.stderr is not None
+                said = child.stderr.read()  # to the end of it; its input stays open until then
+            if child.returncode:
+                lines = said.strip().splitlines() or ["ended by the system, perhaps for want of memory"]
+                raise ParameterError(lines[-1], where="methods")
+            told = json.loads(Path(place, "told.json").read_text(encoding="utf-8"))
+            self.cpu_seconds, self.peak_megabytes = told["cpu_seconds"], told["peak_megabytes"]
+            return np.asarray(np.load(Path(place, "rows.npy")), dtype=np.int32)
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a part of a package that is not there
+        return False
+
+
+def _apart(environment: str, library: str, model: str) -> Apart:
+    def fit(codes: Codes, domain: Mapping[str, int], epsilon: float, seed: int) -> Draw:
+        python = peer.python
+        assert python is not None
+        asked = {"domain": dict(domain), "epsilon": epsilon, "delta": DELTA, "seed": seed}
+        return Drawn(python, library, model, codes, asked)
+
+    peer = Apart(f"{environment}-{model.lower()}", library, fit, environment=environment)
+    return peer
 
 
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer("dpmm-mst", "dpmm", partial(_dpmm, "MST")),
-        Peer("dpmm-aim", "dpmm", partial(_dpmm, "AIM")),
-        Peer("smartnoise-mst", "snsynth", partial(_smartnoise, "MST")),
-        Peer("smartnoise-aim", "snsynth", partial(_smartnoise, "AIM")),
+        _apart("dpmm", "dpmm", "MST"),
+        _apart("dpmm", "dpmm", "AIM"),
+        _apart("smartnoise", "snsynth", "MST"),
+        _apart("smartnoise", "snsynth", "AIM"),
     )
 }
 
@@ -89,7 +148,10 @@ def find_peer(name: str) -> Peer | None:
     if found is None and (added := plugin("peers", name)) is not None:
         found = _read(added)
     if found is not None and not found.installed:
-        raise ParameterError(f"{name} needs the library {found.needs}, which is not installed here", where="methods")
+        raise ParameterError(
+            f"{name} needs the library {found.needs}, which is not installed here; see 'Compare methods on your own table'",
+            where="methods",
+        )
     return found
 
 

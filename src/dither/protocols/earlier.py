@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from dither.errors import ReportError
 from dither.estimate import AnswerCounts, answers_of, pool
@@ -76,7 +76,7 @@ def pooled_answers(schema: Schema, own: Sequence[AnswerCounts], earlier: Earlier
     seen = {key: _compared(schema, asked[key], answers) for key, answers in before.items()}
     cells, total = sum(s.cells for s in seen.values()), math.fsum(s.chi2 for s in seen.values())
     drift = max(total / cells - 1.0, 0.0)
-    note |= {"drift": drift, "drift_p_value": float(norm.sf((total - cells) / math.sqrt(2.0 * cells)))}
+    note |= {"drift": drift, "drift_p_value": float(ndtr((cells - total) / math.sqrt(2.0 * cells)))}
     if drift > CHANGED or note["drift_p_value"] > 1.0 - TOO_ALIKE:
         why = "people have changed since" if drift > CHANGED else "its reports are too like those of now to be others'"
         return Pooled(list(own), {**note, "weight": 0.0, "share_of_prior": 0.0, "left_out": why})
