@@ -61,6 +61,14 @@ def test_import_is_lazy() -> None:
     assert loaded.strip() == "[]"
 
 
+@pytest.mark.slow
+def test_a_collector_starts_without_what_it_seldom_needs() -> None:
+    """scipy.stats alone would be a third of the time until it listens, scikit-learn more."""
+    heavy = ("scipy.stats", "sklearn", "pandas", "polars", "pyspark")
+    code = f"import sys, dither.collector.app\nprint([name for name in {heavy} if name in sys.modules])"
+    assert run(code).strip() == "[]"
+
+
 def test_a_device_needs_the_standard_library_only() -> None:
     code = """
 import sys

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from dither.mechanisms.probability import log_up
 from dither.reports import Question
@@ -161,6 +161,8 @@ def readers_delta(epsilon: float, crowd: Crowd) -> float:
     """At least the delta of this epsilon, and at most 1."""
     if crowd.ratio > _MOST_RATIO or crowd.people < 2:
         return 1.0 if epsilon < log_up(crowd.ratio) else 0.0
+    from scipy import stats  # takes most of a second to load, which a collector or a reader of releases need not wait for
+
     ratio, clone, others = _up(crowd.ratio), _down(crowd.in_common), crowd.people - 1
     clones = stats.binom(others, 2 * clone)
     deviation = math.sqrt(others * 2 * clone * (1 - 2 * clone))
@@ -181,6 +183,8 @@ def given_clones(epsilon: float, ratio: float, clones: Counts) -> Floats:
     The count is of so many fair coins and of the person, who is added with E/(E + 1) or with 1/(E + 1). Likelihoods a E + b and a +
     b E, for counts a and b, are compared: those above the `least` a speak for the first.
     """
+    from scipy import stats
+
     e = math.exp(epsilon)
     least = np.floor((clones + 1) * ((e * ratio - 1) / ((ratio - 1) * (1 + e)))) + 1
     beyond = _at_least(least, clones)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from dither.estimate import AnswerCounts
 from dither.models import Model
@@ -45,7 +45,7 @@ class RoundsTest:
     @property
     def p(self) -> float:
         """The chance of estimates at least so different, if all rounds asked people of one population."""
-        return float(chi2.sf(self.statistic, self.degrees))
+        return float(chdtrc(self.degrees, self.statistic))
 
 
 @dataclass(frozen=True)
