@@ -70,7 +70,9 @@ def test_stored_results_are_of_full_runs_with_machine_versions_and_date() -> Non
 
 def test_a_line_of_the_readme_without_any_figure_is_an_error() -> None:
     stored = results.load()
-    stored["privincr"]["figures"] = [f for f in stored["privincr"]["figures"] if f["labels"].get("source") != "published"]
+    stored["privincr"]["figures"] = [
+        f for f in stored["privincr"]["figures"] if f["labels"].get("source") != "published"
+    ]
     with pytest.raises(KeyError, match="no stored figure for the README"):
         results.readme_text(stored)
 

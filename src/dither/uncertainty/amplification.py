@@ -161,7 +161,9 @@ def readers_delta(epsilon: float, crowd: Crowd) -> float:
     """At least the delta of this epsilon, and at most 1."""
     if crowd.ratio > _MOST_RATIO or crowd.people < 2:
         return 1.0 if epsilon < log_up(crowd.ratio) else 0.0
-    from scipy import stats  # takes most of a second to load, which a collector or a reader of releases need not wait for
+    from scipy import (
+        stats,
+    )  # takes most of a second to load, which a collector or a reader of releases need not wait for
 
     ratio, clone, others = _up(crowd.ratio), _down(crowd.in_common), crowd.people - 1
     clones = stats.binom(others, 2 * clone)
