@@ -16,7 +16,7 @@ from dither.cli import run
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import tvd
 from dither.planner import Prediction, population_of, predict, reference_population
-from dither.planner.words import advice
+from dither.planner.words import advice, warnings
 from dither.protocols import start
 from dither.protocols.prior import PublicRows, give_prior
 from dither.schema import Attribute, Schema
@@ -50,6 +50,7 @@ def test_the_forecast_says_what_the_table_brings(expected: dither.planner.Foreca
     found = next(m for m in expected.methods if m.name == "mixture")
     assert found.without_prior is not None
     assert found.tvd[2] < 0.8 * found.without_prior[2]
+    assert found.prior_used == 1.0
     assert expected.recommendation == "mixture"
     assert f"Without the prior the error would be {found.without_prior[2]:.3f}" in expected.advice
     assert expected.prior == "a table in memory"
@@ -88,6 +89,18 @@ def test_a_prior_that_brings_little_is_said_to() -> None:
     assert "The prior would not help" in advice(found["independent"], found, "noise")
     found["mixture"] = replace(found["mixture"], without_prior=None)
     assert "prior" not in advice(found["independent"], found, "noise") + advice(found["mixture"], found, "learnt")
+
+
+def test_a_prior_that_some_campaigns_do_not_use_is_warned_of() -> None:
+    found = {
+        "mixture": Prediction("mixture", {1: 0.01, 2: 0.05}, 0.1, without_prior={2: 0.09}, prior_used=0.6),
+        "independent": Prediction("independent", {1: 0.01, 2: 0.1}, 0.1),
+    }
+    needed: dict[str, float | None] = {"participants": None, "epsilon": None}
+    told = warnings(SCHEMA, 1_000, found["mixture"], found, "learnt", needed)
+    assert [w for w in told if "in 40% of the played campaigns mixture" in w]
+    found["mixture"] = replace(found["mixture"], prior_used=1.0)
+    assert warnings(SCHEMA, 1_000, found["mixture"], found, "learnt", needed) == ()
 
 
 def test_what_cannot_be_planned_with_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,8 @@ class Prediction:
 
     `without_pairs` is the two-way error of the product of the model's own one-way marginals: what it has learnt of the
     dependence shows in the difference, whatever the noise of the one-way marginals. `without_prior` are the errors without the
-    public table that was given, where the method has a use for one.
+    public table that was given, where the method has a use for one, and `prior_used` is the share of the played campaigns in which
+    that table had a part in the result.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Prediction:
     asks: str = ""
     reason: str = ""
     without_prior: Mapping[int, float] | None = None
+    prior_used: float | None = None
 
     def to_json(self) -> JsonObject:
         """Plain JSON values."""
@@ -52,6 +54,8 @@ class Prediction:
             out["tvd_without_pairs"] = self.without_pairs
         if self.without_prior is not None:
             out["tvd_without_prior"] = {str(k): v for k, v in self.without_prior.items()}
+        if self.prior_used is not None:
+            out["prior_used"] = self.prior_used
         if self.reason:
             out["reason"] = self.reason
         return out
@@ -79,6 +83,7 @@ def predict(
     if parameters is None:
         parameters = {k: v for k, v in QUICK.get(name, {}).items() if k in known.defaults()}
     found: list[dict[int, float]] = []
+    used: list[bool] = []
     try:
         for repeat in range(repeats or MOST_REPEATS):
             if repeats is None and _settled(found):
@@ -89,10 +94,13 @@ def predict(
                 rows = population.sample(public_rows, np.random.default_rng([seed, repeat, 0x7075626C]))
                 give_prior(machine, PublicRows(rows, "a public table", ""))
             found.append(_errors(schema, population, machine.model()))
+            if public_rows:
+                used.append(machine.core.notes()["prior"]["share_of_prior"] > 0)
     except (ParameterError, StateError, TooFewAnswers) as error:
         return Prediction(name, asks=known.asks, reason=" ".join(str(error).split()))
     means = {ways: float(np.mean([f[ways] for f in found])) for ways in found[0]}
-    return Prediction(name, means, means.pop(_PRODUCT, None), known.asks)
+    share = float(np.mean(used)) if used else None
+    return Prediction(name, means, means.pop(_PRODUCT, None), known.asks, prior_used=share)
 
 
 def _settled(found: list[dict[int, float]]) -> bool:

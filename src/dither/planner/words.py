@@ -76,6 +76,12 @@ def warnings(
             f"even the distribution of a single attribute would be off by {best.tvd[1]:.2f} in total variation (0 is exact, 1 is "
             f"nothing in common); {_widest(schema)}"
         )
+    out += [
+        f"in {1 - p.prior_used:.0%} of the played campaigns {p.name} found too little dependence to ask pairs, or could not tell "
+        "that the prior is right, and made no use of it: expect either that or the gain, not the mean of both"
+        for p in found.values()
+        if p.prior_used is not None and 0 < p.prior_used < 1
+    ]
     if participants > MOST_PARTICIPANTS:
         out.append(f"figures are those of {MOST_PARTICIPANTS:,} participants; more people only lower the errors")
     if verdict != "nothing" and any(not p.tvd for p in found.values()):
