@@ -10,6 +10,7 @@ import pytest
 from benchmarks import limit, mixture, privincr, privincr_rivals
 from benchmarks.harness import Outcome, execute
 from benchmarks.tables import PRODUCT
+from benchmarks.thorough_intervals import DRAWS, REPLICATES
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +31,20 @@ def test_mixture(tmp_path: Path, narrow_adult: Path) -> None:
 
 def test_limit(tmp_path: Path) -> None:
     outcome = run(limit, tmp_path)
-    assert {row["study"] for row in outcome.summary} == {"thorough", "right_prior", "wrong_prior"}
+    assert {row["study"] for row in outcome.summary} == {
+        "thorough",
+        "priors",
+        "small_campaigns",
+        "thorough_intervals",
+        "forecasts",
+    }
     assert outcome.mean("thorough", "ratio_2") < 1.02
-    assert outcome.mean("right_prior", "ratio_2") < 0.8
-    assert outcome.mean("wrong_prior", "ratio_2") < 1.05
+    for study in ("priors", "small_campaigns"):
+        assert outcome.mean(study, "ratio_2", table_is="right") < 0.8
+        assert outcome.mean(study, "ratio_2", table_is="wrong") < 1.01
+    assert 0.5 < outcome.mean("forecasts", "ratio") < 1.5
+    for scatter in (REPLICATES, DRAWS):
+        assert outcome.mean("thorough_intervals", "all", scatter=scatter) > 0.8
 
 
 def test_privincr(tmp_path: Path) -> None:

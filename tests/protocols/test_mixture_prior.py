@@ -39,13 +39,14 @@ def with_rows(machine: ProtocolMachine[Any], rows: np.ndarray) -> ProtocolMachin
     return again
 
 
-def pair_error(machine: ProtocolMachine[Any]) -> float:
-    model = machine.model()
+def pair_error(machine: ProtocolMachine[Any], codes: np.ndarray = CODES) -> float:
+    model, schema = machine.model(), machine.campaign.schema
+    names, sizes = schema.names, tuple(schema.cardinalities)
     return float(
         np.mean(
             [
-                np.abs(model.marginal([NAMES[i], NAMES[j]]) - marginal(CODES, SIZES, (i, j))).sum() / 2
-                for i, j in combinations(range(len(SIZES)), 2)
+                np.abs(model.marginal([names[i], names[j]]) - marginal(codes, sizes, (i, j))).sum() / 2
+                for i, j in combinations(range(len(sizes)), 2)
             ]
         )
     )
@@ -62,27 +63,43 @@ def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(collected: Pro
     assert "prior" not in collected.notes()
 
 
-def wrong(kind: str) -> np.ndarray:
+def wrong(kind: str, near: np.ndarray = NEAR, sizes: tuple[int, ...] = SIZES) -> np.ndarray:
     rng = np.random.default_rng(5)
     made = {
-        "columns shuffled": lambda: np.stack([rng.permutation(column) for column in NEAR.T], axis=1),
-        "half of them": lambda: np.stack([rng.permutation(c) if i % 2 else c for i, c in enumerate(NEAR.T)], axis=1),
-        "renamed": lambda: np.stack([rng.permutation(4)[column] for column in NEAR.T], axis=1),
-        "even": lambda: rng.integers(0, 4, NEAR.shape),
-        "one row": lambda: np.repeat(NEAR[:1], 300, axis=0),
-        "one value": lambda: NEAR[NEAR[:, 0] == 0],
-        "three rows": lambda: NEAR[:3],
+        "columns shuffled": lambda: np.stack([rng.permutation(column) for column in near.T], axis=1),
+        "half of them": lambda: np.stack([rng.permutation(c) if i % 2 else c for i, c in enumerate(near.T)], axis=1),
+        "renamed": lambda: np.stack([rng.permutation(k)[c] for k, c in zip(sizes, near.T, strict=True)], axis=1),
+        "even": lambda: np.stack([rng.integers(0, k, len(near)) for k in sizes], axis=1),
+        "one row": lambda: np.repeat(near[:1], 300, axis=0),
+        "one value": lambda: near[near[:, 0] == 0],
+        "one last value": lambda: near[near[:, -1] == np.bincount(near[:, -1]).argmin()],
+        "three rows": lambda: near[:3],
     }
     return made[kind]()
 
 
+KINDS = ("columns shuffled", "half of them", "renamed", "even", "one row", "one value", "one last value", "three rows")
+SMALL = {
+    "seven attributes": ([4] * 7, 1, 1.2, 3, 40_000),
+    "five attributes": ([3, 5, 2, 6, 4], 2, 1.5, 11, 20_000),
+    "no dependence": ([4] * 7, 1, 0.0, 3, 40_000),
+}
+
+
 @pytest.mark.slow
-def test_a_wrong_prior_does_no_harm(collected: ProtocolMachine[Any]) -> None:
-    """One campaign's noise may favour a wrong table by a little; all of them together it does not."""
-    kinds = ("columns shuffled", "half of them", "renamed", "even", "one row", "one value", "three rows")
-    ratios = {kind: pair_error(with_rows(collected, wrong(kind))) / pair_error(collected) for kind in kinds}
-    assert max(ratios.values()) < 1.1, ratios
-    assert np.mean(list(ratios.values())) < 1.005, ratios
+@pytest.mark.parametrize("name", SMALL)
+def test_a_wrong_prior_does_no_harm_in_a_small_campaign(name: str) -> None:
+    """With few reports the estimated risks differ by less than their errors. Going one standard error of the noise along the step
+    short of the best shares gave 1.04 and 1.05 in two of these; the error now includes how the candidates follow the noise."""
+    sizes, parents, strength, drawn, people = SMALL[name]
+    network = generate_network(sizes, parents=parents, strength=strength, seed=drawn)
+    near = network.sample_codes(9_000, np.random.default_rng([0, 78]))
+    codes = network.sample_codes(people, np.random.default_rng([0, 77]))
+    machine = start("mixture", network.schema, 2.0, people, {"screen": "never"}, seed=0)
+    simulate(machine, codes, np.random.default_rng([0, 1]))
+    alone = pair_error(machine, codes)
+    ratios = {kind: pair_error(with_rows(machine, wrong(kind, near, tuple(sizes))), codes) / alone for kind in KINDS}
+    assert max(ratios.values()) < 1.01, ratios
 
 
 def test_taking_a_wrong_prior_at_its_word_would_do_harm(collected: ProtocolMachine[Any]) -> None:

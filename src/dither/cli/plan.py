@@ -37,6 +37,14 @@ def plan(
         Path | None,
         typer.Option(help="also draw the errors against participants: FILE.svg, or FILE.html with the figures"),
     ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="the public table that the fit will be given (publish --prior): it says how strongly attributes depend, and "
+            "what it brings is predicted too",
+            metavar="TABLE",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the error of each method from schema, participants and epsilon alone, and say whether pairs can be learnt.
@@ -53,6 +61,7 @@ def plan(
         methods=method or None,
         seed=seed,
         curve=plot is not None,
+        prior=prior,
     )
     if plot is not None:
         write_picture(expected, plot)
@@ -64,10 +73,11 @@ def plan(
 
 def _show(expected: Forecast) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(
-        f"{expected.participants:,} participants, epsilon {expected.epsilon:g}; pairs assumed {expected.dependence:.3f} away from "
-        "independence in the mean (--dependence changes that)"
-    )
+    amount = f"{expected.dependence:.3f} away from independence in the mean"
+    pairs = f"assumed {amount} (--dependence changes that)"
+    if expected.prior is not None:
+        pairs = f"{amount}, as {escape(expected.prior)} has them"
+    console.print(f"{expected.participants:,} participants, epsilon {expected.epsilon:g}; pairs {pairs}")
     grid = Grid(box=None, pad_edge=False)
     grid.add_column("method")
     for heading in ("1-way error", "2-way error"):

@@ -2,7 +2,8 @@
 
 Candidates are the fit itself; the public table's latent classes as they are, which follow none of the reports; a descent that
 starts from them; and a descent that starts from them after raking to the fitted one-way marginals. Their shares are those of least
-estimated risk (`blend`): the reports decide what the public table is worth.
+estimated risk (`blend`): the reports decide what the public table is worth. What the reports cannot judge, the table does not
+bring: attributes that were not asked in pairs keep the fit's own marginals and stay independent.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ OWN, PUBLIC, DESCENT, RAKED = "reports alone", "public table as it is", "descent
 STARTS, TWINS, APART = 4, 3, 0.1
 OPTIONS = FitOptions(shrink=False)  # degrees of freedom count as much as in the fit
 DESCENT_PENALTY = 1.5  # how much their degrees of freedom count: twins and the choice of the stop miss some of them
-CAUTION = 1.0  # standard deviations of the estimate
+CAUTION = 1.5  # standard errors that the estimated gain has to exceed
 FAR, FAR_START = 4.0, 5.0  # times the estimated risk of the fit
 LEAST, LEAST_SHARE_OF_VALUE = 1e-9, 1e-6
 
@@ -64,9 +65,11 @@ def with_public(
     """
     weights = inverse_variances(targets, own.pairs, own.one)
     few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
-    raked = raked_classes(targets.columns, classes, _moved(targets.columns, own.one))
-    starts = {PUBLIC: as_fit(targets, own, classes), RAKED: as_fit(targets, own, raked)}
-    candidates = [Candidate(OWN, own, df), Candidate(PUBLIC, starts[PUBLIC], 0.0)]
+    known = judged(targets, classes, own.one)
+    raked = raked_classes(targets.columns, known, _moved(targets.columns, own.one))
+    starts = {PUBLIC: as_fit(targets, own, known), RAKED: as_fit(targets, own, raked)}
+    free = targets.columns.cardinalities - 1
+    candidates = [Candidate(OWN, own, df), Candidate(PUBLIC, starts[PUBLIC], float(free[~paired(targets)].sum()))]
     cells = targets.cells if sets is None else float(sets.cells)
     with threadpool_limits(limits=few, user_api="blas"):
         if sets is None:
@@ -77,30 +80,61 @@ def with_public(
                 candidates.append(_descended(targets, own, weights, classes, RAKED, rng, raked=True))
             products = gram(targets, *weights, [c.fit for c in candidates])
         else:
-            level = float(
-                (targets.columns.cardinalities - 1).sum()
-            )  # raking follows the one-way marginals at most wholly
-            candidates.append(Candidate(RAKED, starts[RAKED], level))
+            # Raking follows the one-way marginals at most wholly.
+            candidates.append(Candidate(RAKED, starts[RAKED], float(free.sum())))
             products = _set_gram(sets, [own.states, *((_state(c.fit),) for c in candidates[1:])])
-    degrees = np.array(
-        [c.df * (DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty) for c in candidates]
+    shares, risks = cautious_shares(candidates, products, cells)
+    return Blend(
+        replace(blended([c.fit for c in candidates], shares), states=own.states),
+        {c.name: float(s) for c, s in zip(candidates, shares, strict=True)},
+        risks,
     )
+
+
+def cautious_shares(candidates: list[Candidate], products: Floats, cells: float) -> tuple[Floats, tuple[float, float]]:
+    """The shares of candidates, the fit first, and the estimated risks of the average and of the fit.
+
+    From the fit towards the shares of least estimated risk, not at all where the estimated gain is within CAUTION standard errors
+    and by 1 - (CAUTION error / gain)^2 of the way beyond: the shrinkage of James and Stein, for a gain that is not sure.
+    """
+    df = np.array([c.df for c in candidates])
+    degrees = df * np.array([DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty for c in candidates])
     risks = np.diag(products) + 2.0 * degrees - cells
     # A little of a candidate that is far off can lower chi^2 by chance; what is plainly worse than the fit has no say.
     heard = np.union1d([0], np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells)))
     shares = np.zeros(len(candidates))
     shares[heard] = best_shares(products[np.ix_(heard, heard)], degrees[heard])
     shares = np.where(shares > LEAST_SHARE, shares, 0.0) / shares[shares > LEAST_SHARE].sum()
-    # The direction was chosen among several, by estimates that err by its length: go less far by as much.
-    step = shares - np.eye(len(shares))[0]
-    length = math.sqrt(max(float(step @ products @ step), 0.0))
-    shares = np.eye(len(shares))[0] + max(0.0, 1.0 - CAUTION / max(length, 1e-300)) * step
-    risk = float(shares @ products @ shares + 2.0 * shares @ degrees - cells)
-    return Blend(
-        replace(blended([c.fit for c in candidates], shares), states=own.states),
-        {c.name: float(s) for c, s in zip(candidates, shares, strict=True)},
-        (risk, float(risks[0])),
-    )
+
+    def risk(at: Floats) -> float:
+        return float(at @ products @ at + 2.0 * at @ degrees - cells)
+
+    own = np.eye(len(candidates))[0]
+    step = shares - own
+    error, gain = CAUTION * gain_error(step, products, df), risk(own) - risk(shares)
+    shares = own + (1.0 - (error / gain) ** 2 if gain > error else 0.0) * step
+    return shares, (risk(shares), risk(own))
+
+
+def gain_error(step: Floats, products: Floats, df: Floats) -> float:
+    """The standard error of the estimated gain of a step from the fit.
+
+    The difference of two estimated risks has variance 4 (|d|^2 + tr((dd/dy)^2)), with d the difference of the estimates and dd/dy
+    how it follows the data (Bellec and Zhang, Second-order Stein, Annals of Statistics 2021). A candidate's tr((dP/dy)^2) is
+    taken to be its degrees of freedom, which bound it where it shrinks; in a small campaign this is the larger term.
+    """
+    return 2.0 * math.sqrt(max(float(step @ products @ step), 0.0) + float(step**2 @ df))
+
+
+def paired(targets: PairTargets) -> Flags:
+    """The attributes that somebody was asked about together with another one."""
+    return np.asarray((targets.pair_noise[1] > 0).any(axis=0))
+
+
+def judged(targets: PairTargets, classes: LatentClasses, one: Floats) -> LatentClasses:
+    """Classes that differ in those attributes alone whose dependence the reports can judge."""
+    keep = np.repeat(paired(targets), targets.columns.cardinalities)
+    return LatentClasses(classes.weights, np.where(keep, classes.components, _moved(targets.columns, one)))
 
 
 def _near(products: Floats, df: float, cells: float) -> Flags:
@@ -142,12 +176,14 @@ def _descended(
     columns = targets.columns
 
     def begun(offset: Floats, one: Floats) -> Descent:
-        start = raked_classes(columns, classes, one) if raked else classes
+        start = judged(targets, classes, one)
+        start = raked_classes(columns, start, one) if raked else start
         descent = Descent(columns, np.log(np.maximum(start.components, LEAST)) + offset)
         descent.weight_logits = np.log(np.maximum(start.weights, LEAST))
         return descent
 
-    offsets = [APART * rng.standard_normal(classes.components.shape) for _ in range(STARTS)]
+    reach = APART * columns.spread(paired(targets).astype(np.float64))
+    offsets = [reach * rng.standard_normal(classes.components.shape) for _ in range(STARTS)]
     probes = [drawn_probe(targets, *weights, OPTIONS.probe, rng) for _ in range(TWINS)]
     starts = [begun(offset, own.one) for offset in offsets]
     twins = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from dither.checks import check_whole
@@ -17,12 +17,14 @@ from dither.display.show import Picture
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.models import Model
-from dither.planner.population import assumed_dependence, reference_population
-from dither.planner.predict import Prediction, predict
+from dither.planner.population import assumed_dependence, population_of, reference_population
+from dither.planner.predict import MOST_PUBLIC_ROWS, Prediction, predict
 from dither.planner.words import BASELINE, MOST_EPSILON, MOST_PARTICIPANTS, Verdict, advice, warnings
 from dither.protocols import DEFAULT
 from dither.protocols import method as find_method
 from dither.protocols import methods as all_methods
+from dither.protocols.prior import PublicRows
+from dither.release.prior import read_prior
 from dither.schema import Schema
 from dither.types import JsonObject, NativeTable
 
@@ -56,10 +58,10 @@ class Point:
 class Forecast:
     """What a collection of this schema, so many participants and this epsilon can be expected to give.
 
-    `dependence` is the assumed mean distance of a pair from independence: the two-way error of a product of exact one-way
-    marginals. `needed` holds the participants (at this epsilon) and the epsilon (with these participants) from which pairs
-    begin to be learnt, where they are not; None where nothing in reach does. `points` are the errors with fewer and with more
-    participants, where a curve was asked for.
+    `dependence` is the mean distance of a pair from independence, assumed or as `prior`, the public table, has it: the two-way
+    error of a product of exact one-way marginals. `needed` holds the participants (at this epsilon) and the epsilon (with these
+    participants) from which pairs begin to be learnt, where they are not; None where nothing in reach does. `points` are the
+    errors with fewer and with more participants, where a curve was asked for.
 
     >>> import dither
     >>> expected = dither.forecast("adult", 45_000, 1.0, methods=["independent"], repeats=1)
@@ -76,6 +78,7 @@ class Forecast:
     warnings: tuple[str, ...]
     needed: Mapping[str, float | None]
     points: tuple[Point, ...] = ()
+    prior: str | None = None
 
     def to_json(self) -> JsonObject:
         """Plain values, as `dither plan --json` prints them."""
@@ -102,6 +105,7 @@ def forecast(
     repeats: int | None = None,
     seed: int = 0,
     curve: bool = False,
+    prior: NativeTable | str | Path | None = None,
 ) -> Forecast:
     """Predict the mean 1-way and 2-way total variation distance of methods and say what to do.
 
@@ -110,6 +114,10 @@ def forecast(
     knows beforehand: weak, typical, strong, or the mean distance of a pair from independence. Without `methods` the default method
     and the baseline get figures; the others are listed. Each figure is the mean of `repeats` played campaigns, of two to five
     unless said. With `curve` the same is predicted for fewer and for more participants (`points`, `plot()`).
+
+    `prior` is the public table that the fit will be given (`publish(prior=...)`). The campaigns are then played on the population
+    that it is a sample of, so it takes the place of `dependence`; a method that has a use for it gets a table of as many rows,
+    drawn anew. A table of other people helps less than predicted.
 
     >>> import dither
     >>> schema = dither.Schema(tuple(dither.Attribute(name, "boolean", (False, True)) for name in "abcd"))
@@ -124,11 +132,15 @@ def forecast(
     for name in played:
         find_method(name)
     domain, notes = schema_of(schema)
-    amount = assumed_dependence(domain, dependence)
-    population = reference_population(domain, amount, seed)
+    rows, source = _public(prior, domain, dependence)
+    if rows is None:
+        amount = assumed_dependence(domain, dependence)
+        population = reference_population(domain, amount, seed)
+    else:
+        population, amount = population_of(domain, rows.codes, seed)
     people = min(participants, MOST_PARTICIPANTS)
-
-    found = {name: predict(name, population, people, epsilon, repeats=repeats, seed=seed) for name in played}
+    play = _Player(population, 0 if rows is None else min(len(rows.codes), MOST_PUBLIC_ROWS), seed)
+    found = {name: play(name, people, epsilon, repeats, both=True) for name in played}
     known = all_methods()
     listed = [
         found.get(name) or Prediction(name, asks=known[name].asks, reason=NOT_PLAYED)
@@ -141,7 +153,7 @@ def forecast(
     best = _recommended(found, verdict)
     needed: dict[str, float | None] = {"participants": None, "epsilon": None}
     if verdict == "noise":
-        needed = _needed(population, people, epsilon, played, seed)
+        needed = _needed(play, people, epsilon, played)
     told = (*(str(note) for note in notes), *warnings(domain, participants, best, found, verdict, needed))
     return Forecast(
         participants,
@@ -152,18 +164,62 @@ def forecast(
         advice(best, found, verdict),
         told,
         needed,
-        _curve(population, people, epsilon, found, seed) if curve else (),
+        _curve(play, people, epsilon, found) if curve else (),
+        source,
     )
 
 
-def _curve(
-    population: Model, people: int, epsilon: float, found: Mapping[str, Prediction], seed: int
-) -> tuple[Point, ...]:
+def _public(
+    prior: NativeTable | str | Path | None, schema: Schema, dependence: str | float
+) -> tuple[PublicRows | None, str | None]:
+    """The rows of a public table, and where they came from."""
+    if prior is None:
+        return None, None
+    if dependence != "typical":
+        raise ParameterError(
+            "dependence and prior exclude each other: the public table says how strongly attributes depend; leave one out",
+            where="dependence",
+            value=str(dependence),
+        )
+    rows = read_prior(prior, schema)
+    if not isinstance(rows, PublicRows):
+        raise ParameterError(
+            f"prior {rows.source}: an earlier release cannot be planned with; give a public table",
+            where="prior",
+            value=rows.source,
+        )
+    return rows, rows.source
+
+
+@dataclass(frozen=True)
+class _Player:
+    """Campaigns on one population, with a public table of so many rows for the methods that take one."""
+
+    population: Model
+    public_rows: int
+    seed: int
+
+    def __call__(
+        self, name: str, people: int, epsilon: float, repeats: int | None = 1, *, both: bool = False
+    ) -> Prediction:
+        """The prediction; with `both`, the errors without the public table too."""
+        if not self.public_rows or not find_method(name).load().takes_prior:
+            return predict(name, self.population, people, epsilon, repeats=repeats, seed=self.seed)
+        found = predict(
+            name, self.population, people, epsilon, repeats=repeats, seed=self.seed, public_rows=self.public_rows
+        )
+        if not both or not found.tvd:
+            return found
+        without = predict(name, self.population, people, epsilon, repeats=repeats, seed=self.seed)
+        return replace(found, without_prior=without.tvd)
+
+
+def _curve(play: _Player, people: int, epsilon: float, found: Mapping[str, Prediction]) -> tuple[Point, ...]:
     """Every played method with fewer and more participants, one campaign each."""
     out = []
     for name, here in found.items():
         sizes = sorted({min(max(round(people * 4.0**step), 1), MOST_PARTICIPANTS) for step in STEPS} - {people})
-        points = [(n, predict(name, population, n, epsilon, seed=seed)) for n in sizes]
+        points = [(n, play(name, n, epsilon)) for n in sizes]
         out += [Point(name, n, p.tvd) for n, p in sorted([*points, (people, here)], key=lambda e: e[0]) if p.tvd]
     return tuple(out)
 
@@ -199,16 +255,16 @@ def _gaining(found: Mapping[str, Prediction], bar: float = NOISE) -> list[Predic
     return [p for p in rivals if p.tvd[2] <= bar * (p.without_pairs or 0.0) and p.tvd[2] <= baseline]
 
 
-def _needed(
-    population: Model, participants: int, epsilon: float, methods: Sequence[str], seed: int
-) -> dict[str, float | None]:
+def _needed(play: _Player, participants: int, epsilon: float, methods: Sequence[str]) -> dict[str, float | None]:
     """From how many participants on, and from which epsilon on, a method gains by asking pairs."""
 
     def learnt(people: int, eps: float) -> bool:
-        found = {m: predict(m, population, people, eps, repeats=1, seed=seed) for m in methods}
+        found = {m: play(m, people, eps) for m in methods}
         return bool(_gaining(found, LEARNT))
 
-    wide = sum(population.schema.cardinalities) > WIDE  # each step takes long there: larger ones, and a rougher answer
+    wide = (
+        sum(play.population.schema.cardinalities) > WIDE
+    )  # each step takes long there: larger ones, and a rougher answer
     factors, precision = ((16.0, 4.0), 4.0) if wide else ((4.0, 1.6), 1.2)
     people = least(lambda n: learnt(round(n), epsilon), participants, MOST_PARTICIPANTS, factors[0], precision)
     eps = least(lambda e: learnt(participants, e), epsilon, max(MOST_EPSILON, epsilon), factors[1], precision)

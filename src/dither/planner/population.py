@@ -11,9 +11,11 @@ import numpy as np
 
 from dither.checks import check_between
 from dither.errors import ParameterError
+from dither.estimate.latent_class import latent_classes
+from dither.estimate.targets import Columns
 from dither.models.mixture import Mixture
 from dither.schema import Schema
-from dither.types import Floats
+from dither.types import Codes, Floats
 
 DEPENDENCE = {"weak": 0.25, "typical": 1.0, "strong": 1.75}  # in units of `typical_dependence`
 CLASSES = 12
@@ -68,6 +70,16 @@ def reference_population(schema: Schema, dependence: float, seed: int = 0) -> Mi
         else:
             high = middle
     return _mixture(schema, scores, shares, low)
+
+
+def population_of(schema: Schema, codes: Codes, seed: int = 0) -> tuple[Mixture, float]:
+    """The population that a public table is taken to be a sample of: its latent classes; and how far their pairs are from
+    independence in the mean."""
+    columns = Columns(schema.cardinalities)
+    found = latent_classes(columns, codes, np.random.default_rng([seed, 0x706F70]))
+    tables = np.split(found.components, np.cumsum(schema.cardinalities)[:-1], axis=1)
+    model = Mixture(schema, found.weights, tuple(np.ascontiguousarray(table) for table in tables))
+    return model, _distance(model)
 
 
 def _scores(factor: Floats, values: int, rng: np.random.Generator) -> Floats:

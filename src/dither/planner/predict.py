@@ -13,6 +13,7 @@ from dither.models import Model
 from dither.planner.population import some_pairs
 from dither.protocols import method as find_method
 from dither.protocols import start
+from dither.protocols.prior import PublicRows, give_prior
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 from dither.uncertainty.replicates import redraw
@@ -23,6 +24,8 @@ QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, 
 LEAST_REPEATS, MOST_REPEATS = 2, 5
 SETTLED = 0.03  # a mean whose standard error is below this share of it needs no further campaign
 
+MOST_PUBLIC_ROWS = 20_000  # of a public table that a played campaign learns from: more take longer and tell little more
+
 _PRODUCT = 0  # where `_errors` keeps the error of the product of the model's own one-way marginals
 
 
@@ -31,7 +34,9 @@ class Prediction:
     """The mean total variation distance to expect of one method, by number of attributes; why there is none otherwise.
 
     `without_pairs` is the two-way error of the product of the model's own one-way marginals: what it has learnt of the
-    dependence shows in the difference, whatever the noise of the one-way marginals.
+    dependence shows in the difference, whatever the noise of the one-way marginals. `without_prior` are the errors without the
+    public table that was given, where the method has a use for one, and `prior_used` is the share of the played campaigns in which
+    that table had a part in the result.
     """
 
     name: str
@@ -39,12 +44,18 @@ class Prediction:
     without_pairs: float | None = None
     asks: str = ""
     reason: str = ""
+    without_prior: Mapping[int, float] | None = None
+    prior_used: float | None = None
 
     def to_json(self) -> JsonObject:
         """Plain JSON values."""
         out: JsonObject = {"name": self.name, "tvd": {str(k): v for k, v in self.tvd.items()}, "asks": self.asks}
         if self.without_pairs is not None:
             out["tvd_without_pairs"] = self.without_pairs
+        if self.without_prior is not None:
+            out["tvd_without_prior"] = {str(k): v for k, v in self.without_prior.items()}
+        if self.prior_used is not None:
+            out["prior_used"] = self.prior_used
         if self.reason:
             out["reason"] = self.reason
         return out
@@ -59,8 +70,11 @@ def predict(
     parameters: JsonMapping | None = None,
     repeats: int | None = 1,
     seed: int = 0,
+    public_rows: int = 0,
 ) -> Prediction:
     """The error of a method on a known population, the mean of a few simulated campaigns (None: as many as it takes, two to five).
+
+    With `public_rows` each campaign knows a public table of so many rows of the same population, drawn anew for each.
 
     Guarantee: reads nothing but its arguments; the same arguments give the same figures. A method that cannot be played on
     a model's marginals, or not with so few people, comes back without figures and with the reason.
@@ -69,17 +83,24 @@ def predict(
     if parameters is None:
         parameters = {k: v for k, v in QUICK.get(name, {}).items() if k in known.defaults()}
     found: list[dict[int, float]] = []
+    used: list[bool] = []
     try:
         for repeat in range(repeats or MOST_REPEATS):
             if repeats is None and _settled(found):
                 break
             machine = start(name, schema, epsilon, participants, parameters, seed + repeat)
             redraw(machine, population, np.random.default_rng([seed, repeat, 0x70726564]))
+            if public_rows:
+                rows = population.sample(public_rows, np.random.default_rng([seed, repeat, 0x7075626C]))
+                give_prior(machine, PublicRows(rows, "a public table", ""))
             found.append(_errors(schema, population, machine.model()))
+            if public_rows:
+                used.append(machine.core.notes()["prior"]["share_of_prior"] > 0)
     except (ParameterError, StateError, TooFewAnswers) as error:
         return Prediction(name, asks=known.asks, reason=" ".join(str(error).split()))
     means = {ways: float(np.mean([f[ways] for f in found])) for ways in found[0]}
-    return Prediction(name, means, means.pop(_PRODUCT, None), known.asks)
+    share = float(np.mean(used)) if used else None
+    return Prediction(name, means, means.pop(_PRODUCT, None), known.asks, prior_used=share)
 
 
 def _settled(found: list[dict[int, float]]) -> bool:

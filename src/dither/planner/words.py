@@ -10,6 +10,7 @@ from dither.schema import Schema
 
 BASELINE = "independent"
 ROUGH = 0.1
+LITTLE = 0.95  # of the error without a prior
 HINTS = 0.3  # two-way errors above this are hints and no results
 MOST_PARTICIPANTS = 50_000_000  # simulated; more people only lower the error
 MOST_EPSILON = 12.0
@@ -34,10 +35,28 @@ def advice(best: Prediction, found: Mapping[str, Prediction], verdict: Verdict) 
     if verdict == "independent":
         return f"Use {best.name}: attributes are assumed independent, so one-way figures are all there is; {singles}"
     if verdict == "noise":
-        return f"Use {best.name} and read one-way figures only: {singles} Dependence between attributes cannot be learnt here."
+        unused = " The prior would not help: where pairs are not learnt, nothing could tell whether it is right."
+        given = any(p.without_prior is not None for p in found.values())
+        return (
+            f"Use {best.name} and read one-way figures only: {singles} Dependence between attributes cannot be learnt here."
+            f"{unused if given else ''}"
+        )
     baseline = found[BASELINE].tvd[2] if found[BASELINE].tvd else None
     kept = "" if baseline is None else f", against {baseline:.3f} without asking pairs"
-    return f"Use {best.name}: pairs can be learnt, with an expected two-way error of {best.tvd[2]:.3f}{kept}."
+    return f"Use {best.name}: pairs can be learnt, with an expected two-way error of {best.tvd[2]:.3f}{kept}.{_helped(best)}"
+
+
+def _helped(best: Prediction) -> str:
+    """What a public table brings, if one was given."""
+    if best.without_prior is None or 2 not in best.without_prior:
+        return ""
+    alone = best.without_prior[2]
+    if best.tvd[2] > LITTLE * alone:
+        return f" The prior brings little: the error without it would be {alone:.3f}."
+    return (
+        f" Without the prior the error would be {alone:.3f}, so the prior is worth having if its people are like the participants; "
+        "the more they differ, the less it brings."
+    )
 
 
 def warnings(
@@ -57,6 +76,12 @@ def warnings(
             f"even the distribution of a single attribute would be off by {best.tvd[1]:.2f} in total variation (0 is exact, 1 is "
             f"nothing in common); {_widest(schema)}"
         )
+    out += [
+        f"in {1 - p.prior_used:.0%} of the played campaigns {p.name} found too little dependence to ask pairs, or could not tell "
+        "that the prior is right, and made no use of it: expect either that or the gain, not the mean of both"
+        for p in found.values()
+        if p.prior_used is not None and 0 < p.prior_used < 1
+    ]
     if participants > MOST_PARTICIPANTS:
         out.append(f"figures are those of {MOST_PARTICIPANTS:,} participants; more people only lower the errors")
     if verdict != "nothing" and any(not p.tvd for p in found.values()):
