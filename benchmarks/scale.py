@@ -69,7 +69,7 @@ def fit(attributes: int, participants: int) -> dict[str, float]:
     return {
         "pair_cells": targets.cells,
         "starts": fitted.diagnostics["starts"],
-        "edges": len(fitted.model.edges),
+        "edges": len(fitted.edges),
         "pool_cpu_s": pooled - begin,
         "fit_cpu_s": done - pooled,
         "fit_cpu_s_per_million_pair_cells": (done - pooled) / (targets.cells / 1e6),
@@ -235,8 +235,8 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         measure=growth_point,
         charts=(Chart(x="attributes", y="fit_cpu_s", colour="participants", panels=()),),
         note=f"Attributes of {VALUES} values, epsilon {EPSILON:g}, 60 components, {STEPS} steps of every start, twin and pilot. "
-        "Where strong pairs are found (edges), they are fitted too, with steps of their own. If the fit is linear in pair cells, its cost "
-        "per million of them stays where it is or falls.",
+        "Where strong pairs are found (edges), they are fitted too, with steps of their own. If the fit is linear in pair cells, "
+        "its cost per million of them stays where it is or falls.",
     )
     collected = Study(
         name="reports",
