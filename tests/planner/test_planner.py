@@ -169,3 +169,27 @@ def test_the_command_prints_json_and_sentences(tmp_path: Path, capsys: pytest.Ca
     assert "independent" in shown
     assert "2-way error" in shown
     assert "Use " in shown
+
+
+def test_where_pairs_cannot_be_learnt_the_least_one_way_error_is_recommended() -> None:
+    wide = forecast(_schema(1_500, 2), 500, 0.5, repeats=1)
+    one_way = {p.name: p.tvd[1] for p in wide.methods if p.tvd}
+    assert "Dependence between attributes cannot be learnt" in wide.advice
+    assert one_way["mixture"] < 0.95 * one_way["independent"], "a case in which the two differ"
+    assert wide.recommendation == "mixture"
+    assert f"off by {one_way['mixture']:.3f}" in wide.advice
+
+
+def test_one_attribute_is_no_matter_of_pairs_nor_of_fewer_attributes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dither.cli import run
+
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(_schema(300).to_json()), encoding="utf-8")
+    assert run(["plan", "--schema", str(path), "--participants", "500", "--epsilon", "0.5"]) == 0
+    said = capsys.readouterr().out
+    assert "there is one attribute" in said
+    assert "a0 has 300 values; give it fewer or coarser ones" in said
+    assert "pairs" not in said
+    assert "fewer attributes" not in said

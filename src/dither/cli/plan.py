@@ -77,7 +77,10 @@ def _show(expected: Forecast) -> None:
     pairs = f"assumed {amount} (--dependence changes that)"
     if expected.prior is not None:
         pairs = f"{amount}, as {escape(expected.prior)} has them"
-    console.print(f"{expected.participants:,} participants, epsilon {expected.epsilon:g}; pairs {pairs}")
+    several = any(2 in each.tvd for each in expected.methods)
+    console.print(
+        f"{expected.participants:,} participants, epsilon {expected.epsilon:g}{f'; pairs {pairs}' if several else ''}"
+    )
     grid = Grid(box=None, pad_edge=False)
     grid.add_column("method")
     for heading in ("1-way error", "2-way error"):

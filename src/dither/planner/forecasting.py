@@ -224,10 +224,6 @@ def _curve(play: _Player, people: int, epsilon: float, found: Mapping[str, Predi
     return tuple(out)
 
 
-def _error(prediction: Prediction) -> float:
-    return prediction.tvd[max(prediction.tvd)]
-
-
 def _verdict(found: Mapping[str, Prediction], amount: float) -> Verdict:
     if all(2 not in p.tvd for p in found.values()):
         return "alone"
@@ -239,13 +235,14 @@ def _verdict(found: Mapping[str, Prediction], amount: float) -> Verdict:
 
 
 def _recommended(found: Mapping[str, Prediction], verdict: Verdict) -> Prediction:
-    """Of those that gain by asking pairs the least two-way error, the default method where it is as good; else the baseline."""
-    able = _gaining(found) if verdict == "learnt" else [p for p in found.values() if p.tvd]
-    ranked = sorted(able, key=_error)
-    if verdict != "learnt":
-        return next((p for p in ranked if p.name == BASELINE), ranked[0])
-    close = [p for p in ranked if _error(p) <= TIE * _error(ranked[0])]
-    return next((p for p in close if p.name == DEFAULT), ranked[0])
+    """Of those that gain by asking pairs the least two-way error, the default method where it is as good; else the least one-way
+    error, as that is what is read then, the baseline where it is as good."""
+    learnt = verdict == "learnt"
+    able = _gaining(found) if learnt else [p for p in found.values() if p.tvd]
+    ways = 2 if learnt else 1
+    ranked = sorted(able, key=lambda p: p.tvd[ways])
+    close = [p for p in ranked if p.tvd[ways] <= TIE * ranked[0].tvd[ways]]
+    return next((p for p in close if p.name == (DEFAULT if learnt else BASELINE)), ranked[0])
 
 
 def _gaining(found: Mapping[str, Prediction], bar: float = NOISE) -> list[Prediction]:

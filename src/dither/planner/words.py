@@ -110,4 +110,5 @@ def _remedy(needed: Mapping[str, float | None]) -> str:
 def _widest(schema: Schema) -> str:
     """Where to begin: the attribute with the most values."""
     widest = max(schema, key=lambda attribute: attribute.cardinality)
-    return f"{widest.name} has {widest.cardinality:,} values; give it fewer or coarser ones, or ask fewer attributes"
+    fewer = ", or ask fewer attributes" if len(schema) > 1 else ""
+    return f"{widest.name} has {widest.cardinality:,} values; give it fewer or coarser ones{fewer}"
