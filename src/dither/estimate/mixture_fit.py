@@ -56,6 +56,7 @@ class FitOptions:
     penalty: float = 1.2  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
     shrink: bool = True  # keep only the share of the fitted dependence that pays by the same estimate
     edges: Edges | None = None  # None: chosen from the data, see `edges`
+    whole_tables: bool = False  # of sets come what may; otherwise where the estimated risk is lower
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,8 @@ def fit_mixture(
         edges = tuple(edge for edge in options.edges if asked[edge])
         options = replace(options, edges=edges if sets is None else disjoint(edges))
     with threadpool_limits(limits=few, user_api="blas"):
+        if sets is not None and options.whole_tables and options.edges is not None:  # nothing is left to choose
+            return descend(_prepared(targets, rng, options, sets(options.edges)), targets, options)
         beginning = _Beginning(targets, rng if sets is None else rng.spawn(1)[0], options, None)
         if options.edges is None:
             by_pairs = _chosen(beginning, grow=sets is None)
@@ -229,7 +232,9 @@ def fit_mixture(
         group = _prepared(targets, rng, options, sets(by_pairs.edges))
         assert isinstance(group, SetLockstep)
         whole = descend(group, targets, options)
-        return whole if whole_tables_pay(group, whole, by_pairs, beginning) else by_pairs
+        if options.whole_tables or whole_tables_pay(group, whole, by_pairs, beginning):
+            return whole
+        return by_pairs
 
 
 def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit, beginning: _Beginning) -> bool:
