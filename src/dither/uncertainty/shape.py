@@ -106,16 +106,17 @@ def pair_bias(attributes: Sequence[Attribute], fitted: Floats, refits: Floats, s
     of slow waves if it has any, so large that the squares of either add up to `spread`."""
     errors = departures(refits) - departures(fitted[None])
     ones = (fitted.sum(axis=1), fitted.sum(axis=0))
-    values = tuple(moves_of(one) for one in ones)
-    waves = tuple(waves_of(attribute, one) for attribute, one in zip(attributes, ones, strict=True))
+    values = [moves_of(one) for one in ones]
+    waves = [waves_of(attribute, one) for attribute, one in zip(attributes, ones, strict=True)]
     # Of two ordered attributes wave by wave, of one ordered attribute its waves with any value of the other.
     slowly = [wave if wave.size else move for wave, move in zip(waves, values, strict=True)]
     slow = spread if any(wave.size for wave in waves) else 0.0
-    return PairBias(errors / np.sqrt(len(refits)), _sized(*values, spread), _sized(*slowly, slow))
+    return PairBias(errors / np.sqrt(len(refits)), _sized(values, spread), _sized(slowly, slow))
 
 
-def _sized(first: Floats, second: Floats, total: float) -> Products:
-    """Moves whose products' squares add up to a total."""
+def _sized(moves: Sequence[Floats], total: float) -> Products:
+    """Moves of two attributes whose products' squares add up to a total."""
+    first, second = moves
     root = np.sqrt(total / max(float((first**2).sum() * (second**2).sum()), 1e-300))
     return root * first, second
 
