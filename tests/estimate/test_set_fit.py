@@ -342,7 +342,7 @@ def test_whole_tables_refuse_an_edge_that_only_follows_noise(doubled: bool, monk
     if doubled:
         copies = (np.eye(5), np.eye(5), *(np.repeat(part[None], 5, axis=0) for part in parts[2:]))
         truth = Mixture(schema, parts[0], copies)
-    answers = [answer(list(names), 3_000, 2.0, rng, truth) for names in combinations(schema.names, 3)]
+    answers = [answer(list(names), 30_000, 2.0, rng, truth) for names in combinations(schema.names, 3)]
     targets = pair_targets(schema, answers)
 
     def proposed(beginning: _Beginning, *, grow: bool) -> MixtureFit:

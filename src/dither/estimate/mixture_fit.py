@@ -251,18 +251,22 @@ def _whole_fit(
 
 
 def edges_pay(tied: tuple[SetLockstep, MixtureFit], plain: tuple[SetLockstep, MixtureFit], penalty: float) -> bool:
-    """Whether edges lower the penalised risk of a fit to whole tables, both judged with the weights of the fit without.
+    """Whether edges lower the penalised risk of a fit to whole tables by more than the standard error of that estimate; both are
+    judged with the weights of the fit without.
 
     Fits to pairs chose the edges as if the noise of pairs were independent; pairs of one set share its people, and so a set that
     errs speaks for several of them at once.
     """
-    risks = []
+    risks, unsure = [], 0.0
     for group, fit in (tied, plain):
-        flat = [replace(state, ties=untied(group.sets, state)) for state in plain[1].states]
-        precisions = [1.0 / b.variances(t) for b, t in zip(group.sets.blocks, group.tables(flat), strict=True)]
-        chi2 = group.chi2(group.tables(list(fit.states)), precisions)
-        risks.append(chi2 + 2.0 * penalty * group.followed(fit.twins, precisions))
-    return risks[0] < risks[1]
+        flat = group.tables([replace(state, ties=untied(group.sets, state)) for state in plain[1].states])
+        precisions = [1.0 / block.variances(t) for block, t in zip(group.sets.blocks, flat, strict=True)]
+        found, df = group.tables(list(fit.states)), group.followed(fit.twins, precisions)
+        risks.append(group.chi2(found, precisions) + 2.0 * penalty * df)
+        # A twin's random moves tell its degrees of freedom with twice their number as variance; chi^2 differs by what lies between.
+        unsure += (2.0 * penalty) ** 2 * 2.0 * max(df, 0.0) / len(fit.twins)
+        unsure += sum(4.0 * float((p * (t - f) ** 2).sum()) for p, t, f in zip(precisions, found, flat, strict=True))
+    return risks[0] + math.sqrt(unsure) < risks[1]
 
 
 def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit, beginning: _Beginning) -> bool:
