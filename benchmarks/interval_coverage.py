@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,18 @@ class Population:
     schema: Schema
     codes: np.ndarray
 
+    @cached_property
+    def _counted(self) -> dict[tuple[str, ...], np.ndarray]:
+        """Marginals that were counted before: all points of a table ask for the same ones."""
+        return {}
+
     def marginal(self, attributes: Any) -> np.ndarray:
-        counts = count_cells(self.codes, self.schema.cardinalities, [self.schema.index(name) for name in attributes])
-        return np.asarray(counts / len(self.codes))
+        names = tuple(attributes)
+        if names not in self._counted:
+            at = [self.schema.index(name) for name in names]
+            counts = count_cells(self.codes, self.schema.cardinalities, at)
+            self._counted[names] = np.asarray(counts / len(self.codes))
+        return self._counted[names]
 
 
 @lru_cache(maxsize=6)
@@ -155,7 +164,7 @@ def questions_held(found: Bootstrap, truth: Population, count: int, seed: int) -
                 held = low - 1e-12 <= wanted <= high + 1e-12
                 lines.append((held, abs(wanted - value) <= 0.98 * error, not np.isnan(error)))
         out[kind] = np.array(lines, dtype=bool).reshape(-1, 3)
-    for ways in (2, 3):
+    for ways in (2, 3, 1):
         every = list(combinations(truth.schema.names, ways))
         lines = []
         for index in rng.permutation(len(every))[:count]:
@@ -283,7 +292,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "participants": (45_000, 300_000, 1_500_000),
         "epsilon": (1.0, 2.0, 4.0, 8.0),
         "method": ("mixture", "independent", "privincr"),
-        "seed": (0, 1, 2),
+        "seed": (0, 1),
     }
     if size != "full":
         axes |= {"participants": (45_000,), "epsilon": (4.0,), "seed": (0,)}
@@ -294,10 +303,12 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         name="tables",
         title="Share of questions whose 95 % interval holds the truth, real tables",
         axes=axes,
-        measure=partial(table_coverage, replicates=replicates, count=150 if size == "full" else 40, data_dir=data_dir),
+        measure=partial(table_coverage, replicates=replicates, count=100 if size == "full" else 40, data_dir=data_dir),
         charts=(Chart("epsilon", "two_at_once", panels=("table", "participants"), log_x=True),),
         note=f"{replicates} replicates. Cells are those above 1 %; questions are as random records have them. Half the error is "
-        "what intervals of half the standard error would hold. Without interval: attributes that the method takes as independent.",
+        "what intervals of half the standard error would hold. Without interval: attributes that the method takes as independent. "
+        "Two collections each: figures of one collection err together, by about 2 points from seed to seed, so that the mean of "
+        "two is good to 1.4 points (of three 1.2, for half as much time again), that of a table and method in all settings to 0.4.",
     )
     generated = Study(
         name="coverage",

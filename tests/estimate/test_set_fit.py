@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
@@ -18,6 +19,7 @@ from dither.estimate.mixture_fit import (
     MixtureFit,
     _Beginning,
     _prepared,
+    descend,
     fit_mixture,
     set_component_count,
 )
@@ -328,6 +330,31 @@ def test_pairs_alone_are_fitted_where_whole_tables_follow_their_noise(monkeypatc
     chosen = error()
     monkeypatch.setattr(mixture_fit, "whole_tables_pay", lambda *_: True)
     assert chosen < 0.9 * error()
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+def test_whole_tables_refuse_an_edge_that_only_follows_noise(doubled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fits to pairs propose: an edge between independent attributes goes, one between two copies stays."""
+    rng = np.random.default_rng(6)
+    schema = Schema(tuple(Attribute(f"x{i}", "categorical", values=tuple("abcde")) for i in range(4)))
+    parts = [rng.dirichlet(np.full(5, 3.0)) for _ in range(4)]
+    truth = Mixture(schema, np.ones(1), tuple(part[None] for part in parts))
+    if doubled:
+        copies = (np.eye(5), np.eye(5), *(np.repeat(part[None], 5, axis=0) for part in parts[2:]))
+        truth = Mixture(schema, parts[0], copies)
+    answers = [answer(list(names), 30_000, 2.0, rng, truth) for names in combinations(schema.names, 3)]
+    targets = pair_targets(schema, answers)
+
+    def proposed(beginning: _Beginning, *, grow: bool) -> MixtureFit:
+        return descend(beginning.lockstep(((0, 1),)), beginning.targets, beginning.options)
+
+    monkeypatch.setattr(mixture_fit, "_chosen", proposed)
+    sets = partial(set_targets, schema, answers, targets.columns)
+    options = FitOptions(total=60, components=20, whole_tables=True)
+    found = fit_mixture(targets, np.random.default_rng(1), options, sets)
+    assert found.edges == (((0, 1),) if doubled else ())
+    given = fit_mixture(targets, np.random.default_rng(1), replace(options, edges=found.edges), sets)
+    assert (found.pairs == given.pairs).all(), "the same starts as if nothing had been proposed"
 
 
 @pytest.mark.parametrize("n", [1, 3, 30])

@@ -12,10 +12,12 @@ from dither.errors import ParameterError
 from dither.estimate import answers_of
 from dither.estimate import targets as set_targets
 from dither.models import Independent
+from dither.models.grouped import grouped_marginal
 from dither.protocols import ProtocolMachine, start
 from dither.reports import Plan, question
+from dither.types import JsonMapping
 from dither.uncertainty.bootstrap import UNKNOWN, Bootstrap, interaction, student_quantile
-from dither.uncertainty.replicates import bootstrap, draw_tally, prepare_bootstrap, redraw, whole_shares
+from dither.uncertainty.replicates import _chosen, bootstrap, draw_tally, prepare_bootstrap, redraw, whole_shares
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +26,14 @@ def network() -> Network:
 
 
 def _finished(
-    network: Network, name: str, people: int = 50_000, epsilon: float = 4.0, seed: int = 0
+    network: Network,
+    name: str,
+    people: int = 50_000,
+    epsilon: float = 4.0,
+    seed: int = 0,
+    parameters: JsonMapping | None = None,
 ) -> ProtocolMachine:
-    parameters = {"total": 40} if name == "mixture" else {}
+    parameters = {"total": 40, **(parameters or {})} if name == "mixture" else {}
     machine = start(name, network.schema, epsilon, people, parameters, seed)
     redraw(machine, network, np.random.default_rng(seed))  # type: ignore[arg-type]
     return machine
@@ -162,6 +169,48 @@ def test_triples_that_were_asked_together_need_no_allowance(network: Network, mo
     monkeypatch.setattr(set_targets, "MOST_ATTRIBUTES", 3)
     pairs = prepare_bootstrap(machine, replicates=5).asked
     assert pairs == frozenset(s for s in asked if len(s) == 2), "where pairs alone are fitted triples are not known"
+
+
+@pytest.mark.slow
+def test_replicates_do_as_the_release_chose(network: Network) -> None:
+    """Whether whole tables or pairs alone pay is decided once; replicates that would have decided so are the same as before."""
+    machine = _finished(network, "mixture", 200_000, 6.0)
+    fit = machine.notes()["fit"]
+    assert fit["risk_of_pairs_alone"] > 0, "whole tables pay"
+    parameters = machine.plain_parameters()
+    assert _chosen(parameters, fit) == {"edges": fit["edges"], "tables": "always"}
+    assert _chosen(parameters, {**fit, "risk_of_pairs_alone": -1.0})["tables"] == "never"
+    assert "tables" not in _chosen(parameters, {"edges": []}), "no sets, nothing to decide"
+    free, told = (
+        start("mixture", network.schema, 6.0, 200_000, {**parameters, "edges": fit["edges"], "tables": tables}, 3)
+        for tables in ("auto", "always")
+    )
+    for again in (free, told):
+        redraw(again, machine.model(), np.random.default_rng(4))
+    assert free.notes()["fit"]["risk_of_pairs_alone"] > 0
+    assert "risk_of_pairs_alone" not in told.notes()["fit"], "pairs alone were not fitted"
+    assert (told.model().marginal(["x0", "x1", "x3"]) == free.model().marginal(["x0", "x1", "x3"])).all()
+    never = _finished(network, "mixture", 200_000, 6.0, parameters={"tables": "never"})
+    known = prepare_bootstrap(never, replicates=5).asked
+    assert known is not None
+    assert {len(some) for some in known} == {2}, "a fit to pairs alone knows no triples"
+
+
+def test_tables_of_a_pair_are_made_once(network: Network) -> None:
+    prepared = prepare_bootstrap(_finished(network, "mixture"), replicates=5)
+    first = prepared.interval(("x0", "x1"))
+    halves, one = [np.array([0, 1, 1]), np.array([1, 0, 1, 0])], np.eye(4).reshape(4, 2, 2)
+    slow = np.stack([grouped_marginal(refit, ("x0", "x1"), halves).ravel() for refit in prepared.replicates])
+    assert prepared._refitted(("x0", "x1"), halves) == pytest.approx(slow)
+
+    def asked_again(*_: object) -> None:
+        raise AssertionError("a replicate was asked again")
+
+    for refit in prepared.replicates:
+        object.__setattr__(refit, "marginal", asked_again)
+        object.__setattr__(refit, "grouped", asked_again)
+    assert (prepared.interval(("x0", "x1")).low == first.low).all()
+    assert prepared.linear(("x0", "x1"), halves, one).covariance.shape == (4, 4)
 
 
 def test_level_and_bias_enter(network: Network) -> None:

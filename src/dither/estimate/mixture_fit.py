@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -27,7 +28,7 @@ from dither.estimate.edges import (
     warm_potentials,
 )
 from dither.estimate.pair_fit import PairLockstep, Probe, drawn_probe
-from dither.estimate.set_fit import SetLockstep
+from dither.estimate.set_fit import SetLockstep, untied
 from dither.estimate.set_tables import SetTargets
 from dither.estimate.targets import Edges, PairTargets, disjoint, inverse_variances, trees
 from dither.types import Floats, Indices
@@ -56,6 +57,7 @@ class FitOptions:
     penalty: float = 1.2  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
     shrink: bool = True  # keep only the share of the fitted dependence that pays by the same estimate
     edges: Edges | None = None  # None: chosen from the data, see `edges`
+    whole_tables: bool = False  # of sets come what may; otherwise where the estimated risk is lower
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ def fit_mixture(
 ) -> MixtureFit:
     """Fit to all pairs, or to all sets if given; without any pair the fit is the product of the one-way marginals.
 
-    `sets` gives the whole tables for a choice of edges. The edges are chosen by fits to pairs in either case.
+    `sets` gives the whole tables for a choice of edges. Fits to pairs choose the edges; whole tables may refuse them.
     """
     # Matrices of a few hundred columns are too small to share: on a busy machine two threads take three times as long as one.
     few = 1 if targets.columns.width <= MOST_COLUMNS_FOR_ONE_THREAD else None
@@ -219,6 +221,8 @@ def fit_mixture(
         edges = tuple(edge for edge in options.edges if asked[edge])
         options = replace(options, edges=edges if sets is None else disjoint(edges))
     with threadpool_limits(limits=few, user_api="blas"):
+        if sets is not None and options.whole_tables and options.edges is not None:  # nothing is left to choose
+            return descend(_prepared(targets, rng, options, sets(options.edges)), targets, options)
         beginning = _Beginning(targets, rng if sets is None else rng.spawn(1)[0], options, None)
         if options.edges is None:
             by_pairs = _chosen(beginning, grow=sets is None)
@@ -226,10 +230,43 @@ def fit_mixture(
             by_pairs = descend(beginning.lockstep(options.edges), targets, options)
         if sets is None:
             return by_pairs
-        group = _prepared(targets, rng, options, sets(by_pairs.edges))
-        assert isinstance(group, SetLockstep)
-        whole = descend(group, targets, options)
-        return whole if whole_tables_pay(group, whole, by_pairs, beginning) else by_pairs
+        again = deepcopy(rng)  # the fit without edges has the same starts
+        group, whole = _whole_fit(targets, rng, options, sets(by_pairs.edges))
+        if by_pairs.edges and options.edges is None:
+            plain_group, plain = _whole_fit(targets, again, options, sets(()))
+            if not edges_pay((group, whole), (plain_group, plain), options.penalty):
+                group, whole = plain_group, plain
+                by_pairs = descend(beginning.lockstep(()), targets, options)
+        if options.whole_tables or whole_tables_pay(group, whole, by_pairs, beginning):
+            return whole
+        return by_pairs
+
+
+def _whole_fit(
+    targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets
+) -> tuple[SetLockstep, MixtureFit]:
+    group = _prepared(targets, rng, options, sets)
+    assert isinstance(group, SetLockstep)
+    return group, descend(group, targets, options)
+
+
+def edges_pay(tied: tuple[SetLockstep, MixtureFit], plain: tuple[SetLockstep, MixtureFit], penalty: float) -> bool:
+    """Whether edges lower the penalised risk of a fit to whole tables by more than the standard error of that estimate; both are
+    judged with the weights of the fit without.
+
+    Fits to pairs chose the edges as if the noise of pairs were independent; pairs of one set share its people, and so a set that
+    errs speaks for several of them at once.
+    """
+    risks, unsure = [], 0.0
+    for group, fit in (tied, plain):
+        flat = group.tables([replace(state, ties=untied(group.sets, state)) for state in plain[1].states])
+        precisions = [1.0 / block.variances(t) for block, t in zip(group.sets.blocks, flat, strict=True)]
+        found, df = group.tables(list(fit.states)), group.followed(fit.twins, precisions)
+        risks.append(group.chi2(found, precisions) + 2.0 * penalty * df)
+        # A twin's random moves tell its degrees of freedom with twice their number as variance; chi^2 differs by what lies between.
+        unsure += (2.0 * penalty) ** 2 * 2.0 * max(df, 0.0) / len(fit.twins)
+        unsure += sum(4.0 * float((p * (t - f) ** 2).sum()) for p, t, f in zip(precisions, found, flat, strict=True))
+    return risks[0] + math.sqrt(unsure) < risks[1]
 
 
 def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit, beginning: _Beginning) -> bool:

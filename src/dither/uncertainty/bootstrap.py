@@ -88,8 +88,7 @@ class Bootstrap:
     def interval(self, attributes: Sequence[str], level: float = 0.95) -> Interval:
         """Standard errors and intervals of one marginal; not a number, with a caution, where no interval can be had."""
         names = tuple(attributes)
-        fitted = self.model.marginal(names)
-        refits = np.stack([replicate.marginal(names) for replicate in self.replicates])
+        fitted, refits = self._tables(names)
         figures, squared, basis, caution = fitted, np.full(fitted.shape, np.nan), self._basis(names), ""
         if basis is None or told_within_groups(self.model, names):
             basis, caution = "model", told_within_groups(self.model, names) or UNKNOWN
@@ -128,7 +127,7 @@ class Bootstrap:
         if basis == "reports" and self.reports is not None:
             told = self.reports.sums(names, groups, rows, self.model.marginal(names))
             return LinearAnswer(told.estimates, told.covariance, self._freedom(basis), basis)
-        refits = np.stack([rows @ grouped_marginal(r, names, groups).ravel() for r in self.replicates])
+        refits = self._refitted(names, groups) @ rows.T
         shift = refits.mean(axis=0) - estimates
         scatter = np.atleast_2d(np.cov(refits, rowvar=False)) + np.outer(shift, shift)
         bias = np.zeros_like(scatter)
@@ -170,8 +169,8 @@ class Bootstrap:
         return MANY if basis == "reports" else float(len(self.replicates) - 1)
 
     @cached_property
-    def _pair_tables(self) -> dict[tuple[str, ...], Floats]:
-        """Fitted tables of pairs that were needed before."""
+    def _pair_tables(self) -> dict[tuple[str, ...], tuple[Floats, Floats]]:
+        """Tables of pairs that were needed before, fitted and of all replicates."""
         return {}
 
     @cached_property
@@ -179,16 +178,28 @@ class Bootstrap:
         """Biases of pairs that were needed before."""
         return {}
 
-    def _pair_table(self, pair: tuple[str, ...]) -> Floats:
-        if pair not in self._pair_tables:
-            self._pair_tables[pair] = self.model.marginal(pair)
-        return self._pair_tables[pair]
+    def _tables(self, names: tuple[str, ...]) -> tuple[Floats, Floats]:
+        """The fitted table of some attributes and, one behind the other, those of all replicates; pairs are kept."""
+        if names in self._pair_tables:
+            return self._pair_tables[names]
+        found = self.model.marginal(names), np.stack([replicate.marginal(names) for replicate in self.replicates])
+        if len(names) == 2:
+            self._pair_tables[names] = found
+        return found
 
     def _part(self, members: tuple[str, ...], groups: Sequence[Indices] | None = None) -> Floats:
         """The fitted table of some attributes, of grouped values if groups are given."""
         if len(members) == 2:
-            return self._pair_table(members) if groups is None else add_up(self._pair_table(members), groups)
+            fitted = self._tables(members)[0]
+            return fitted if groups is None else add_up(fitted, groups)
         return self.model.marginal(members) if groups is None else grouped_marginal(self.model, members, groups)
+
+    def _refitted(self, names: tuple[str, ...], groups: Sequence[Indices]) -> Floats:
+        """The replicates' tables of grouped values, flat, one behind the other; of a pair its bias needs the whole ones anyway."""
+        if len(names) == 2 and len(self._roots(names)) == 2:
+            refits = self._tables(names)[1]
+            return add_up(refits, [np.arange(len(refits)), *groups]).reshape(len(refits), -1)
+        return np.stack([grouped_marginal(replicate, names, groups).ravel() for replicate in self.replicates])
 
     def _parts(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """What errs beyond the replicates: every pair by its bias, every triple not asked together by its interaction."""
@@ -202,10 +213,7 @@ class Bootstrap:
 
     def _pair_bias(self, pair: tuple[str, ...]) -> PairBias:
         if pair not in self._pair_biases:
-            refits = np.stack([replicate.marginal(pair) for replicate in self.replicates])
-            self._pair_biases[pair] = self.misfit.bias(
-                self.model.schema, pair, self._pair_table(pair), refits, self._roots(pair)
-            )
+            self._pair_biases[pair] = self.misfit.bias(self.model.schema, pair, *self._tables(pair), self._roots(pair))
         return self._pair_biases[pair]
 
     def _heard(self, names: tuple[str, ...]) -> bool:

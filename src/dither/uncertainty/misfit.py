@@ -32,7 +32,8 @@ from dither.uncertainty.shape import PairBias, departures, pair_bias
 MOST_PAIRS = 400  # whose residuals are compared with every replicate's
 # Directions of a pair's table, beside those of the replicates, that are looked at one by one: all of a table of so many cells.
 PRODUCTS, WHOLE = 40, 120
-# Errors along products of moves that go with a factor of one, all pairs together, in units of bootstrapped ones.
+# Errors along products of moves, all pairs together, in units of bootstrapped ones: of single values if the factor is one, and
+# as many again of slow waves whatever it is.
 SPREAD = 0.5
 UNSEEN = 0.02  # of the raw estimates' noise, at least, is what replicates should differ by
 # The logarithm of the factor to expect before any residual is seen, and its deviation from release to release; for pairs whose
@@ -40,6 +41,7 @@ UNSEEN = 0.02  # of the raw estimates' noise, at least, is what replicates shoul
 EXPECTED, APART = {True: 0.0, False: 2.0}, 1.0
 MEDIANS, WIDTHS = np.linspace(-4.0, 4.0, 33), np.array([0.5, 1.0, 1.5, 2.0])
 REJECTS = 1e-3  # the chance of residuals, were the model right, below which the raw estimates are heard
+NEXT_TO_NOTHING = 1e-12  # of the largest squared singular value
 MISFIT_LEVEL = 1e-3  # how often a release of a model that fits may be said not to
 STEPS = np.linspace(-6.0, 8.0, 71)  # logarithms of squared bias in units of bootstrapped error
 
@@ -70,9 +72,14 @@ class _Pair:
     ratio: float = 1.0
 
     @cached_property
+    def waves(self) -> float:
+        """The size of the bias along slow waves."""
+        return float((self.shape.waves[0] ** 2).sum() * (self.shape.waves[1] ** 2).sum())
+
+    @cached_property
     def size(self) -> float:
-        """Of the bias, were it as large as the bootstrapped error."""
-        return float(self.shape.variances.sum())
+        """Of the rest of it, were the factor one."""
+        return float(self.shape.variances.sum()) - self.waves
 
     @cached_property
     def shown(self) -> bool:
@@ -106,9 +113,9 @@ class _Pair:
         root, found = np.sqrt(self.noise).ravel(), self.residuals.ravel()
         whole = len(root) <= WHOLE
         lines = self.shape.strongest(self.noise, None if whole else PRODUCTS).reshape(-1, len(root)) / root
-        _, singular, directions = np.linalg.svd(lines, full_matrices=False)
+        squares, directions = principal(lines)
         along, factors = directions @ found, np.append(np.exp(STEPS), 0.0)[:, None]
-        spread = self.ratio + factors * singular**2
+        spread = self.ratio + factors * squares
         out = -0.5 * (np.log(spread) + along**2 / spread).sum(axis=1)
         if not whole:
             rest = np.maximum(self.shape.variances.ravel() / root**2 - (lines**2).sum(axis=0), 1e-12)
@@ -125,9 +132,8 @@ class _Pair:
             return _Told(None, self.shown)
         boot, noise = float(self.boot.sum()), float(self.noise.sum())
         apart = max(boot + noise - 2 * self.shared * boot, 0.05 * noise)
-        return _Told(
-            self.likelihood, self.shown, self.chance < REJECTS, self.shared, self.size, boot * (1 - self.shared), apart
-        )
+        alone, rejected = boot * (1 - self.shared), self.chance < REJECTS
+        return _Told(self.likelihood, self.shown, rejected, self.shared, self.size, self.waves, alone, apart)
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,7 @@ class _Told:
     rejected: bool = False
     shared: float = 1.0
     size: float = 0.0
+    waves: float = 0.0
     alone: float = 0.0
     apart: float = 1.0
 
@@ -150,10 +157,23 @@ class _Told:
             # The constant: one odd pair does not rule out everything else.
             chances = prior * (np.exp(self.likelihood - self.likelihood.max()) + 1e-9)
         factor = float(chances @ np.exp(STEPS) / chances.sum())
-        bias = factor * self.size
+        bias = factor * self.size + self.waves
         return PairMisfit(
             factor, self.shared, min((bias + self.alone) / (bias + self.apart), 1.0) if self.rejected else 0.0
         )
+
+
+def principal(lines: Floats) -> tuple[Floats, Floats]:
+    """The squared singular values of a matrix and its right singular vectors, a row each, without those of next to no size.
+
+    By the eigenvectors of its smaller Gram matrix: LAPACK's fast decomposition of the matrix itself gives up on some, of which
+    many lines are all but zero.
+    """
+    wide = lines.shape[0] < lines.shape[1]
+    squares, vectors = np.linalg.eigh(lines @ lines.T if wide else lines.T @ lines)
+    kept = squares > NEXT_TO_NOTHING * max(float(squares[-1]), 1e-300)
+    squares, vectors = squares[kept], vectors.T[kept]
+    return squares, vectors @ lines / np.sqrt(squares)[:, None] if wide else vectors
 
 
 def _chance(squares: Floats, weights: Floats) -> float:

@@ -171,8 +171,7 @@ def prepare_bootstrap(
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
         if parameters.get("effort") == "thorough":  # a quick fit errs more, so its replicates are on the safe side
             parameters = {**parameters, "effort": "quick"}
-    if "edges" in parameters:  # the replicates tie the pairs that the release's own fit chose, and need not choose
-        parameters = {**parameters, "edges": _notes_of(source).get("fit", {}).get("edges", parameters["edges"])}
+    parameters = {**parameters, **_chosen(parameters, _notes_of(source).get("fit", {}))}
     known = isinstance(source, ProtocolMachine) and bool(source.counted)
     refits: list[Model] = []
     redrawn: list[PairTargets] = []
@@ -196,6 +195,17 @@ def prepare_bootstrap(
     found = local_misfit(core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn)
     reports = Reports(schema, tuple(answers_of(source.counted)))
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
+
+
+def _chosen(parameters: JsonMapping, fit: JsonMapping) -> JsonObject:
+    """What the release's own fit chose, so that replicates need not choose: which pairs are tied, and whether whole tables of sets
+    or their pairs alone are fitted."""
+    chosen: JsonObject = {}
+    if "edges" in parameters:
+        chosen["edges"] = fit.get("edges", parameters["edges"])
+    if "risk_of_pairs_alone" in fit:
+        chosen["tables"] = "never" if fit["risk_of_pairs_alone"] < 0.0 else "always"
+    return chosen
 
 
 def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) -> Prior | None:
@@ -238,6 +248,7 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     answers = answers_of(machine.counted)
     pairs_alone = machine.method == "mixture" and (
         not tables_pay(len(machine.campaign.schema), answers)
+        or machine.plain_parameters()["tables"] == "never"
         or machine.notes().get("fit", {}).get("risk_of_pairs_alone", 0.0) < 0.0
     )
     sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)

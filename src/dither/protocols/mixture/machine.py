@@ -59,8 +59,8 @@ class MixtureParameters:
     looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
     what may). `edges`: the strong pairs that the fit ties together: `auto` chooses them from the reports, `none` leaves
     them out, a list of pairs of names ties these and no others. `tables`: larger sets are fitted as whole tables where that pays
-    (`auto`), or through their pairs only (`never`), in a fraction of the time. `effort`: `thorough` averages the fit with a
-    posterior mean, which takes some seconds more and errs less where pairs are noisy.
+    (`auto`), come what may (`always`), or through their pairs only (`never`), in a fraction of the time. `effort`: `thorough`
+    averages the fit with a posterior mean, which takes some seconds more and errs less where pairs are noisy.
     """
 
     components: int | None = None
@@ -68,13 +68,13 @@ class MixtureParameters:
     singles: float | None = None
     screen: Literal["auto", "always", "never"] = "auto"
     edges: Pairs | str = "auto"
-    tables: Literal["auto", "never"] = "auto"
+    tables: Literal["auto", "always", "never"] = "auto"
     effort: Literal["quick", "thorough"] = "quick"
 
     def __post_init__(self) -> None:
         check_whole_or_none("components", self.components, 1, 2000)
         check_whole("total", self.total, 2, 20_000)
-        check_choice("tables", self.tables, ("auto", "never"))
+        check_choice("tables", self.tables, ("auto", "always", "never"))
         check_choice("effort", self.effort, ("quick", "thorough"))
         if self.singles is not None:
             check_between("singles", self.singles, 0, 1, ends="[)")
@@ -223,7 +223,12 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         targets = self._targets
         if not self._members:
             return product_fit(targets), {}
-        options = FitOptions(components=self.parameters.components, total=self.parameters.total, edges=self._edges)
+        options = FitOptions(
+            components=self.parameters.components,
+            total=self.parameters.total,
+            edges=self._edges,
+            whole_tables=self.parameters.tables == "always",
+        )
         rng = np.random.default_rng([self.campaign.seed, 0x6D6978])
         fitted = fit_mixture(targets, rng, options, self._sets)
         if self.parameters.effort == "quick" or not targets.has_pairs:
