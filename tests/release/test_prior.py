@@ -47,15 +47,26 @@ def test_a_release_says_where_its_prior_came_from(release: dither.Release, publi
     said = manifest["notes"]["prior"]
     assert said["sha256"] == hashlib.sha256(public.read_bytes()).hexdigest()
     assert (said["source"], said["rows"]) == (str(public), 2_000)
-    assert said["share_of_prior"] > 0.2
+    assert said["share_of_prior"] > 0.1
     assert manifest["call"]["prior"] == str(public)
     assert manifest["epsilon_achieved"] <= 2.0
     page = (folder / "report.html").read_text()
     assert "What was known beforehand" in page
     assert f"{said['share_of_prior']:.0%} of the result" in page
+    assert "It has no part in the result" not in page
     again = dither.load_release(folder)
     found = dither.bootstrap(again, [NETWORK.schema.names[:2]], replicates=5)[0]
     assert (found.low <= found.high).all()
+
+
+def test_the_report_of_a_prior_without_a_share_does_not_say_that_it_was_used(tmp_path: Path) -> None:
+    wrong = table(500, 7).slice(0, 1)
+    pq.write_table(pa.concat_tables([wrong] * 500), tmp_path / "wrong.parquet")
+    one = dither.publish(table(40_000, 1), epsilon=4.0, seed=3, rows=50, prior=tmp_path / "wrong.parquet", **OPTIONS)
+    assert one.notes["prior"]["share_of_prior"] == 0
+    page = (one.save(tmp_path / "out") / "report.html").read_text()
+    assert "It has no part in the result" in page
+    assert "0% of the result" not in page
 
 
 def test_a_collected_release_is_fitted_again_with_a_prior(release: dither.Release, public: Path) -> None:
