@@ -226,7 +226,7 @@ def forecast_checked(participants: int, epsilon: float, seed: int, data_dir: Pat
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """Declared for each size; the smoke size takes a few thousand participants of generated tables."""
     if size == "smoke":
-        data_dir = Path("nowhere")
+        data_dir = data_dir or Path("nowhere")
     full = size == "full"
     real = tables.names(data_dir, "Adult", "NLTCS")
     names = (*real, STRONG, WEAK, NONE) if full else real[:1] if size == "quick" else (WEAK,)

@@ -29,8 +29,8 @@ def test_mixture(tmp_path: Path, narrow_adult: Path) -> None:
     assert 50 < outcome.mean("cost", "peak_megabytes") < 4_000
 
 
-def test_limit(tmp_path: Path) -> None:
-    outcome = run(limit, tmp_path)
+def test_limit(tmp_path: Path, narrow_adult: Path) -> None:
+    outcome = run(limit, tmp_path, narrow_adult)
     assert {row["study"] for row in outcome.summary} == {
         "thorough",
         "priors",

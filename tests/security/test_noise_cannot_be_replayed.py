@@ -260,6 +260,7 @@ OPEN_SEEDS = {
     "dither.release.release.Release.with_replicates": "people drawn from a published model",
     "dither.planner.forecasting.forecast": "imagined people",
     "dither.planner.predict.predict": "imagined people",
+    "dither.planner.population.population_of": "imagined people",
     "dither.planner.population.reference_population": "imagined people",
     "dither.protocols.registry.start": "a method's own choices, all of them published",
     "dither.protocols.machine.Campaign": "a method's own choices, all of them published",
