@@ -281,7 +281,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
                 "table": pay_tables(data_dir) if full else ("Adult",),
                 "participants": (300_000, 1_500_000) if full else (60_000,),
             }
-            | {"epsilon": (1.0, 2.0) if full else (4.0,), "seed": range(2) if full else range(1)},
+            | {"epsilon": (1.0, 2.0) if full else (2.0,), "seed": range(2) if full else range(1)},
             partial(thorough_coverage, replicates=10, count=60 if full else 10, data_dir=data_dir),
             skip=lambda participants, epsilon, **rest: (participants, epsilon) == (300_000, 1.0),
             note="Ten replicates, or the sixty draws of the Bayesian member in their place, around the same figures.",

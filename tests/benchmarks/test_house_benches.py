@@ -42,7 +42,7 @@ def test_limit(tmp_path: Path, narrow_adult: Path) -> None:
     for study in ("priors", "small_campaigns"):
         assert outcome.mean(study, "ratio_2", table_is="right") < 0.8
         assert outcome.mean(study, "ratio_2", table_is="wrong") < 1.01
-    assert 0.5 < outcome.mean("forecasts", "ratio") < 1.5
+    assert 0.5 < outcome.mean("forecasts", "ratio") < 2.0  # of one campaign
     for scatter in (REPLICATES, DRAWS):
         assert outcome.mean("thorough_intervals", "all", scatter=scatter) > 0.8
 
