@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,23 @@ def test_streams_hear_of_the_reports_and_the_ratio_is_of_the_two_rates() -> None
     assert found["events"] >= 20
     assert found["ratio"] == found["reports_per_second_watched"] / found["reports_per_second_alone"]
     assert found["ratio"] > 0.3  # on whatever machine, together with other tests
+
+
+def test_a_load_goes_on_until_something_counted() -> None:
+    """No time after the warm-up, or every prepared request taken within it: both had no rate at all before."""
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline():
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+    async def loaded() -> dict[str, float]:
+        async with await asyncio.start_server(answers, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            return await collector._load(f"http://127.0.0.1:{port}", collector._empty_requests(), 1, 0.0)
+
+    assert asyncio.run(loaded())["reports_per_second"] > 0
 
 
 def test_missing_packages_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
