@@ -103,3 +103,33 @@ def test_intervals_cover_at_the_stated_rate() -> None:
     assert too_narrow[1][0] == pytest.approx(1.2816, abs=1e-4)
     with pytest.raises(ParameterError, match="level"):
         normal_interval(np.zeros(1), np.ones(1), 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 12.0])
+def test_weights_and_sample_size_hold_the_choice_of_who_was_asked(epsilon: float) -> None:
+    """Few people asked about a alone, many about everything: without noise the many count by their number, not by cells."""
+    rng = np.random.default_rng(5)
+    truth = JOINT.sum(axis=(1, 2))
+    alone, whole = (question(SCHEMA, names, epsilon, "grr") for names in (("a",), ("a", "b", "c")))
+    scaled, squares, by_noise = [], [], []
+    for _ in range(400):
+        parts = []
+        for asked, n, table in ((alone, 300, truth), (whole, 3_000, JOINT)):
+            counts = rng.multinomial(n, table.ravel())
+            parts.append(AnswerCounts(asked, asked.mechanism.simulate(counts, rng), n))
+        found = pool(SCHEMA, parts, ["a"])
+        variances = found.variances + truth * (1 - truth) / found.sample_size
+        scaled.append((found.frequencies - truth) ** 2 / variances)
+        squares.append(((found.frequencies - truth) ** 2).sum())
+        each = [pool(SCHEMA, [part], ["a"]).frequencies for part in parts]
+        inverse = [
+            part.n / part.question.mechanism.group_variance(part.question.mechanism.cells // 3, 1 / 3, 1)
+            for part in parts
+        ]
+        by_noise.append(((np.average(each, axis=0, weights=inverse) - truth) ** 2).sum())
+        assert found.n == 3_300
+        assert 300 < found.sample_size <= 3_300 + 1e-6
+    # Squares of normal deviates over their variance: a mean of 400 is within 4.5 standard errors of one.
+    assert np.abs(np.mean(scaled, axis=0) - 1).max() < 4.5 * np.sqrt(2 / 400)
+    ratio = np.mean(squares) / np.mean(by_noise)
+    assert ratio < 0.6 if epsilon > 8 else ratio == pytest.approx(1, abs=0.1)

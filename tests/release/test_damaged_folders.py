@@ -39,7 +39,6 @@ def curated(folder: Path) -> Callable[[Path], Any]:
 EVERY: dict[str, Edit] = {
     "format is a list": lambda m: m.update(format=[]),
     "format is an object": lambda m: m.update(format={}),
-    "epsilon is not a number": lambda m: m.update(epsilon_achieved=float("nan")),
     "epsilon is negative": lambda m: m.update(epsilon_achieved=-5),
     "epsilon is true": lambda m: m.update(epsilon_achieved=True),
     "epsilon is huge": lambda m: m.update(epsilon_achieved=HUGE),
@@ -166,3 +165,28 @@ def test_a_file_of_another_release(name: str, tmp_path: Path) -> None:
     (tmp_path / "out" / name).write_bytes((tmp_path / "other" / name).read_bytes())
     with pytest.raises(DitherError):
         load(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fine"),
+    [
+        ({"n": -1}, False),
+        ({"n": "many"}, False),
+        ({"n": True}, False),
+        ({"effective_n": 1e9}, False),
+        ({"effective_n": "1"}, False),
+        ({"effective_n": None}, True),
+    ],
+)
+def test_how_many_answers_a_measured_table_is_worth(wrong: dict[str, Any], fine: bool, tmp_path: Path) -> None:
+    """None stands for a folder that an earlier version wrote: without the entry all answers count alike."""
+    load = published(tmp_path / "out")
+    path = tmp_path / "out" / "measured.bin"
+    meta, arrays = unpack(path.read_bytes())
+    meta["measured"][0] = {k: v for k, v in (meta["measured"][0] | wrong).items() if v is not None}
+    path.write_bytes(pack(meta, arrays))
+    if fine:
+        assert load(tmp_path / "out").measured[0].sample_size == meta["measured"][0]["n"]
+    else:
+        with pytest.raises(DitherError, match=r"measured\.bin says"):
+            load(tmp_path / "out")

@@ -48,7 +48,7 @@ def test_a_saved_release_reads_back(make_release: Callable[..., Release], tmp_pa
     assert again.model.to_bytes() == release.model.to_bytes()
     assert list(again.asked) == list(release.asked)
     for was, now in zip(release.measured, again.measured, strict=True):
-        assert (was.attributes, was.n) == (now.attributes, now.n)
+        assert (was.attributes, was.n, was.sample_size) == (now.attributes, now.n, now.sample_size)
         assert np.array_equal(was.frequencies, now.frequencies)
         assert np.array_equal(was.standard_errors, now.standard_errors)
 

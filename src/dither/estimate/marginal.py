@@ -26,6 +26,7 @@ class Marginal:
     """Frequencies with one axis per attribute, and their standard errors where they are known.
 
     A measured marginal is raw and unbiased; `n` reports went into it and its standard errors are those of the devices' noise.
+    `effective_n` is its effective sample size, below n where answers of unequal precision were pooled (0: it is n).
     A released one is read off a model: `labels` names the codes along each axis, and the standard errors are of noise, of who was
     asked and, with replicates, of what the model leaves out. Where they are None, `reason` says why in words. What is shown
     after a plus-minus sign is the half-width of a 95 % interval, 1.96 standard errors.
@@ -37,6 +38,12 @@ class Marginal:
     n: int = 0
     labels: tuple[tuple[str, ...], ...] = ()
     reason: str = ""
+    effective_n: float = 0.0
+
+    @property
+    def sample_size(self) -> float:
+        """How many people, all asked the same, the choice of who was asked is worth; at least one."""
+        return max(self.effective_n or float(self.n), 1.0)
 
     @property
     def variances(self) -> Floats:

@@ -1,7 +1,8 @@
 """Marginals read off every question that contains them, averaged with weights inverse to their variance.
 
-Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed into one (erratum 6).
-The weights use the variance at the mean frequency 1/cells, not at the noisy estimate, so the average stays unbiased.
+Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed into one while noise rules
+(erratum 6), n where only the choice of who was asked is left. The weights use the variance at the mean frequency 1/cells, not
+at the noisy estimate, so the average stays unbiased.
 """
 
 from __future__ import annotations
@@ -74,16 +75,26 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
     parts: list[tuple[AnswerCounts, int, float]] = []
     for answer in holding:
         marginal, group = read_marginal(schema, answer, attributes)
-        weight = answer.n / _variance(answer.question.mechanism, group, 1.0 / cells)
+        weight = precision(answer.question.mechanism, cells, answer.n)
         weighted += weight * marginal
         total += weight
         parts.append((answer, group, weight))
     frequencies = weighted / total
     variances = np.zeros_like(frequencies)
-    inside = np.clip(frequencies, 0.0, 1.0)
+    inside, chance = np.clip(frequencies, 0.0, 1.0), 0.0
     for answer, group, weight in parts:
         variances += (weight / total) ** 2 * _group_variances(answer, group, inside)
-    return Marginal(tuple(attributes), frequencies, np.sqrt(variances), sum(a.n for a in holding))
+        chance += (weight / total) ** 2 / answer.n
+    return Marginal(
+        tuple(attributes), frequencies, np.sqrt(variances), sum(a.n for a in holding), effective_n=1 / chance
+    )
+
+
+def precision(mechanism: Mechanism, cells: int, n: int) -> float:
+    """One over the variance, of noise and of who was asked, of a marginal of so many cells read off n answers, all cells being
+    equally frequent: the weight of these answers in a pooled marginal."""
+    even = 1.0 / cells
+    return n / (_variance(mechanism, mechanism.cells // cells, even) + even * (1 - even))
 
 
 def contrast_noise(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]) -> tuple[float, float]:
@@ -101,7 +112,7 @@ def contrast_noise(schema: Schema, answers: Sequence[AnswerCounts], attributes: 
         if wanted <= set(answer.question.attributes):
             mechanism, group = answer.question.mechanism, answer.question.mechanism.cells // cells
             own = _variance(mechanism, group, 1.0 / cells)
-            weight = answer.n / own
+            weight = precision(mechanism, cells, answer.n)
             whole = _variance(mechanism, mechanism.cells, 1.0)
             noise += weight**2 / answer.n * (cells * own + (1 - 1.0 / cells) - whole / cells) / (cells - 1)
             people += weight**2 / answer.n

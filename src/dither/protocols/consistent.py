@@ -13,6 +13,7 @@ import numpy as np
 
 from dither.errors import ParameterError
 from dither.estimate import AnswerCounts, make_consistent, norm_sub
+from dither.estimate.pool import precision
 from dither.models.model import check_marginal
 from dither.schema import Schema
 from dither.types import Floats
@@ -24,8 +25,8 @@ MOST_CELLS = 4_000_000
 def consistent_marginals(schema: Schema, answers: Sequence[AnswerCounts], rounds: int = 5) -> list[Table]:
     """The answered sets' distributions: consistency and projection take turns, projection last.
 
-    Tables are weighted by the inverse variance of a cell. Projection disturbs consistency a little and the other way
-    round; a few turns bring both within a hair.
+    Tables are weighted by the inverse variance, of noise and of who was asked, of a cell. Projection disturbs consistency a
+    little and the other way round; a few turns bring both within a hair.
     """
     tables: list[Table] = []
     weights = []
@@ -33,7 +34,7 @@ def consistent_marginals(schema: Schema, answers: Sequence[AnswerCounts], rounds
         names = answer.question.attributes
         raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies
         tables.append((names, raw.reshape([schema[a].cardinality for a in names])))
-        weights.append(1.0 / answer.question.mechanism.variance(1.0 / raw.size, answer.n))
+        weights.append(precision(answer.question.mechanism, raw.size, answer.n))
     for _ in range(rounds):
         tables = [(names, norm_sub(table)) for names, table in make_consistent(tables, weights)]
     return tables

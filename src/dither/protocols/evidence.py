@@ -160,9 +160,9 @@ def merged(answers: Sequence[AnswerCounts]) -> list[AnswerCounts]:
 
 
 def total_variances(marginal: Marginal) -> Floats:
-    """The mechanism's variance plus f(1-f)/n, since the people who were asked are a sample of all participants."""
+    """The mechanism's variance plus f(1-f)/n, n the effective number of people who were asked: a sample of all participants."""
     f = np.clip(marginal.frequencies, 0.0, 1.0)
-    return np.maximum(marginal.variances + f * (1 - f) / marginal.n, _LEAST_VARIANCE)
+    return np.maximum(marginal.variances + f * (1 - f) / marginal.sample_size, _LEAST_VARIANCE)
 
 
 def with_sampling(marginal: Marginal) -> Marginal:

@@ -25,6 +25,7 @@ from dither.types import JsonObject
 
 # A fitted tree takes up a part of the noise, so its best residual lies below one per cell; 0.8 measured best (the docs).
 DISCREPANCY = 0.8
+TOLERANCE = 0.01  # of the residual in fifty steps: what comes after follows the noise (the docs)
 FACTOR_ERROR = 0.15  # the total variation that a factor's raw noise may have; larger factors are split
 
 FALLBACK = "no pair stands out from noise: attributes are taken as independent"
@@ -45,11 +46,12 @@ def factor_cells(schema: Schema, epsilon: float, people: float, factors: int) ->
 
 def fit_jointly(evidence: Evidence, tree: Triangulation) -> TreeFit:
     """The tree fitted to every pooled single, pair and larger set that was asked, all at once, weighted by inverse
-    variance and stopped at the noise."""
+    variance and stopped at the noise, or where a tree that cannot come so near hardly gains any more."""
     schema = evidence.schema
     asked = dict.fromkeys(tuple(sorted(schema.index(n) for n in a.question.attributes)) for a in evidence.answers)
     larger = [s for s in asked if len(s) > 2]
-    return fit_tree(schema, tree, evidence.measurements(larger), start=evidence.distributions, discrepancy=DISCREPANCY)
+    measured = evidence.measurements(larger)
+    return fit_tree(schema, tree, measured, start=evidence.distributions, discrepancy=DISCREPANCY, tolerance=TOLERANCE)
 
 
 def without_dependence(evidence: Evidence) -> JunctionTree:

@@ -277,7 +277,10 @@ def _pack_measured(measured: Sequence[Marginal]) -> bytes:
     for i, entry in enumerate(measured):
         arrays[f"{i}.frequencies"] = entry.frequencies
         arrays[f"{i}.standard_errors"] = np.sqrt(entry.variances)
-    meta = [{"attributes": list(entry.attributes), "n": int(entry.n)} for entry in measured]
+    meta = [
+        {"attributes": list(entry.attributes), "n": int(entry.n), "effective_n": entry.effective_n}
+        for entry in measured
+    ]
     return pack({"measured": meta}, arrays)
 
 
@@ -289,5 +292,15 @@ def _unpack_measured(data: bytes, schema: Schema) -> tuple[Marginal, ...]:
         frequencies, errors = arrays[f"{i}.frequencies"], arrays[f"{i}.standard_errors"]
         if not frequencies.shape == errors.shape == tuple(schema[name].cardinality for name in names):
             raise ReportError(f"measured.bin has a table of {', '.join(names)} that schema.json does not allow")
-        out.append(Marginal(names, frequencies, errors, entry["n"]))
+        n, effective_n = entry["n"], entry.get("effective_n", 0.0)  # an earlier version wrote none: all answers alike
+        if (
+            type(n) is not int
+            or n < 0
+            or type(effective_n) not in (int, float)
+            or not 0 <= effective_n <= n * (1 + 1e-9)
+        ):
+            raise ReportError(
+                f"measured.bin says that {n!r} answers, worth {effective_n!r}, tell of {', '.join(names)}"
+            )
+        out.append(Marginal(names, frequencies, errors, n, effective_n=effective_n))
     return tuple(out)

@@ -22,16 +22,17 @@ def measured_errors(measured: Sequence[Marginal], attributes: Sequence[str], par
     """The standard errors of exactly these attributes for all participants, axes in this order; None if not measured.
 
     A measurement's own standard error is that of the devices' noise. Where only n of N participants were asked, who
-    they are adds f(1-f)/n * (1 - n/N) to the variance (sampling without replacement). Of several measurements of the
-    same attributes the one with the most answers counts.
+    they are adds f(1-f) (1/n - 1/N) to the variance (sampling without replacement), n being the effective sample size. Of
+    several measurements of the same attributes the one with the most answers counts.
     """
     found = [m for m in measured if sorted(m.attributes) == sorted(attributes)]
     if not found:
         return None
     best = max(found, key=lambda m: m.n)
     f = np.clip(best.frequencies, 0.0, 1.0)
-    unasked = max(0.0, 1 - best.n / participants) if participants else 0.0
-    errors = np.sqrt(best.variances + f * (1 - f) / max(best.n, 1) * unasked)
+    # Answers that weigh less than others leave some of the choice also where everybody was asked.
+    chance = max(0.0, 1 / best.sample_size - 1 / max(participants, 1)) if participants else 0.0
+    errors = np.sqrt(best.variances + f * (1 - f) * chance)
     return np.transpose(errors, [best.attributes.index(name) for name in attributes])
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dither.estimate.pool import AnswerCounts, answers_of
+from dither.estimate.pool import AnswerCounts, answers_of, precision
 from dither.protocols import ProtocolMachine
 from dither.schema import Schema
 from dither.types import Floats, JsonObject
@@ -68,8 +68,7 @@ def exposure(
         if not set(names) <= set(question.attributes):
             continue
         group = question.mechanism.cells // kept
-        weight = 1.0 / question.mechanism.group_variance(group, 1.0 / kept, answer.n)
-        parts.append((weight, *question.mechanism.forged_range(group)))
+        parts.append((precision(question.mechanism, kept, answer.n), *question.mechanism.forged_range(group)))
     if not parts:
         return None
     weights, down, up = (np.array(column) for column in zip(*parts, strict=True))

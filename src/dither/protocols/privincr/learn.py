@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +19,7 @@ from dither.protocols.consistent import Table, reconstruct
 from dither.protocols.evidence import Evidence
 from dither.protocols.privincr.plan import Pair, PrivIncrParameters
 from dither.protocols.tree import factor_cells
+from dither.reports import Plan
 from dither.structure import (
     Triangulation,
     mutual_information,
@@ -141,6 +142,27 @@ class CliqueLayout:
     tree: Triangulation
     sets: tuple[tuple[int, ...], ...]
     factorisations: tuple[Factorisation, ...] = field(default=())
+
+
+def with_late_pairs(
+    evidence: Evidence, layout: CliqueLayout, asked: Plan, parameters: PrivIncrParameters
+) -> CliqueLayout:
+    """The layout with the pairs that the last round asked although they had been pruned, and that stand out by now.
+
+    Narrow pairs are asked for the singles' sake to the end (`round_plan`), by which time they have about twice the answers that
+    they were judged by.
+    """
+    schema, tree = evidence.schema, layout.tree
+    held = {pair for clique in tree.cliques for pair in combinations(sorted(clique), 2)}
+    pairs = {tuple(sorted(map(schema.index, q.attributes))) for q in asked.questions if len(q.attributes) == 2}
+    late = {
+        (i, j): e for i, j in pairs - held if (e := evidence.pair(i, j)) and e.test.score >= parameters.significance
+    }
+    if not late:
+        return layout
+    known = {pair: e for pair in tree.kept if (e := evidence.pair(*pair)) is not None} | late
+    strengths = {pair: e.distance for pair, e in known.items()}
+    return replace(layout, tree=triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells))
 
 
 def lay_out(

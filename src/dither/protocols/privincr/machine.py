@@ -17,7 +17,7 @@ from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
 from dither.protocols.evidence import Evidence, Pair, merged
 from dither.protocols.machine import Campaign, ProtocolMachine
-from dither.protocols.privincr.learn import CliqueLayout, fit_cliques, lay_out, prune
+from dither.protocols.privincr.learn import CliqueLayout, fit_cliques, lay_out, prune, with_late_pairs
 from dither.protocols.privincr.plan import (
     PrivIncrParameters,
     check_campaign,
@@ -79,6 +79,12 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
         self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
         self._used = min(1.0, self._used + self._open.population)
         if finished:
+            if (
+                self._layout is not None
+                and self.parameters.fit == "joint"
+                and self.parameters.threshold == "calibrated"
+            ):
+                self._layout = with_late_pairs(self.evidence, self._layout, self._open, self.parameters)
             self._open = None
             return
         last = len(self._closed) == self.rounds
