@@ -10,8 +10,10 @@ import pytest
 from dither.estimate.latent_class import (
     LatentClasses,
     class_count,
+    classes_help,
     counted_in,
     latent_classes,
+    mean_log_likelihood,
     one_ways,
     raked_classes,
     smoothed,
@@ -108,3 +110,29 @@ def test_raking_classes_is_raking_the_whole_table() -> None:
     found = raked_classes(COLUMNS, classes, one)
     assert np.allclose(joint(found), table, atol=1e-5)
     assert np.allclose(found.weights @ found.components, one, atol=1e-5)
+
+
+def test_classes_help_where_rows_depend_and_not_where_columns_were_shuffled() -> None:
+    columns, rng = Columns((4,) * 8), np.random.default_rng(2)
+    group = rng.integers(0, 3, 3_000)
+    tables = rng.dirichlet(np.ones(4), size=(8, 3)).cumsum(axis=2)
+    codes = np.stack([(rng.random(3_000)[:, None] > table[group]).sum(axis=1) for table in tables], axis=1)
+    shuffled = np.stack([rng.permutation(column) for column in codes.T], axis=1)
+    for seed in range(5):
+        own = np.random.default_rng(seed)
+        assert classes_help(columns, codes, own)
+        assert not classes_help(columns, shuffled, own)
+    alike = LatentClasses(np.ones(1), one_ways(columns, shuffled)[None])
+    learnt = latent_classes(columns, shuffled, rng)
+    own_rows = [mean_log_likelihood(columns, classes, shuffled) for classes in (alike, learnt)]
+    assert own_rows[0] < own_rows[1], "judged by the rows that they were learnt from, classes always seem to help"
+    assert not classes_help(columns, codes[:3], rng), "too few rows to hold any out"
+
+
+def test_the_mean_log_likelihood_is_the_slow_one() -> None:
+    codes, classes = (
+        rows(40),
+        LatentClasses(np.array([0.3, 0.7]), COLUMNS.softmax(np.random.default_rng(3).normal(size=(2, 9)))),
+    )
+    *_, likelihood = slow_step(codes, classes.weights, classes.components)
+    assert mean_log_likelihood(COLUMNS, classes, codes) == pytest.approx(likelihood / 40)

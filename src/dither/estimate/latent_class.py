@@ -13,10 +13,11 @@ import numpy as np
 from numba import njit
 
 from dither.estimate.targets import Columns
-from dither.types import Codes, Floats
+from dither.types import Codes, Floats, Indices
 
 MOST_CLASSES, ROWS_PER_CLASS = 100, 60
 MOST_ROWS = 60_000  # that the classes are learnt from; more tell them no better
+ROWS_TO_JUDGE, HELD_OUT = 20_000, 5  # the rows that say whether classes help, and one in how many of them is held out
 TO_ONE_WAYS, TO_EVEN = 0.03, 0.001
 ITERATIONS, TOLERANCE = 60, 1e-4  # of the mean log likelihood
 APART = 0.5  # of the logits that the classes start from
@@ -73,7 +74,7 @@ def latent_classes(
     if len(codes) > MOST_ROWS:
         codes = codes[rng.choice(len(codes), MOST_ROWS, replace=False)]
     count = class_count(len(codes)) if classes is None else classes
-    places = np.ascontiguousarray(codes + columns.starts.astype(codes.dtype)).astype(np.intp)
+    places = _places(columns, codes)
     start = np.log(np.maximum(one_ways(columns, codes), 1.0 / len(codes)))
     components = columns.softmax(start + APART * rng.standard_normal((count, columns.width)))
     weights, last = np.full(count, 1.0 / count), -np.inf
@@ -89,6 +90,36 @@ def latent_classes(
             break
         last = likelihood
     return LatentClasses(weights, components)
+
+
+def classes_help(columns: Columns, codes: Codes, rng: np.random.Generator) -> bool:
+    """Whether classes of four fifths of the rows make the other rows likelier than those rows' one-way marginals do.
+
+    Where they do not, as in rows whose columns were shuffled, the dependence in the classes is that of chance. Pairs of reports
+    could tell that only of pairs, not of three attributes together.
+    """
+    order = rng.permutation(len(codes))[:ROWS_TO_JUDGE]
+    held, learnt = codes[order[: len(order) // HELD_OUT]], codes[order[len(order) // HELD_OUT :]]
+    if not len(held):
+        return False
+    one = one_ways(columns, learnt)
+    alike = LatentClasses(np.ones(1), one[None])
+    apart = latent_classes(columns, learnt, rng)
+    likelihoods = [mean_log_likelihood(columns, smoothed(columns, found, one), held) for found in (alike, apart)]
+    return likelihoods[0] < likelihoods[1]
+
+
+def mean_log_likelihood(columns: Columns, classes: LatentClasses, codes: Codes) -> float:
+    """Of rows of codes, each."""
+    logs = np.ascontiguousarray(np.log(np.maximum(classes.components, LEAST)).T)
+    sums, totals = np.zeros((columns.width, len(classes.weights))), np.zeros(len(classes.weights))
+    log_weights = np.log(np.maximum(classes.weights, LEAST))
+    return float(counted_in(logs, log_weights, _places(columns, codes), sums, totals)) / len(codes)
+
+
+def _places(columns: Columns, codes: Codes) -> Indices:
+    """The column of every row's every value."""
+    return np.ascontiguousarray(codes + columns.starts.astype(codes.dtype)).astype(np.intp)
 
 
 def smoothed(columns: Columns, classes: LatentClasses, one: Floats) -> LatentClasses:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dither.errors import ParameterError, ReportError
-from dither.estimate.latent_class import LatentClasses, latent_classes, one_ways, smoothed
+from dither.estimate.latent_class import LatentClasses, classes_help, latent_classes, one_ways, smoothed
 from dither.estimate.targets import Columns
 from dither.protocols.earlier import EarlierReports, earlier_from_state
 from dither.schema import Schema
@@ -80,7 +80,8 @@ def give_prior(machine: ProtocolMachine, rows: PublicRows | EarlierReports) -> N
 
 def _learnt(schema: Schema, codes: Codes, rows: PublicRows, seed: int) -> PublicPrior:
     columns = Columns(schema.cardinalities)
-    found = latent_classes(columns, codes, np.random.default_rng([seed, 0x7075626C]))
+    judged = classes_help(columns, codes, np.random.default_rng([seed, 0x7075626C, 1]))
+    found = latent_classes(columns, codes, np.random.default_rng([seed, 0x7075626C]), None if judged else 1)
     return PublicPrior(smoothed(columns, found, one_ways(columns, codes)), len(codes), rows.source, rows.sha256)
 
 
