@@ -83,6 +83,26 @@ def test_late_stopping_follows_the_noise():
     assert late.stopped in ("converged", "iterations")
 
 
+def test_a_fit_goes_on_below_the_noise_while_it_falls_steeply():
+    schema, truth = _truth()
+    errors, further = [], 0
+    for seed in range(12):
+        given, residuals = _pairs(truth, np.random.default_rng(seed), sd=0.003), []
+        plain = fit_tree(schema, truth.tree, given, discrepancy=0.8)
+        on = fit_tree(
+            schema, truth.tree, given, discrepancy=0.8, least=0.6, progress=lambda _, r, to=residuals: to.append(r)
+        )
+        ends = [
+            r <= 0.6 or (r <= 0.8 and step >= 5 and r > 0.95 * residuals[step - 5]) for step, r in enumerate(residuals)
+        ]
+        assert ends.index(True) == len(residuals) - 1 == on.iterations - 1
+        assert plain.iterations <= on.iterations
+        further += on.iterations - plain.iterations
+        errors.append([_error(fit.model, truth) for fit in (plain, on)])
+    assert further > 0
+    assert np.mean(errors, axis=0)[1] < np.mean(errors, axis=0)[0], "there was something left to learn"
+
+
 def test_residual_never_ends_above_a_plain_mirror_descent():
     """The slow, obvious reference: fixed small steps, one at a time."""
     schema, truth = _truth(seed=3)

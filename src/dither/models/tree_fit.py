@@ -30,6 +30,9 @@ from dither.types import AnyArray, Floats
 _LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps could not bring it back
 
 
+STEEP = 0.05  # of the residual in five iterations: while it falls by more, there is something to learn
+
+
 @dataclass(frozen=True)
 class TreeFit:
     """A fitted tree and how the fit went; `discrepancy` is the weighted squared residual per measured cell, about 1 when
@@ -66,6 +69,7 @@ def fit_tree(
     *,
     start: Sequence[AnyArray] | None = None,
     discrepancy: float = 1.0,
+    least: float | None = None,
     tolerance: float = 1e-5,
     iterations: int = 1_000,
     progress: Callable[[int, float], None] | None = None,
@@ -73,8 +77,9 @@ def fit_tree(
     """The tree's distribution nearest to the measurements, from the product of one-way marginals `start` (even by
     default).
 
-    Stops when the weighted squared residual has fallen to `discrepancy` times the number of measured cells (0: never),
-    when fifty iterations gain less than `tolerance` of it, or after `iterations`.
+    Stops when the weighted squared residual has fallen to `discrepancy` times the number of measured cells (0: never) and, if
+    `least` is given, no longer falls steeply or has fallen to `least` times it; when fifty iterations gain less than
+    `tolerance` of it; or after `iterations`. What a fit has still to learn falls steeply, noise is followed slowly.
     """
     measured, unused = _place(schema, tree, measurements)
     messages = MessagePass(tree, schema.cardinalities)
@@ -87,7 +92,9 @@ def fit_tree(
     history = [descent.residual]
     done, stopped = 0, "iterations"
     while done < iterations:
-        if descent.residual <= discrepancy * cells:
+        if descent.residual <= (discrepancy if least is None else least) * cells or (
+            descent.residual <= discrepancy * cells and history[-1] > (1 - STEEP) * history[-min(len(history), 6)]
+        ):
             stopped = "discrepancy"
             break
         if done >= 50 and history[-51] - min(history[-50:]) < tolerance * history[-51]:
