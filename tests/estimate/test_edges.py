@@ -54,7 +54,9 @@ def doubled(people: int, epsilon: float, seed: int, copies: bool = True) -> Pair
     return pair_targets(WIDE_SCHEMA, answers)
 
 
-@pytest.mark.parametrize("edges", [EDGES, ((1, 4), (0, 2), (2, 3))], ids=["pairs", "a tree"])
+@pytest.mark.parametrize(
+    "edges", [EDGES, ((1, 4), (0, 2), (2, 3)), ((0, 2), (1, 4), (2, 4))], ids=["pairs", "a tree", "a row of four"]
+)
 def test_every_pair_of_a_tied_mixture_is_a_sum_over_whole_records(edges: Edges) -> None:
     rng = np.random.default_rng(0)
     tied = [link for tree in trees(edges) for link in links(tree)]
@@ -173,15 +175,18 @@ def test_edges_never_share_an_attribute() -> None:
     assert strong_pairs(targets, product_of_ones, ((0, 2),), np.random.default_rng(0))[0] == (0, 2)
 
 
-def test_edges_form_trees_of_at_most_three_attributes() -> None:
+def test_edges_form_rows_of_at_most_four_attributes() -> None:
     assert trees(((0, 5), (1, 2))) == ((0, 5), (1, 2))
     assert trees(((0, 5), (1, 2), (2, 3))) == ((0, 5), (1, 2, 3))
     assert trees(((1, 2), (0, 1))) == ((2, 1, 0),)
+    assert trees(((0, 1), (1, 2), (2, 3))) == ((0, 1, 2, 3),)
+    assert trees(((4, 5), (0, 1), (2, 3), (1, 2))) == ((4, 5), (0, 1, 2, 3))
+    assert trees(((1, 2), (4, 5), (2, 3), (0, 1))) == ((3, 2, 1, 0), (4, 5))
     assert links((2, 1, 0)) == ((2, 1), (1, 0))
     assert disjoint(((1, 2), (0, 1), (3, 4))) == ((1, 2), (3, 4))
     for wrong in (
-        ((0, 1), (1, 2), (2, 3)),
-        ((0, 1), (2, 3), (1, 2)),
+        ((0, 1), (1, 2), (2, 3), (3, 4)),
+        ((0, 1), (1, 2), (1, 3)),
         ((0, 1), (0, 1)),
         ((0, 1), (1, 2), (0, 2)),
         ((0, 0),),
@@ -225,10 +230,13 @@ def test_a_chain_is_tied_along_its_whole_length(people: int, epsilon: float, see
         true = np.bincount(codes[i] * WIDE[j] + codes[j], minlength=WIDE[i] * WIDE[j]) / 400_000
         return float(np.abs(table.ravel() - true).sum() / 2)
 
+    ratios = []
     for i, j in combinations((0, 1, 6), 2):
         cut = columns.of(i), columns.of(j)
         own = norm_sub(targets.pairs[cut].ravel())
-        assert error(auto.pairs[cut], i, j) < 0.9 * min(error(plain.pairs[cut], i, j), error(own, i, j))
+        ratios.append(error(auto.pairs[cut], i, j) / min(error(plain.pairs[cut], i, j), error(own, i, j)))
+    assert max(ratios) < 1.0
+    assert np.mean(ratios) < 0.7
     link = columns.of(1), columns.of(6)
     assert error(auto.pairs[link], 1, 6) < 0.6 * error(one.pairs[link], 1, 6)
 

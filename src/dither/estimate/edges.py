@@ -26,9 +26,7 @@ PROBES, PROBE = 8, 0.1  # moved tables that measure degrees of freedom, and by h
 LEVEL = 0.1  # how often noise alone may make any pair of a table strong
 NULL_DRAWS = 200
 DETERMINED = 0.7  # of the smaller entropy
-MOST_TREE_CELLS = (
-    20_000  # of three attributes: every component holds the table of two, and its step costs as much as the table
-)
+MOST_TREE_CELLS = 20_000  # of three or four attributes: every step costs as much as the table in each component
 PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
 
 
@@ -207,8 +205,8 @@ def strong_pairs(
     """The pairs that know better than a fit, from the largest gain on, as far as none shares an attribute with another.
 
     A pair's own table must have the lower estimated risk, and be closer to its reports than noise would make it at LEVEL for all
-    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006). With `grow` a pair may share an attribute
-    with one other, if the tree of three has not too many cells. Behind those come the pairs of which the fit itself says that one
+    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006). With `grow` pairs may
+    form rows that have not too many cells. Behind those come the pairs of which the fit itself says that one
     end all but determines the other, by their mutual information: a fit may have learnt them at a price that an edge would save.
     """
     asked = [(int(i), int(j)) for i, j in np.argwhere(np.triu(targets.pair_noise[1] > 0, 1))]
@@ -231,11 +229,11 @@ def strong_pairs(
 
 
 def _fits(columns: Columns, edges: Edges, new: tuple[int, int], grow: bool) -> bool:
-    """Whether a pair shares no attribute with edges, or one with a single edge that may grow into a tree of three."""
-    met = [tree for tree in trees(edges) if new[0] in tree or new[1] in tree]
-    if not met:
+    """Whether a pair shares no attribute with edges, or with `grow` makes a row of them longer that is not too large."""
+    if not any(end in edge for end in new for edge in edges):
         return True
-    tree = met[0]
-    if not grow or len(met) > 1 or len(tree) > 2 or set(new) == set(tree):
+    try:
+        grown = next(tree for tree in trees((*edges, new)) if new[0] in tree)
+    except ValueError:
         return False
-    return int(np.prod(columns.cardinalities[list({*tree, *new})])) <= MOST_TREE_CELLS
+    return grow and int(np.prod(columns.cardinalities[list(grown)])) <= MOST_TREE_CELLS
