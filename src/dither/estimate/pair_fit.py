@@ -24,7 +24,7 @@ class Probe:
     def marginals(self, targets: PairTargets, start: Marginals) -> Marginals:
         """What the twin of a descent from `start` starts from."""
         raw = {(i, j): block(targets.columns, self.pairs, i, j) for i, j in start.pairs}
-        return Marginals(self.one, raw, start.sharpness)
+        return Marginals(self.one, raw, start.warming)
 
 
 @dataclass(frozen=True)
