@@ -10,7 +10,7 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.estimate import mixture_fit
-from dither.estimate.descent import Descent
+from dither.estimate.descent import Descent, State
 from dither.estimate.mixture_fit import (
     FitOptions,
     _prepared,
@@ -19,7 +19,7 @@ from dither.estimate.mixture_fit import (
     product_fit,
     start_count,
 )
-from dither.estimate.pair_fit import PairLockstep
+from dither.estimate.pair_fit import DrawnProbe, PairLockstep
 from dither.estimate.pool import AnswerCounts
 from dither.estimate.targets import Edges, PairTargets, inverse_variances, links, pair_targets, trees
 from dither.reports import question
@@ -68,7 +68,7 @@ def mean_error(pairs: np.ndarray) -> float:
     )
 
 
-@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 2), (1, 4)), ((1, 4), (0, 2), (2, 3))])
+@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 2), (1, 4)), ((1, 4), (0, 2), (2, 3)), ((0, 2), (1, 4), (2, 4))])
 def test_the_gradient_is_that_of_the_loss(edges: Edges) -> None:
     rng = np.random.default_rng(0)
     targets = collected(500, 1.0, rng)
@@ -145,6 +145,32 @@ def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) ->
 
 
 @pytest.mark.slow
+def test_a_twin_that_leaves_the_path_does_not_stop_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of three twins is far off all the time, and for a moment all of them are: neither has a say in where the fit stops."""
+    targets = collected(20_000, 2.0, np.random.default_rng(3))
+    options = FitOptions(total=36, components=12, edges=(), patience=40, iterations=100)
+    first, advance, calls = [True, False, False], PairLockstep.advance, [0]
+    followed = DrawnProbe.followed
+
+    def stray(probe: DrawnProbe, *change: np.ndarray) -> float:
+        first.append(first.pop(0))
+        return followed(probe, *change) - (1e3 if first[-1] else 0.0)
+
+    def dip(group: PairLockstep, check: bool) -> tuple[list[State], float, float]:
+        models, chi2, df = advance(group, check)
+        calls[0] += 1
+        return models, chi2, df - (1e3 if calls[0] in (31, 36) else 0.0)
+
+    plain = fit_mixture(targets, np.random.default_rng(0), options).diagnostics
+    assert plain["iterations"] > 40
+    monkeypatch.setattr(DrawnProbe, "followed", stray)
+    one_off = fit_mixture(targets, np.random.default_rng(0), options).diagnostics
+    assert abs(one_off["degrees_of_freedom"] - plain["degrees_of_freedom"]) < 0.2 * plain["degrees_of_freedom"]
+    monkeypatch.setattr(DrawnProbe, "followed", followed)
+    monkeypatch.setattr(PairLockstep, "advance", dip)
+    assert fit_mixture(targets, np.random.default_rng(0), options).diagnostics == plain
+
+
 def test_wrong_weights_fit_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs asked of very different numbers of people: weights 1/sigma in place of 1/sigma^2 cost accuracy."""
 

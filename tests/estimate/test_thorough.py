@@ -14,7 +14,7 @@ from dither.estimate import thorough
 from dither.estimate.bayes import BayesMember, SampleOptions, bayes_member, mean_potentials
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture
 from dither.estimate.posterior import Posterior
-from dither.estimate.targets import PairTargets, inverse_variances
+from dither.estimate.targets import Edges, PairTargets, inverse_variances
 from dither.estimate.thorough import thorough_fit
 from dither.types import JsonObject
 
@@ -73,9 +73,10 @@ def test_a_member_is_left_out_where_chains_disagree_or_its_risk_is_clearly_highe
     assert said["share"] >= 0.25
 
 
-def test_potentials_of_a_chain_come_apart_into_links_that_make_the_same_table() -> None:
+@pytest.mark.parametrize("edges", [((0, 2), (2, 4)), ((0, 2), (2, 4), (1, 4))], ids=["three", "four"])
+def test_potentials_of_a_chain_come_apart_into_links_that_make_the_same_table(edges: Edges) -> None:
     targets = collected(20_000, 4.0, np.random.default_rng(2))
-    fit = quick(targets, edges=((0, 2), (2, 4)))
+    fit = quick(targets, edges=edges)
     weights = inverse_variances(targets, fit.pairs, fit.one)
     posterior = Posterior(targets, weights, 4, fit.edges, mean_potentials(targets, fit), np.float64)
     found = np.log(posterior.descent.model().ties[0].psi)

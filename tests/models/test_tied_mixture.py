@@ -19,7 +19,8 @@ SIZES = (3, 2, 4, 2, 3)
 SCHEMA = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(SIZES)))
 ENDS = ((0, 2), (1, 4))
 TREE = ((3, 0, 2), (1, 4))  # the first edge ties three attributes, in no order
-BOTH = pytest.mark.parametrize("ends", [ENDS, TREE], ids=["pairs", "a tree"])
+ROW = ((3, 0, 2, 4),)
+BOTH = pytest.mark.parametrize("ends", [ENDS, TREE, ROW], ids=["pairs", "a tree", "a row of four"])
 NAMES = list(SCHEMA.names)
 
 
@@ -45,8 +46,8 @@ def joint(m: Mixture) -> np.ndarray:
             chances[record] = np.prod([table[c, code] for table, code in zip(m.components, record, strict=True)])
             for edge in m.edges:
                 value = record[edge.second]
-                if edge.third is not None:
-                    value = value * SIZES[edge.third] + record[edge.third]
+                for end in edge.rest[1:]:
+                    value = value * SIZES[end] + record[end]
                 chances[record] *= edge.psi[m.groups[c], record[edge.first], value]
         out += weight * chances / chances.sum()
     return out
@@ -144,7 +145,7 @@ HOSTILE = {
     "shared": ({"edges": [[0, 2], [2, 4]]}, {}),
     "no pair": ({"edges": [[0, 2, 1], [1, 4]]}, {}),
     "a third attribute without a table": ({"edges": [[0, 2, 3], [1, 4]]}, {}),
-    "more than three": ({"edges": [[0, 2, 3, 1], [1, 4]]}, {}),
+    "more than four": ({"edges": [[0, 2, 3, 1, 4]]}, {}),
     "no list": ({"edges": "xyz"}, {}),
     "another shape": ({}, {"edge 0": np.ones((3, 3, 3))}),
     "too few groups": ({}, {"edge 0": np.ones((1, 3, 4))}),

@@ -105,7 +105,8 @@ def test_two_edges_may_share_an_attribute() -> None:
     [
         ("always", ParameterError, "auto, none"),
         ([["code", "nothing"]], SchemaError, "nothing"),
-        ([["code", "label"], ["label", "c"], ["c", "d"]], ParameterError, "'c' too often"),
+        ([["code", "label"], ["label", "c"], ["c", "d"], ["d", "e"]], ParameterError, "'d' too often"),
+        ([["code", "label"], ["label", "c"], ["label", "d"]], ParameterError, "'label' too often"),
         ([["code", "label"], ["label", "code"]], ParameterError, "'label' too often"),
         ([["code", "code"]], ParameterError, "'code' too often"),
         ([["code"]], ParameterError, "list of pairs"),

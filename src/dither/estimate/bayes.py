@@ -115,13 +115,11 @@ def mean_potentials(targets: PairTargets, fit: MixtureFit) -> list[Floats]:
     starts = int(fit.diagnostics["starts"])
     for tree, psi in zip(trees(fit.edges), fit.potentials, strict=True):
         mean = np.log(np.maximum(psi[:starts], LEAST_PSI)).mean(axis=0)
-        if len(tree) == 2:
-            out.append(mean)
-            continue
-        # A sum a(u, v) + b(v, w), taken apart.
+        # A sum a(u, v) + b(v, w) + ..., taken apart: every link's mean, less that of the attribute it shares with the one before.
         whole = mean.reshape([int(k) for k in targets.columns.cardinalities[list(tree)]])
-        out.append(whole.mean(axis=2))
-        out.append(whole.mean(axis=0) - whole.mean(axis=(0, 2))[:, None])
+        for link in range(len(tree) - 1):
+            lines = whole.mean(axis=tuple(axis for axis in range(len(tree)) if axis not in (link, link + 1)))
+            out.append(lines - lines.mean(axis=1, keepdims=True) if link else lines)
     return out
 
 

@@ -9,8 +9,8 @@ so that every marginal stays exact. Two edges i-j and j-k may share their middle
 
     T_c(u, v, w) = A_c,i(u) psi_ij(u, v) A_c,j(v) psi_jk(v, w) A_c,k(w) / Z_c
 
-is handled as an edge between i and the two others taken together. B_c, the one-way marginals of T_c, take the place of A_c
-wherever only one attribute of the tree is looked at.
+is handled as an edge between i and the two others taken together, and a row of four as one between its two halves. B_c, the
+one-way marginals of T_c, take the place of A_c wherever only one attribute of the tree is looked at.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ADAM_RATE, ADAM_MEAN, ADAM_SQUARE = 0.03, 0.9, 0.999
 
 @dataclass(frozen=True)
 class Tied:
-    """A tree in all components: T_c(u, v) = first[c, u] psi[u, v] second[c, v], v the values of all attributes but the first."""
+    """A tree in all components: T_c(u, v) = first[c, u] psi[u, v] second[c, v], u and v the values of its two halves."""
 
     first: Floats
     psi: Floats
@@ -79,12 +79,33 @@ class Gradient:
     potentials: tuple[Floats, ...]
 
 
-def joined(columns: Columns, values: Floats, tree: Tree) -> Floats:
-    """The product of all attributes of a tree but the first, line by line."""
-    out = values[:, columns.of(tree[1])]
-    for attribute in tree[2:]:
+def halves(tree: Tree) -> tuple[Tree, Tree]:
+    """A tree's attributes in two parts of which the tables are about equally large: a table of one part per component is small."""
+    return tree[: len(tree) // 2], tree[len(tree) // 2 :]
+
+
+def joined(columns: Columns, values: Floats, attributes: Tree) -> Floats:
+    """The product of some attributes, line by line."""
+    out = values[:, columns.of(attributes[0])]
+    for attribute in attributes[1:]:
         out = (out[:, :, None] * values[:, None, columns.of(attribute)]).reshape(len(values), -1)
     return np.asarray(out)
+
+
+def _added(columns: Columns, values: Floats, attributes: Tree) -> Floats:
+    """The same with sums in place of products."""
+    out = values[:, columns.of(attributes[0])]
+    for attribute in attributes[1:]:
+        out = (out[:, :, None] + values[:, None, columns.of(attribute)]).reshape(len(values), -1)
+    return np.asarray(out)
+
+
+def summed(table: Floats, away: Sequence[int]) -> Floats:
+    """Sums over some axes, one after the other, the last by a matrix product: numpy takes three times as long at once."""
+    for axis in sorted(away, reverse=True):
+        last = axis == table.ndim - 1
+        table = table @ np.ones(table.shape[-1], dtype=table.dtype) if last else table.sum(axis=axis)
+    return table
 
 
 def _shape(columns: Columns, tree: Tree) -> tuple[int, ...]:
@@ -106,6 +127,7 @@ class Descent:
     def __init__(self, columns: Columns, logits: Floats, edges: Edges = (), potentials: Sequence[Floats] = ()) -> None:
         """`potentials` are the logarithms of psi to start from, one table per link of every tree that the edges form."""
         self.columns, self.edges, self.trees = columns, edges, trees(edges)
+        self.faces = [list(faces(columns, tree)) for tree in self.trees]
         self.logits, self.weight_logits = logits, np.zeros(len(logits))
         self.velocity, self.weight_velocity = np.zeros_like(logits), np.zeros(len(logits))
         self.potentials = [potential.copy() for potential in potentials]
@@ -120,37 +142,38 @@ class Descent:
             return State(raised / raised.sum(), factors, factors)
         components, ties = factors.copy(), []
         for tree, psi in zip(self.trees, self._psi(), strict=True):
-            first, second = factors[:, self.columns.of(tree[0])], joined(self.columns, factors, tree)
+            first, second = (joined(self.columns, factors, half) for half in halves(tree))
             reach = second @ psi.T
             scaled = first / np.einsum("cu,cu->c", first, reach)[:, None]
-            components[:, self.columns.of(tree[0])] = scaled * reach
-            self._spread_out(tree, second * (scaled @ psi), components)
+            for half, table in zip(halves(tree), (scaled * reach, second * (scaled @ psi)), strict=True):
+                self._spread_out(half, table, components)
             ties.append(Tied(scaled, psi, second))
         return State(raised / raised.sum(), factors, components, tuple(ties))
 
     def _psi(self) -> Iterator[Floats]:
-        """Every tree's table: one row for each value of its first attribute."""
+        """Every tree's table: one row for each value of its first half."""
         potentials = iter(self.potentials)
         for tree in self.trees:
             total = next(potentials)
             for potential in islice(potentials, len(tree) - 2):
-                total = (total[:, :, None] + potential).reshape(len(total), -1)
-            yield np.exp(total - total.max())
+                total = total[..., None] + potential
+            rows = math.prod(_shape(self.columns, halves(tree)[0]))
+            yield np.exp(total - total.max()).reshape(rows, -1)
 
-    def _spread_out(self, tree: Tree, values: Floats, out: Floats) -> None:
-        """Sums over values of all attributes of a tree but the first, into each one's columns."""
-        table = values.reshape(len(values), *_shape(self.columns, tree)[1:])
-        for axis, attribute in enumerate(tree[1:], start=1):
+    def _spread_out(self, attributes: Tree, values: Floats, out: Floats) -> None:
+        """Sums of a table of some attributes in every component, into each one's columns."""
+        table = values.reshape(len(values), *_shape(self.columns, attributes))
+        for axis, attribute in enumerate(attributes, start=1):
             away = tuple(other for other in range(1, table.ndim) if other != axis)
-            out[:, self.columns.of(attribute)] = table.sum(axis=away) if away else table
+            out[:, self.columns.of(attribute)] = summed(table, away)
 
     def pairs(self, state: State) -> Floats:
         """The matrix of all pair marginals: B' diag(w) B, save the blocks of trees."""
         out = np.asarray((state.components.T * state.weights) @ state.components)
-        for tree, tied in zip(self.trees, state.ties, strict=True):
+        for tree, tied, sides in zip(self.trees, state.ties, self.faces, strict=True):
             table = tied.mean(state.weights).reshape(_shape(self.columns, tree))
-            for at_i, at_j, away, _ in faces(self.columns, tree):
-                block = table.sum(axis=away) if away else table
+            for at_i, at_j, away, _ in sides:
+                block = summed(table, away)
                 out[at_i, at_j] = block
                 out[at_j, at_i] = block.T
         return out
@@ -158,9 +181,9 @@ class Descent:
     def pair_gradient(self, state: State, pair_pull: Floats, single_pull: Floats) -> Gradient:
         """The gradient of a loss on the matrix of all pairs and on single marginals; the pull's blocks of trees are used up."""
         by_table, alone = [], []
-        for tree, tied in zip(self.trees, state.ties, strict=True):
+        for tree, tied, sides in zip(self.trees, state.ties, self.faces, strict=True):
             pull = np.zeros(_shape(self.columns, tree), dtype=pair_pull.dtype)
-            for at_i, at_j, _, wide in faces(self.columns, tree):
+            for at_i, at_j, _, wide in sides:
                 pull += pair_pull[at_i, at_j].reshape(wide)
                 pair_pull[at_i, at_j] = 0.0
                 pair_pull[at_j, at_i] = 0.0
@@ -182,22 +205,21 @@ class Descent:
         totals = self.columns.sums(out)
         potentials: list[Floats] = []
         for tree, tied, table in zip(self.trees, state.ties, by_table, strict=True):
-            at_first = self.columns.of(tree[0])
             total = totals[:, list(tree)].sum(axis=1) + table.rows.sum(axis=1)  # of T_c times its whole derivative
-            added = g[:, self.columns.of(tree[1])]
-            for attribute in tree[2:]:
-                added = (added[:, :, None] + g[:, None, self.columns.of(attribute)]).reshape(len(g), -1)
-            g_first, g_second = tied.first * g[:, at_first], tied.second * added
+            first, second = halves(tree)
+            g_first = tied.first * _added(self.columns, g, first)
+            g_second = tied.second * _added(self.columns, g, second)
             across = tied.first.T * state.weights
-            rows = out[:, at_first] + tied.first * (g_second @ tied.psi.T) + table.rows
+            by_first = out[:, self.columns.of(first[0])] if len(first) == 1 else g_first * (tied.second @ tied.psi.T)
+            rows = by_first + tied.first * (g_second @ tied.psi.T) + table.rows
             columns = g_second * (tied.first @ tied.psi) + tied.second * (g_first @ tied.psi) + table.columns
             both = (g_first - total[:, None] * tied.first).T * state.weights @ tied.second + across @ g_second
             slope = (table.mean + tied.psi * both).reshape(_shape(self.columns, tree))
             for link in range(len(tree) - 1):
                 away = tuple(axis for axis in range(len(tree)) if axis not in (link, link + 1))
-                potentials.append(slope.sum(axis=away) if away else slope)
-            out[:, at_first] = rows
-            self._spread_out(tree, columns, out)
+                potentials.append(summed(slope, away))
+            self._spread_out(first, rows, out)
+            self._spread_out(second, columns, out)
             totals[:, list(tree)] = total[:, None]
         out -= state.components * self.columns.spread(totals)
         return Gradient(out, by_weight - float(state.weights @ by_weight), tuple(potentials))

@@ -7,11 +7,12 @@ reports say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from scipy.special import gammaincc
+from scipy.special import expit, gammaincc, ndtr
 
 from dither.estimate.project import norm_sub
 from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances, links, trees
@@ -22,30 +23,37 @@ LEAST_ONE = 1e-6
 LEAST_RATIO = 1e-9  # to the product: a potential stays finite
 RAKING_STEPS = 200
 SHARPNESSES = (1.0, 1.5, 2.0, 3.0, 5.0)
-PROBES, PROBE = 8, 0.1  # moved tables that measure degrees of freedom, and by how much of their noise
+MATCHED = 0.999  # of a matched table, the rest the product
+MATCHING_STEPS = 50
+LEAST_MATCHED = 3  # values: of two, any dependence at all looks like a match
+MATCH_DRAWS = 100
+PROBES, PROBE = 32, 0.1  # moved tables that measure degrees of freedom, and by how much of their noise
 LEVEL = 0.1  # how often noise alone may make any pair of a table strong
 NULL_DRAWS = 200
 DETERMINED = 0.7  # of the smaller entropy
-MOST_TREE_CELLS = (
-    20_000  # of three attributes: every component holds the table of two, and its step costs as much as the table
-)
+MOST_TREE_CELLS = 20_000  # of three or four attributes: every step costs as much as the table in each component
 PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
+
+
+Warming = Callable[
+    [Floats, Floats, Floats], Floats
+]  # a warm table from raw ones (last two axes), and the one-way marginals
 
 
 @dataclass(frozen=True)
 class Marginals:
-    """What a fit starts from: one-way marginals, the raw tables of the edges, and how much to sharpen each of them."""
+    """What a fit starts from: one-way marginals, the raw tables of the edges, and how a warm table is made of each."""
 
     one: Floats
     pairs: Mapping[tuple[int, int], Floats]
-    sharpness: Mapping[tuple[int, int], float]
+    warming: Mapping[tuple[int, int], Warming]
 
 
 def marginals_of(targets: PairTargets, edges: Edges) -> Marginals:
     """Those of the pooled estimates."""
     tied = [link for tree in trees(edges) for link in links(tree)]
     raw = {(i, j): block(targets.columns, targets.pairs, i, j) for i, j in tied}
-    return Marginals(targets.one, raw, {(i, j): best_sharpness(targets, i, j) for i, j in tied})
+    return Marginals(targets.one, raw, {(i, j): best_warming(targets, i, j) for i, j in tied})
 
 
 def block(columns: Columns, matrix: Floats, i: int, j: int) -> Floats:
@@ -74,53 +82,172 @@ def own_warm(raw: Floats, rows: Floats, columns: Floats, sharpness: float) -> Fl
     Sharpened, its ratio to the product is raised to a power and raked again: of a pair that determines each other, noise leaves
     small cells everywhere, and this takes from them what the one-way marginals show to belong to the large ones.
     """
-    product = np.outer(rows, columns)
-    own = projected_rows(raw.reshape(-1, product.size)).reshape(raw.shape)
-    table = raked(OWN * own + (1.0 - OWN) * product, rows, columns)
-    return table if sharpness == 1.0 else raked(product * (table / product) ** sharpness, rows, columns)
+    product = rows[..., :, None] * columns[..., None, :]
+    own = projected_rows(raw.reshape(-1, raw.shape[-2] * raw.shape[-1])).reshape(raw.shape)
+    return sharpened(raked(OWN * own + (1.0 - OWN) * product, rows, columns), rows, columns, sharpness)
 
 
-def _raised(columns: Columns, one: Floats, attribute: int) -> Floats:
-    """An attribute's distribution without zeros."""
-    part = np.maximum(one[columns.of(attribute)], LEAST_ONE)
-    return np.asarray(part / part.sum())
+def sharpened(table: Floats, rows: Floats, columns: Floats, sharpness: float) -> Floats:
+    """A table with these marginals, its ratio to the product raised to a power, raked to them again."""
+    if sharpness == 1.0:
+        return table
+    product = rows[..., :, None] * columns[..., None, :]
+    return raked(product * (table / product) ** sharpness, rows, columns)
 
 
-def _warm_risks(targets: PairTargets, i: int, j: int) -> dict[float, tuple[float, float]]:
-    """For every power the estimated risk of the warm table, SURE, and its degrees of freedom from some moved tables."""
-    rows, columns = (_raised(targets.columns, targets.one, a) for a in (i, j))
+def _raised(part: Floats) -> Floats:
+    """Distributions (last axis) without zeros."""
+    part = np.maximum(part, LEAST_ONE)
+    return np.asarray(part / part.sum(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Two attributes that are names of the same thing, taken at their word as far as the reports bear it out: every value of one
+    belongs to one value of the other, with the chances of all matchings given the reports and the one-way marginals.
+
+    Chances come from belief propagation (Huang and Jebara, arXiv 0908.1769). A matched pair of values has one frequency, estimated
+    by both one-way marginals, so the table has better one-way marginals than those it is given.
+    """
+
+    noise: PairNoise
+    variances: tuple[float, float]  # of the one-way marginals
+
+    def __call__(self, raw: Floats, rows: Floats, columns: Floats) -> Floats:
+        c0, c1, c2 = self.noise
+        first, second = self.variances
+        across, down = rows[..., :, None], columns[..., None, :]
+        both = (second * across + first * down) / (first + second)  # the frequency of a pair of values, if they match
+        variance = c0 + 0.5 * both * (c1 - c2 * both)
+        log_odds = both * (raw - 0.5 * both) / variance - (across - down) ** 2 / (2.0 * (first + second))
+        chances = matching_chances(log_odds)
+        lines = (
+            second * rows + first * (chances * down).sum(axis=-1),
+            first * columns + second * (chances * across).sum(axis=-2),
+        )
+        new_rows, new_columns = (line / line.sum(axis=-1, keepdims=True) for line in lines)
+        product = new_rows[..., :, None] * new_columns[..., None, :]
+        return raked(MATCHED * chances * both + (1.0 - MATCHED) * product, new_rows, new_columns)
+
+
+def matching_chances(log_odds: Floats) -> Floats:
+    """How likely each pair of values is matched (last two axes) if a matching is as likely as the product of its cells' odds."""
+    to_row, to_column = np.zeros_like(log_odds), np.zeros_like(log_odds)
+    for _ in range(MATCHING_STEPS):
+        to_row = 0.5 * (to_row - _log_sum_of_others(log_odds + to_column, -1))
+        to_column = 0.5 * (to_column - _log_sum_of_others(log_odds + to_row, -2))
+    return np.asarray(expit(log_odds + to_row + to_column))
+
+
+def _log_sum_of_others(values: Floats, axis: int) -> Floats:
+    largest = values.max(axis=axis, keepdims=True)
+    raised = np.exp(values - largest)
+    return np.asarray(np.log(np.maximum(raised.sum(axis=axis, keepdims=True) - raised, 1e-12)) + largest)
+
+
+def matched_of(targets: PairTargets, i: int, j: int) -> Matched | None:
+    """The way to match the values of a pair, if they are equally many and more than two."""
+    k = targets.columns.cardinalities
+    if k[i] != k[j] or k[i] < LEAST_MATCHED:
+        return None
+    first, second = (float(targets.one_variance[targets.columns.of(a)][0]) for a in (i, j))
+    return Matched(tuple(float(c[i, j]) for c in targets.pair_noise), (first, second))
+
+
+def match_gain(targets: PairTargets, i: int, j: int, fitted: Floats, rng: np.random.Generator) -> tuple[float, float]:
+    """How much lower the estimated risk of the matched table is than that of a fit's table, and how often a table drawn from the
+    fit would seem so much better matched.
+
+    A few hundred reports do not show 16 x 16 cells to be anything but noise, yet they show that one cell in each line stands out.
+    """
+    matched = matched_of(targets, i, j)
+    if matched is None:
+        return -np.inf, 1.0
+    raw, of = block(targets.columns, targets.pairs, i, j), targets.columns.of
+    rows, columns = (_raised(targets.one[of(a)]) for a in (i, j))
+    c0, c1, c2 = matched.noise
+    deviation = np.sqrt(np.maximum(c0 + fitted * (c1 - c2 * fitted), 1e-3 * c2))
+
+    def closer(tables: Floats) -> Floats:
+        gaps = (((tables - other) / deviation) ** 2 for other in (fitted, matched(tables, rows, columns)))
+        return np.asarray(np.subtract(*gaps).sum(axis=(-2, -1)))
+
+    here = float(closer(raw))
+    gain = here - 2.0 * (len(raw) - 1)  # a matched table has as many frequencies as one attribute
+    if gain <= 0.0:
+        return gain, 1.0
+    null = closer(fitted + deviation * rng.standard_normal((MATCH_DRAWS, *raw.shape)))
+    return gain, float(ndtr((null.mean() - here) / max(float(null.std()), 1e-300)))
+
+
+@dataclass(frozen=True)
+class WarmRisk:
+    """Of one way to make a warm table: its table in units of the noise, its estimated risk, its degrees of freedom."""
+
+    warming: Warming
+    table: Floats
+    risk: float
+    df: float
+
+
+def _warm_risks(targets: PairTargets, i: int, j: int) -> list[WarmRisk]:
+    """For every way to make a warm table its estimated risk, SURE, with its degrees of freedom from some moved tables.
+
+    The data are the pair's own table and the two one-way marginals, which a warm table may follow or better.
+    """
+    of, rng = targets.columns.of, np.random.default_rng(0)  # the same moves for all ways
+    lines = [targets.one[of(a)] for a in (i, j)]
     raw = block(targets.columns, targets.pairs, i, j)
     c0, c1, c2 = (float(c[i, j]) for c in targets.pair_noise)
-    soft = own_warm(raw, rows, columns, 1.0)
-    deviation = np.sqrt(np.maximum(c0 + soft * (c1 - c2 * soft), 1e-3 * c2))
-    draws = np.random.default_rng(0).standard_normal((PROBES, *raw.shape))  # the same for all powers
+    soft = own_warm(raw, _raised(lines[0]), _raised(lines[1]), 1.0)
+    own_deviation = np.sqrt(np.maximum(c0 + soft * (c1 - c2 * soft), 1e-3 * c2))
+    deviations = [own_deviation, *(np.sqrt(targets.one_variance[of(a)]) for a in (i, j))]
+    data = [raw, *lines]
+    draws = [rng.standard_normal((PROBES, *d.shape)) for d in data]
+    moved = [np.concatenate([d[None], d + PROBE * v * z]) for d, v, z in zip(data, deviations, draws, strict=True)]
 
-    def risk(sharpness: float) -> tuple[float, float]:
-        table, *moved = own_warm(np.stack([raw, *(raw + PROBE * deviation * draws)]), rows, columns, sharpness)
-        df = float((draws * (np.stack(moved) - table) / (PROBE * deviation)).sum()) / PROBES
-        return float((((table - raw) / deviation) ** 2).sum()) + 2.0 * df, df
+    rows, columns = _raised(moved[1]), _raised(moved[2])
+    own = own_warm(moved[0], rows, columns, 1.0)
 
-    return {sharpness: risk(sharpness) for sharpness in SHARPNESSES}
+    def risk(warming: Warming, tables: Floats) -> WarmRisk:
+        faces = (tables, tables.sum(axis=-1), tables.sum(axis=-2))
+        chi2, df = 0.0, []
+        for d, v, z, (here, *there) in zip(data, deviations, draws, faces, strict=True):
+            chi2 += float((((here - d) / v) ** 2).sum())
+            df.append(float((z * (np.stack(there) - here) / (PROBE * v)).sum()) / PROBES)
+        return WarmRisk(warming, tables[0] / own_deviation, chi2 + 2.0 * sum(df), df[0])
+
+    found = [risk(partial(own_warm, sharpness=s), sharpened(own, rows, columns, s)) for s in SHARPNESSES]
+    matched = matched_of(targets, i, j)
+    return found if matched is None else [*found, risk(matched, matched(moved[0], rows, columns))]
 
 
-def best_sharpness(targets: PairTargets, i: int, j: int) -> float:
-    """The power with the least estimated risk of the warm table."""
-    risks = _warm_risks(targets, i, j)
-    return min(risks, key=lambda sharpness: risks[sharpness][0])
+def _best_warm(targets: PairTargets, i: int, j: int) -> WarmRisk:
+    """The way with the least estimated risk; a matched table also where it is above that by one standard error, since it is the
+    simplest."""
+    found = _warm_risks(targets, i, j)
+    best, last = min(found, key=lambda way: way.risk), found[-1]
+    unsure = 2.0 * float(np.sqrt(((last.table - best.table) ** 2).sum()))
+    return last if isinstance(last.warming, Matched) and last.risk < best.risk + unsure else best
+
+
+def best_warming(targets: PairTargets, i: int, j: int) -> Warming:
+    """How to make the warm table of a pair."""
+    return _best_warm(targets, i, j).warming
 
 
 def warm_degrees(targets: PairTargets, i: int, j: int) -> float:
-    """The degrees of freedom that the warm table of that power takes."""
-    return min(_warm_risks(targets, i, j).values())[1]
+    """The degrees of freedom that the warm table made that way takes."""
+    return _best_warm(targets, i, j).df
 
 
 def warm_potentials(columns: Columns, edges: Edges, start: Marginals) -> list[Floats]:
     """log(T / product) with T the pair's own warm table, for every link of every tree."""
     out = []
     for i, j in (link for tree in trees(edges) for link in links(tree)):
-        first, second = (_raised(columns, start.one, a) for a in (i, j))
-        table = own_warm(start.pairs[i, j], first, second, start.sharpness[i, j])
-        out.append(np.log(np.maximum(table / np.outer(first, second), LEAST_RATIO)))
+        first, second = (_raised(start.one[columns.of(a)]) for a in (i, j))
+        table = start.warming[i, j](start.pairs[i, j], first, second)
+        out.append(np.log(np.maximum(table / np.outer(table.sum(axis=1), table.sum(axis=0)), LEAST_RATIO)))
     return out
 
 
@@ -207,9 +334,9 @@ def strong_pairs(
     """The pairs that know better than a fit, from the largest gain on, as far as none shares an attribute with another.
 
     A pair's own table must have the lower estimated risk, and be closer to its reports than noise would make it at LEVEL for all
-    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006). With `grow` a pair may share an attribute
-    with one other, if the tree of three has not too many cells. Behind those come the pairs of which the fit itself says that one
-    end all but determines the other, by their mutual information: a fit may have learnt them at a price that an edge would save.
+    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006); or else its matched table. With `grow` pairs
+    may form rows that have not too many cells. Behind those come the pairs of which the fit itself says that one end all but
+    determines the other, by their mutual information: a fit may have learnt them at a price that an edge would save.
     """
     asked = [(int(i), int(j)) for i, j in np.argwhere(np.triu(targets.pair_noise[1] > 0, 1))]
     k = targets.columns.cardinalities
@@ -222,7 +349,12 @@ def strong_pairs(
         own = own_tables(raw[None], fitted, noise)
         if own.gain[0] > 0.0 and chance_of(raw, float(own.closer[0]), fitted, noise, rng) < LEVEL * share:
             found.append((True, float(own.gain[0]), i, j))
-        elif determined(table := fitted.reshape(k[i], k[j])):
+            continue
+        table = fitted.reshape(k[i], k[j])
+        gain, chance = match_gain(targets, i, j, table, rng)
+        if gain > 0.0 and chance < LEVEL * share:
+            found.append((True, gain, i, j))
+        elif determined(table):
             found.append((False, information(table), i, j))
     for _, _, i, j in sorted(found, reverse=True):
         if _fits(targets.columns, tuple(out), (i, j), grow):
@@ -231,11 +363,11 @@ def strong_pairs(
 
 
 def _fits(columns: Columns, edges: Edges, new: tuple[int, int], grow: bool) -> bool:
-    """Whether a pair shares no attribute with edges, or one with a single edge that may grow into a tree of three."""
-    met = [tree for tree in trees(edges) if new[0] in tree or new[1] in tree]
-    if not met:
+    """Whether a pair shares no attribute with edges, or with `grow` makes a row of them longer that is not too large."""
+    if not any(end in edge for end in new for edge in edges):
         return True
-    tree = met[0]
-    if not grow or len(met) > 1 or len(tree) > 2 or set(new) == set(tree):
+    try:
+        grown = next(tree for tree in trees((*edges, new)) if new[0] in tree)
+    except ValueError:
         return False
-    return int(np.prod(columns.cardinalities[list({*tree, *new})])) <= MOST_TREE_CELLS
+    return grow and int(np.prod(columns.cardinalities[list(grown)])) <= MOST_TREE_CELLS

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.estimate.descent import Descent, State, StepSize, Tied, joined
+from dither.estimate.descent import Descent, State, StepSize, Tied, halves, joined
 from dither.estimate.edges import (
     Marginals,
     marginals_of,
@@ -65,7 +65,7 @@ class MixtureFit:
     """Weights (C,) and components (C, D) side by side, with what the fit says of itself.
 
     Component c belongs to the group (start) `groups[c]`; `potentials` are the tables psi of every tree that the edges form,
-    (group, u, v), v the values of all its attributes but the first. The components of its attributes are the factors that psi ties.
+    (group, u, v), u and v the values of its two halves. The components of its attributes are the factors that psi ties.
     """
 
     weights: Floats
@@ -295,23 +295,23 @@ def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit
 def _chosen(beginning: _Beginning, *, grow: bool) -> MixtureFit:
     """The fit to pairs with the strong pairs as edges that it contradicts, as long as the penalised risk falls.
 
-    Edges are disjoint at first. Then, or if the risk does not fall, two may share an attribute (with `grow`); where it still does
-    not fall, the weaker half of them is left out, then half of the rest.
+    With `grow` they may share attributes. Where the risk does not fall, only those are tried that share none, then the stronger
+    half of them, then half of the rest.
     """
     targets, options, rng = beginning.targets, beginning.options, beginning.rng
     best = descend(beginning.lockstep(()), targets, options)
-    edges, grown = strong_pairs(targets, best.pairs, (), rng), not grow
+    edges, grown = strong_pairs(targets, best.pairs, (), rng, grow=grow), grow
     for _ in range(MOST_TRIES):
         if len(edges) <= len(best.edges):
             break
         fit = descend(beginning.lockstep(edges), targets, options)
         if _penalised(fit, options) < _penalised(best, options):
-            best, grown = fit, True
-            edges = strong_pairs(targets, best.pairs, best.edges, rng, grow=grow)
+            best = fit
+            edges, grown = strong_pairs(targets, best.pairs, best.edges, rng, grow=grow), grow
             continue
         half = edges[: len(best.edges) + (len(edges) - len(best.edges)) // 2]
-        edges = half if grown else strong_pairs(targets, best.pairs, best.edges, rng, grow=True)
-        grown = True
+        apart = strong_pairs(targets, best.pairs, best.edges, rng) if grown else best.edges
+        edges, grown = apart if len(best.edges) < len(apart) < len(edges) else half, False
     return best
 
 
@@ -327,11 +327,15 @@ def descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: Fi
     kept: list[State] = []
     twins: list[tuple[State, State]] = []
     trace: list[float] = []
+    measured: list[float] = []
     for iteration in range(options.iterations):
         check = iteration % options.check_every == 0
         models, chi2, df = group.advance(check)
         if not check:
             continue
+        usual = float(np.median(measured[-3:])) if len(measured) > 2 else df
+        measured.append(df)
+        df = max(df, usual)  # they grow; where they seem to fall, twins have left the path of their starts
         sure = chi2 - group.cells + 2.0 * df
         trace.append(chi2 - group.cells + 2.0 * options.penalty * df)
         if trace[-1] <= min(trace):
@@ -397,7 +401,7 @@ def _product(targets: PairTargets, edges: Edges, states: list[State]) -> State:
     ties = []
     for number, tree in enumerate(trees(edges)):
         table = np.mean([state.ties[number].mean(state.weights) for state in states], axis=0)
-        first, second = one[None, columns.of(tree[0])], joined(columns, one[None], tree)
+        first, second = (joined(columns, one[None], half) for half in halves(tree))
         lines = np.outer(first, second)
         ties.append(Tied(first, np.where(lines > 0, table / np.where(lines > 0, lines, 1.0), 0.0), second))
     return State(np.ones(1), one[None], one[None], tuple(ties))

@@ -34,7 +34,7 @@ def moved_start(sets: SetTargets, start: Marginals, directions: list[Reals], sca
                 shifted[columns.of(attributes[0])] += scale * values
             elif attributes in pairs:
                 pairs[attributes[0], attributes[1]] += scale * values
-    return Marginals(projected(columns, shifted), pairs, start.sharpness)
+    return Marginals(projected(columns, shifted), pairs, start.warming)
 
 
 def laid_out(states: Sequence[State]) -> Reals:

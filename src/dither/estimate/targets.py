@@ -22,27 +22,29 @@ from dither.types import Flags, Floats
 
 Noise = tuple[Floats, Floats, Floats]
 Edges = tuple[tuple[int, int], ...]  # pairs of attributes, the lower number first
-Tree = tuple[
-    int, ...
-]  # two attributes that an edge ties, or three that two edges tie: an end, the middle, the other end
+Tree = tuple[int, ...]  # attributes in a row, neighbours tied by an edge: two, three or four
+MOST_IN_A_TREE = 4
 MOST_ATTRIBUTES = 40  # of a schema whose tables are fitted whole; with 60 it took longer and was no better than pairs
 
 
 def trees(edges: Edges) -> tuple[Tree, ...]:
-    """The trees that edges form, in the order of their first edges; a ValueError if one has more than three attributes."""
+    """The rows of attributes that edges tie, in the order of their first edges; a ValueError if an edge branches off inside a row,
+    closes it to a ring, or makes it longer than four."""
     out: list[Tree] = []
     for i, j in edges:
         if i == j:
             raise ValueError("an edge ties an attribute to itself")
-        met = [number for number, tree in enumerate(out) if i in tree or j in tree]
-        if not met:
-            out.append((i, j))
-            continue
-        tree = out[met[0]]
-        if len(met) > 1 or len(tree) > 2 or (i in tree and j in tree):
-            raise ValueError("edges tie more than three attributes, or two of them twice")
-        middle, new = (i, j) if i in tree else (j, i)
-        out[met[0]] = (tree[0] if middle == tree[1] else tree[1], middle, new)
+        met = [next((tree for tree in out if end in tree), (end,)) for end in (i, j)]
+        first, second = (j, i) if len(met[0]) < len(met[1]) else (i, j)  # a row grows at its end
+        before, after = met[::-1] if len(met[0]) < len(met[1]) else met
+        if before is after or first not in (before[0], before[-1]) or second not in (after[0], after[-1]):
+            raise ValueError("edges tie attributes in a ring or with a branch")
+        whole = (before if before[-1] == first else before[::-1]) + (after if after[0] == second else after[::-1])
+        if len(whole) > MOST_IN_A_TREE:
+            raise ValueError(f"edges tie more than {MOST_IN_A_TREE} attributes")
+        at = min((out.index(tree) for tree in (before, after) if tree in out), default=len(out))
+        out = [tree for tree in out if tree not in (before, after)]
+        out.insert(at, whole)
     return tuple(out)
 
 

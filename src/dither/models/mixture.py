@@ -65,18 +65,20 @@ _BLOCK_CELLS = 1 << 24  # marginals are summed over components in blocks of at m
 class Edge:
     """Two attributes by position, `first` before `second`, and a table psi for every group of components: (group, u, v).
 
-    With a `third` attribute, which may stand anywhere as may the others, v is the value of the second and the third together.
+    With a `third` attribute, which may stand anywhere as may the others, v is the value of the second and the third together; so
+    with a `fourth`.
     """
 
     first: int
     second: int
     psi: Floats
     third: int | None = None
+    fourth: int | None = None
 
     @property
     def rest(self) -> tuple[int, ...]:
         """All attributes but the first."""
-        return (self.second,) if self.third is None else (self.second, self.third)
+        return (self.second, *(end for end in (self.third, self.fourth) if end is not None))
 
     @property
     def attributes(self) -> tuple[int, ...]:
@@ -114,7 +116,7 @@ class Mixture:
         k, ends = self.schema.cardinalities, [end for edge in self.edges for end in edge.attributes]
         in_order = all(edge.first < edge.second for edge in self.edges if edge.third is None)
         if len(set(ends)) != len(ends) or not all(0 <= end < len(k) for end in ends) or not in_order:
-            raise ValueError("the edges of a mixture are not disjoint pairs or triples of its attributes")
+            raise ValueError("the edges of a mixture are not disjoint groups of its attributes")
         groups = self._groups
         if groups.shape != self.weights.shape or not np.issubdtype(groups.dtype, np.integer) or (groups < 0).any():
             raise ValueError("a mixture with edges needs a group for each of its components")
@@ -148,8 +150,8 @@ class Mixture:
     def _rest(self, edge: Edge, part: slice = slice(None)) -> Floats:
         """The product of the factors of an edge's attributes but the first in some components: (component, v)."""
         out = self.components[edge.second][part]
-        if edge.third is not None:
-            out = (out[:, :, None] * self.components[edge.third][part, None, :]).reshape(len(out), -1)
+        for end in edge.rest[1:]:
+            out = (out[:, :, None] * self.components[end][part, None, :]).reshape(len(out), -1)
         return out
 
     def _total(self, edge: Edge) -> Floats:
@@ -170,11 +172,9 @@ class Mixture:
             rest = self._rest(edge)
             out[edge.first] = scaled * self._through(edge, rest)
             both = rest * self._through(edge, scaled, back=True)
-            if edge.third is None:
-                out[edge.second] = both
-            else:
-                whole = both.reshape(len(both), self.schema.cardinalities[edge.second], -1)
-                out[edge.second], out[edge.third] = whole.sum(axis=2), whole.sum(axis=1)
+            whole = both.reshape(len(both), *(self.schema.cardinalities[end] for end in edge.rest))
+            for axis, end in enumerate(edge.rest, start=1):
+                out[end] = whole.sum(axis=tuple(other for other in range(1, whole.ndim) if other != axis))
         return tuple(out)
 
     def _tied(self, positions: Sequence[int], part: slice) -> Floats:
@@ -250,7 +250,7 @@ class Mixture:
         return np.stack([line @ indicators[0] for line in lines], axis=2).reshape(len(scaled), -1)
 
     def _grouped_tree(self, positions: Sequence[int], indicators: Sequence[Floats]) -> Floats:
-        """The same for two or three attributes of an edge of three."""
+        """The same for attributes of an edge of three or four."""
         shape = [self.schema.cardinalities[i] for i in positions]
         parts = []
         for part in self._blocks(self.edges[self._number(positions[0])].psi[0].size):
@@ -269,8 +269,8 @@ class Mixture:
         components = sample_rows(self.weights, rows, rng)
         codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")
         to = {edge.second: edge for edge in self.edges if edge.third is None}
-        threes = [edge for edge in self.edges if edge.third is not None]
-        later = {i for edge in threes for i in edge.rest}
+        rows_of_more = [edge for edge in self.edges if edge.third is not None]
+        later = {i for edge in rows_of_more for i in edge.rest}
         start = 0
         for i, cardinality in enumerate(self.schema.cardinalities):
             if i in later:
@@ -283,11 +283,14 @@ class Mixture:
             else:
                 invert(self._cumulative, start, cardinality, components, draws, codes[:, i])
             start += cardinality
-        for edge in threes:
+        for edge in rows_of_more:
             both = np.empty(rows, dtype=np.int32)
             given, draws = codes[:, edge.first], rng.random(rows)
             invert_given(edge.psi, self._groups, self._rest(edge), components, given, draws, both)
-            codes[:, edge.second], codes[:, edge.rest[1]] = np.divmod(both, self.schema.cardinalities[edge.rest[1]])
+            for end, values in zip(
+                edge.rest, np.unravel_index(both, [self.schema.cardinalities[end] for end in edge.rest]), strict=True
+            ):
+                codes[:, end] = values
         return codes
 
     def to_bytes(self) -> bytes:
@@ -307,16 +310,16 @@ class Mixture:
         if not meta.get("edges"):
             return cls(schema, arrays["weights"], tables)
         edges = tuple(
-            Edge(int(i), int(j), arrays[f"edge {number}"], _third(more))
+            Edge(int(i), int(j), arrays[f"edge {number}"], *_more(more))
             for number, (i, j, *more) in enumerate(meta["edges"])
         )
         return cls(schema, arrays["weights"], tables, edges, arrays["groups"])
 
 
-def _third(more: Sequence[Any]) -> int | None:
-    if len(more) > 1:
-        raise ValueError("an edge of an archive ties more than three attributes")
-    return int(more[0]) if more else None
+def _more(ends: Sequence[Any]) -> list[int]:
+    if len(ends) > 2:
+        raise ValueError("an edge of an archive ties more than four attributes")
+    return [int(end) for end in ends]
 
 
 def _in_order(flat: Floats, units: Sequence[tuple[int, ...]], shape: Sequence[int]) -> Floats:

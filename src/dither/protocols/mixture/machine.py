@@ -82,14 +82,14 @@ class MixtureParameters:
             check_choice("edges", self.edges, ("auto", "none"))
         elif (name := _too_often(self.edges)) is not None:
             raise ParameterError(
-                f"edges name {name!r} too often; they may tie three attributes by two pairs, not more, nor two of them twice",
+                f"edges name {name!r} too often; they may tie up to four attributes in a row, without a branch or a ring",
                 where="edges",
                 value=name,
             )
 
 
 def _too_often(pairs: Pairs) -> str | None:
-    """The first name at which pairs would tie more than three attributes together, or two of them twice."""
+    """The first name at which pairs would tie more than four attributes together, or not in a row."""
     number: dict[str, int] = {}
     edges: Edges = ()
     for a, b in pairs:
@@ -109,7 +109,8 @@ def as_model(schema: Schema, fitted: MixtureFit) -> Mixture:
         fitted.weights,
         tuple(t / t.sum(axis=1, keepdims=True) for t in tables),
         tuple(
-            Edge(i, j, psi, *third) for (i, j, *third), psi in zip(trees(fitted.edges), fitted.potentials, strict=True)
+            Edge(i, j, psi.reshape(len(psi), schema.cardinalities[i], -1), *more)
+            for (i, j, *more), psi in zip(trees(fitted.edges), fitted.potentials, strict=True)
         ),
         fitted.groups if fitted.edges else None,
     )
