@@ -9,10 +9,21 @@ import pytest
 from small_mixture import COLUMNS
 from test_mixture_fit import collected
 
-from dither.estimate.blend import Candidate
+from dither.estimate.blend import Candidate, gram
 from dither.estimate.latent_class import LatentClasses
 from dither.estimate.mixture_fit import FitOptions, fit_mixture
-from dither.estimate.public_prior import DESCENT, OWN, PUBLIC, cautious_shares, gain_error, judged, paired, with_public
+from dither.estimate.public_prior import (
+    DESCENT,
+    OWN,
+    PUBLIC,
+    as_fit,
+    cautious_shares,
+    gain_error,
+    judged,
+    paired,
+    with_public,
+)
+from dither.estimate.targets import inverse_variances
 
 CELLS, FOLLOWED = 100, 40
 
@@ -60,6 +71,37 @@ def test_a_gain_within_its_error_gives_no_share_and_a_large_one_nearly_all() -> 
     # The same table, and a hundred times as many cells about which the reports agree with it.
     shares, _ = cautious_shares(candidates(4_000.0, 0.0), 100 * right, 100 * cells)
     assert shares[1] > 0.9
+
+
+def test_degrees_of_freedom_below_zero_win_no_share() -> None:
+    """A campaign's figures where the table was one row again and again: the descent from it was thrice as far off as the fit."""
+    cells, three = 80.0, candidates(43.0, 0.0, -161.0)
+    products = np.array([[41.0, 100.0, 30.0], [100.0, 4_977.0, 900.0], [30.0, 900.0, 511.0]])
+    shares, (risk, without) = cautious_shares(three, products, cells)
+    assert shares.tolist() == [1.0, 0.0, 0.0]
+    assert risk == without
+
+
+def test_a_descent_starts_from_a_table_that_is_off_by_several_times_the_risk_of_the_fit_and_from_none_far_beyond() -> None:
+    """A public table whose first attribute is tilted: the better the fit, the farther off the table is beside it."""
+    targets = collected(200_000, 4.0, np.random.default_rng(1))
+    own = fit_mixture(targets, np.random.default_rng(3), OPTIONS)
+    first = COLUMNS.of(0)
+    weights, df = inverse_variances(targets, own.pairs, own.one), own.diagnostics["degrees_of_freedom"]
+    found: dict[float, set[str]] = {}
+    for tilt in np.linspace(0.0, 3.0, 16):
+        turned = own.components.copy()
+        turned[:, first] *= np.exp(tilt * np.arange(first.stop - first.start))
+        turned[:, first] /= turned[:, first].sum(axis=1, keepdims=True)
+        classes = LatentClasses(own.weights, turned)
+        products = gram(targets, *weights, [own, as_fit(targets, own, classes)])
+        times = (products[1, 1] - targets.cells) / (products[0, 0] + 2 * OPTIONS.penalty * df - targets.cells)
+        found[times] = set(with_public(targets, own, df, classes, np.random.default_rng(4)).shares)
+    near, far = [names for t, names in found.items() if 5 < t < 9], [names for t, names in found.items() if t > 15]
+    assert near
+    assert far
+    assert all(DESCENT in names for names in near)
+    assert not any(DESCENT in names for names in far)
 
 
 def test_attributes_that_were_not_asked_in_pairs_keep_the_marginals_of_the_fit() -> None:

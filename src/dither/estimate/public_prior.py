@@ -29,7 +29,7 @@ STARTS, TWINS, APART = 4, 3, 0.1
 OPTIONS = FitOptions(shrink=False)  # degrees of freedom count as much as in the fit
 DESCENT_PENALTY = 1.5  # how much their degrees of freedom count: twins and the choice of the stop miss some of them
 CAUTION = 1.5  # standard errors that the estimated gain has to exceed
-FAR, FAR_START = 4.0, 5.0  # times the estimated risk of the fit
+FAR, FAR_START = 4.0, 10.0  # times the estimated risk of the fit
 LEAST, LEAST_SHARE_OF_VALUE = 1e-9, 1e-6
 
 
@@ -97,7 +97,8 @@ def cautious_shares(candidates: list[Candidate], products: Floats, cells: float)
     From the fit towards the shares of least estimated risk, not at all where the estimated gain is within CAUTION standard errors
     and by 1 - (CAUTION error / gain)^2 of the way beyond: the shrinkage of James and Stein, for a gain that is not sure.
     """
-    df = np.array([c.df for c in candidates])
+    # Twins that part from a start in a corner estimate degrees of freedom far below zero, which no fit has.
+    df = np.maximum([c.df for c in candidates], 0.0)
     degrees = df * np.array([DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty for c in candidates])
     risks = np.diag(products) + 2.0 * degrees - cells
     # A little of a candidate that is far off can lower chi^2 by chance; what is plainly worse than the fit has no say.
