@@ -82,7 +82,9 @@ def test_degrees_of_freedom_below_zero_win_no_share() -> None:
     assert risk == without
 
 
-def test_a_descent_starts_from_a_table_that_is_off_by_several_times_the_risk_of_the_fit_and_from_none_far_beyond() -> None:
+def test_a_descent_starts_from_a_table_that_is_off_by_several_times_the_risk_of_the_fit_and_from_none_far_beyond() -> (
+    None
+):
     """A public table whose first attribute is tilted: the better the fit, the farther off the table is beside it."""
     targets = collected(200_000, 4.0, np.random.default_rng(1))
     own = fit_mixture(targets, np.random.default_rng(3), OPTIONS)
