@@ -310,16 +310,17 @@ class Mixture:
         if not meta.get("edges"):
             return cls(schema, arrays["weights"], tables)
         edges = tuple(
-            Edge(int(i), int(j), arrays[f"edge {number}"], *_more(more))
-            for number, (i, j, *more) in enumerate(meta["edges"])
+            Edge(first, second, arrays[f"edge {number}"], *more)
+            for number, (first, second, *more) in enumerate(map(_ends, meta["edges"]))
         )
         return cls(schema, arrays["weights"], tables, edges, arrays["groups"])
 
 
-def _more(ends: Sequence[Any]) -> list[int]:
-    if len(ends) > 2:
-        raise ValueError("an edge of an archive ties more than four attributes")
-    return [int(end) for end in ends]
+def _ends(given: Sequence[Any]) -> list[int]:
+    """The attributes of an archive's edge: two to four whole numbers."""
+    if not 2 <= len(given) <= 4 or not all(type(end) is int for end in given):
+        raise ValueError(f"an edge of an archive ties {given!r}, which are not two to four numbers of attributes")
+    return list(given)
 
 
 def _in_order(flat: Floats, units: Sequence[tuple[int, ...]], shape: Sequence[int]) -> Floats:
