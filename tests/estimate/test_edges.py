@@ -15,8 +15,10 @@ from dither.estimate.edges import (
     Marginals,
     Matched,
     best_warming,
+    block,
     chance_of,
     determined,
+    drawn_tables,
     information,
     local_chi2,
     match_gain,
@@ -32,6 +34,7 @@ from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture
 from dither.estimate.pool import AnswerCounts
 from dither.estimate.project import norm_sub
 from dither.estimate.targets import Columns, Edges, PairTargets, disjoint, links, pair_targets, trees
+from dither.mechanisms import mechanism
 from dither.reports import question
 from dither.schema import Attribute, Schema
 
@@ -164,6 +167,52 @@ def test_a_copy_is_found_from_so_few_reports_that_its_cells_are_noise() -> None:
         table = np.outer(*(loose.one[loose.columns.of(a)] for a in (0, 1)))
         assert match_gain(loose, 0, 1, table, np.random.default_rng(0))[0] < 0
     assert found >= 10, "4 of 20 without the third test, 13 with it"
+
+
+def alone(values: int, attributes: int, people: int, epsilon: float, seed: int) -> PairTargets:
+    """Answers about all pairs of independent attributes, so many people each."""
+    rng, cells = np.random.default_rng(seed), values**2
+    schema = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(range(values))) for i in range(attributes)))
+    answers = []
+    for pair in combinations(schema.names, 2):
+        asked = question(schema, pair, epsilon)
+        truth = rng.multinomial(people, np.full(cells, 1.0 / cells))
+        answers.append(AnswerCounts(asked, asked.mechanism.simulate(truth, rng), people))
+    return pair_targets(schema, answers)
+
+
+@pytest.mark.parametrize(("people", "epsilon"), [(100, 4.0), (60, 8.0)])
+def test_independent_attributes_with_hardly_anybody_in_a_cell_are_not_taken_for_copies(
+    people: int, epsilon: float
+) -> None:
+    """256 cells with less than half a person each: a normal law took all 15 tables to have copies in them."""
+    wrong = 0
+    for seed in range(15):
+        targets = alone(16, 4, people, epsilon, seed)
+        rng, flat = np.random.default_rng(seed), np.outer(targets.one, targets.one)
+        chances = [
+            match_gain(targets, i, j, block(targets.columns, flat, i, j), rng) for i, j in combinations(range(4), 2)
+        ]
+        wrong += any(gain > 0 and chance < 0.1 / 6 for gain, chance in chances)
+    # Level 0.1 for a table: more than four of 15 come up once in a hundred.
+    assert wrong <= 4
+
+
+def test_drawn_tables_have_the_mean_and_variance_of_reports() -> None:
+    fitted = np.random.default_rng(0).dirichlet(np.ones(12)).reshape(3, 4)
+    for asked in (mechanism("best", 12, 1.0), mechanism("grr", 12, 6.0)):
+        people, draws = 500, 4_000
+        base = float(
+            asked.variance(0.0, people)
+        )  # of the mechanism, linear in the frequency; who was asked adds f (1 - f) / n
+        noise = (base, float(asked.variance(1.0, people)) - base + 1.0 / people, 1.0 / people)
+        tables = drawn_tables(fitted, noise, draws, np.random.default_rng(1))
+        variance = noise[0] + fitted * (noise[1] - noise[2] * fitted)
+        assert np.abs((tables.mean(axis=0) - fitted) / np.sqrt(variance / draws)).max() < 4.0
+        # The variance of a variance: two over the draws, and the kurtosis of counts of a few.
+        np.testing.assert_allclose(tables.var(axis=0), variance, rtol=0.2)
+        wrong = drawn_tables(fitted, (2 * noise[0], *noise[1:]), draws, np.random.default_rng(1))
+        assert not np.allclose(wrong.var(axis=0), variance, rtol=0.2)
 
 
 def test_tables_are_projected_as_one_by_one() -> None:

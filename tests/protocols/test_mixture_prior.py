@@ -11,6 +11,9 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, ReportError
+from dither.estimate.mixture_fit import degrees_after_shrinking
+from dither.estimate.public_prior import OPTIONS
+from dither.estimate.targets import inverse_variances
 from dither.evaluation.metrics import marginal
 from dither.protocols import ProtocolMachine, restore, start
 from dither.protocols.prior import PublicRows, give_prior, prior_from_state
@@ -115,6 +118,39 @@ def test_chance_dependence_of_a_public_table_does_no_harm_to_triples() -> None:
         found = with_rows(machine, wrong(kind, near))
         assert pair_error(found, codes, 3) < 1.01 * alone
         assert found.notes()["prior"]["classes"] == 1
+
+
+def test_the_risk_of_a_fit_whose_dependence_was_shrunk_is_not_taken_for_higher_than_it_is() -> None:
+    """Nine attributes with a little dependence, which edges hold: what else the descent has followed is dropped again. With the
+    degrees of freedom of the descent, raked noise seemed better, and the error was 3 % higher than without a prior."""
+    network = generate_network([5] * 9, parents=1, strength=0.4, seed=23)
+    sizes = tuple(network.schema.cardinalities)
+    true, said, descent = [], [], []
+    for seed in (8, 9, 11):
+        codes = network.sample_codes(300_000, np.random.default_rng([seed, 77]))
+        machine = start("mixture", network.schema, 3.0, len(codes), {"screen": "never"}, seed=seed)
+        simulate(machine, codes, np.random.default_rng([seed, 1]))
+        targets, fit = machine._targets, machine._fit[0]  # type: ignore[attr-defined]
+        assert fit.diagnostics["dependence_kept"] < 0.5
+        found = with_rows(machine, np.repeat(codes[:1], 500, axis=0))
+        assert pair_error(found, codes) < 1.01 * pair_error(machine, codes)
+        w2, w1 = inverse_variances(targets, fit.pairs, fit.one)
+        loss = 0.0
+        for i, j in combinations(range(len(sizes)), 2):
+            here = targets.columns.of(i), targets.columns.of(j)
+            loss += float((w2[here] * (fit.pairs[here] - marginal(codes, sizes, (i, j))) ** 2).sum())
+        true.append(
+            loss
+            + sum(
+                float((w1[c] * (fit.one[c] - marginal(codes, sizes, (i,))) ** 2).sum())
+                for i, c in ((i, targets.columns.of(i)) for i in range(len(sizes)))
+            )
+        )
+        said.append(found.notes()["prior"]["estimated_risk_without"])
+        spent = fit.diagnostics["degrees_of_freedom"] - degrees_after_shrinking(targets, fit)
+        descent.append(said[-1] + 2 * OPTIONS.penalty * spent)
+    assert np.mean(said) == pytest.approx(np.mean(true), rel=0.2)
+    assert np.mean(descent) > 1.4 * np.mean(true)
 
 
 def test_taking_a_wrong_prior_at_its_word_would_do_harm(collected: ProtocolMachine[Any]) -> None:

@@ -7,15 +7,16 @@ reports say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import expit, gammaincc, ndtr
+from scipy.special import expit, gammaincc, stdtr
 
 from dither.estimate.project import norm_sub
-from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances, links, trees
+from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances, links, pooling_weights, trees
 from dither.types import Floats
 
 OWN = 0.99  # of a warm table is the pair's own, the rest the product, so that no cell is ruled out
@@ -26,7 +27,7 @@ SHARPNESSES = (1.0, 1.5, 2.0, 3.0, 5.0)
 MATCHED = 0.999  # of a matched table, the rest the product
 MATCHING_STEPS = 50
 LEAST_MATCHED = 3  # values: of two, any dependence at all looks like a match
-MATCH_DRAWS = 100
+MATCH_DRAWS, LEAST_DRAWS, MOST_DRAWN_CELLS = 100, 20, 2_000_000
 PROBES, PROBE = 32, 0.1  # moved tables that measure degrees of freedom, and by how much of their noise
 LEVEL = 0.1  # how often noise alone may make any pair of a table strong
 NULL_DRAWS = 200
@@ -168,16 +169,43 @@ def match_gain(targets: PairTargets, i: int, j: int, fitted: Floats, rng: np.ran
     c0, c1, c2 = matched.noise
     deviation = np.sqrt(np.maximum(c0 + fitted * (c1 - c2 * fitted), 1e-3 * c2))
 
-    def closer(tables: Floats) -> Floats:
+    def closer(tables: Floats, rows: Floats, columns: Floats) -> Floats:
         gaps = (((tables - other) / deviation) ** 2 for other in (fitted, matched(tables, rows, columns)))
         return np.asarray(np.subtract(*gaps).sum(axis=(-2, -1)))
 
-    here = float(closer(raw))
+    here = float(closer(raw, rows, columns))
     gain = here - 2.0 * (len(raw) - 1)  # a matched table has as many frequencies as one attribute
     if gain <= 0.0:
         return gain, 1.0
-    null = closer(fitted + deviation * rng.standard_normal((MATCH_DRAWS, *raw.shape)))
-    return gain, float(ndtr((null.mean() - here) / max(float(null.std()), 1e-300)))
+    draws = int(np.clip(MOST_DRAWN_CELLS // raw.size, LEAST_DRAWS, MATCH_DRAWS))
+    tables = drawn_tables(fitted, matched.noise, draws, rng)
+    # The one-way marginals rest on the same people to the extent that this pair has a part in them.
+    by_pair, _ = pooling_weights(targets)
+    moved = tables - fitted
+    null = closer(
+        tables,
+        _raised(rows + by_pair[i, j] * moved.sum(axis=-1)),
+        _raised(columns + by_pair[j, i] * moved.sum(axis=-2)),
+    )
+    # One more draw from the same law as a few others: Student's t.
+    distance = (here - null.mean()) / max(float(null.std(ddof=1)) * math.sqrt(1.0 + 1.0 / draws), 1e-300)
+    return gain, float(stdtr(draws - 1, -distance))
+
+
+def drawn_tables(fitted: Floats, noise: PairNoise, draws: int, rng: np.random.Generator) -> Floats:
+    """Raw tables as reports about a pair with these frequencies would give: people fall into cells, and a device names its cell
+    with chance p and another with chance q. With few people in a cell this is far from a normal law.
+
+    c0, c1, c2 of the noise are q (1 - q) / (n (p - q)^2), (1 - 2q) / (n (p - q)) and 1/n, which gives n, p and q.
+    """
+    c0, c1, c2 = noise
+    people = max(round(1.0 / c2), 1)
+    apart = 1.0 / math.sqrt((c1 / c2) ** 2 + 4.0 * c0 / c2)
+    other = float(np.clip(0.5 * (1.0 - apart * c1 / c2), 0.0, 0.5))
+    shares = np.maximum(fitted.ravel(), 0.0)
+    inside = rng.multinomial(people, shares / shares.sum(), draws)
+    named = rng.binomial(inside, min(other + apart, 1.0)) + rng.binomial(people - inside, other)
+    return np.asarray((named / people - other) / apart).reshape(draws, *fitted.shape)
 
 
 @dataclass(frozen=True)

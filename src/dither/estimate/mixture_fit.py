@@ -36,6 +36,7 @@ from dither.types import Floats, Indices
 MOST_COLUMNS_FOR_ONE_THREAD = 600
 MOST_TRIES = 4  # of fits with edges while they are chosen
 MANY_CELLS = 20_000  # of sets: a start needs more components, and one twin measures its degrees of freedom well enough
+CHANCE = 2.0  # standard deviations of chi^2
 
 
 @dataclass(frozen=True)
@@ -357,6 +358,11 @@ def descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: Fi
         keep = _dependence_kept(
             *group.dependence(kept, product), options.penalty * _spent_on_dependence(targets, edges, best[2])
         )
+        # With hardly anybody in a cell a fit locks on to single people, which twins do not see: its estimated risk is below zero.
+        # No such fit is believed where its product, which has learnt nothing, is not contradicted.
+        chance = CHANCE * math.sqrt(2.0 * group.cells)
+        if best[0] < -chance and group.chi2_alone(product) < group.cells + chance:
+            keep = 0.0
     if keep < 1.0:  # the rest of the mixture is the product of its own marginals, of one attribute or of one edge
         stacked = np.vstack([stacked, product.factors])
         weights = np.append(keep * weights, 1.0 - keep)
@@ -387,6 +393,12 @@ def descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: Fi
         tuple(kept),
         tuple(twins),
     )
+
+
+def degrees_after_shrinking(targets: PairTargets, fit: MixtureFit) -> float:
+    """Degrees of freedom of a fit as it is, of whose dependence a share was kept; its diagnostics have those of the descent."""
+    df, kept = fit.diagnostics["degrees_of_freedom"], fit.diagnostics["dependence_kept"]
+    return df - (1.0 - kept) * _spent_on_dependence(targets, fit.edges, df)
 
 
 def _spent_on_dependence(targets: PairTargets, edges: Edges, df: float) -> float:

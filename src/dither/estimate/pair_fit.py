@@ -9,7 +9,7 @@ import numpy as np
 
 from dither.estimate.descent import Descent, Gradient, State, StepSize
 from dither.estimate.edges import Marginals, block, projected
-from dither.estimate.targets import PairTargets
+from dither.estimate.targets import PairTargets, inverse_variances, pooling_weights
 from dither.types import Floats
 
 
@@ -45,7 +45,7 @@ def drawn_probe(targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng:
     direction, direction1 = half + half.T, rng.standard_normal(width)
     moved, moved1 = direction * _deviation(w2), direction1 * _deviation(w1)
     # The start rests on the same data: its one-way marginals move along, pooled from pairs and singles.
-    by_pair, alone = _pooling_weights(targets)
+    by_pair, alone = pooling_weights(targets)
     lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(by_pair, columns.cardinalities, axis=0)
     shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
     return DrawnProbe(
@@ -55,17 +55,6 @@ def drawn_probe(targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng:
         direction * np.sqrt(w2),
         direction1 * np.sqrt(w1),
     )
-
-
-def _pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
-    """What share of an attribute's pooled marginal comes from each pair and from single questions."""
-    k = targets.columns.cardinalities.astype(np.float64)
-    c0, c1, _ = targets.pair_noise
-    s0, s1, _ = targets.single_noise
-    pairs = np.where(c1 > 0, 1.0 / np.where(c1 > 0, c0 * k[None, :] + c1 / k[:, None], 1.0), 0.0)
-    alone = np.where(s1 > 0, 1.0 / np.where(s1 > 0, s0 + s1 / k, 1.0), 0.0)
-    total = np.asarray(pairs.sum(axis=1)) + alone
-    return np.asarray(pairs / total[:, None]), np.asarray(alone / total)
 
 
 def _deviation(weights: Floats) -> Floats:
@@ -101,6 +90,13 @@ class PairLockstep:
         gap = np.mean([start.pairs(state) for state in models], axis=0) - flat
         flat -= self.targets.pairs
         return float(np.vdot(self.w2 * gap, flat)), 0.5 * float(np.vdot(self.w2 * gap, gap))
+
+    def chi2_alone(self, state: State) -> float:
+        """chi^2 of a state with the variances at itself."""
+        t, pair = self.targets, self.starts[0].pairs(state)
+        w2, w1 = inverse_variances(t, pair, state.one)
+        pair -= t.pairs
+        return 0.5 * float(np.vdot(w2 * pair, pair)) + float(w1 @ (state.one - t.singles) ** 2)
 
     def advance(self, check: bool) -> tuple[list[State], float, float]:
         """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""

@@ -164,6 +164,11 @@ class SetLockstep:
             square += float((w.precision * gap * gap).sum())
         return cross, square
 
+    def chi2_alone(self, state: State) -> float:
+        """chi^2 of a state with the variances at itself."""
+        tables = self.tables([state])
+        return self.chi2(tables, [1.0 / b.variances(t) for b, t in zip(self.sets.blocks, tables, strict=True)])
+
     def advance(self, check: bool) -> tuple[list[State], float, float]:
         """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""
         everyone, count, twins = [*self.starts, *self.twins], len(self.starts), len(self.twins)

@@ -226,3 +226,14 @@ def _inverse(variance: Floats, asked: Flags, sampling: Floats) -> Floats:
 def tables_pay(attributes: int, answers: Sequence[AnswerCounts]) -> bool:
     """Whether to fit whole tables: somebody was asked about three attributes or more together, of not too many."""
     return attributes <= MOST_ATTRIBUTES and any(len(answer.question.attributes) > 2 for answer in answers)
+
+
+def pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
+    """What share of an attribute's pooled marginal comes from each pair and from single questions."""
+    k = targets.columns.cardinalities.astype(np.float64)
+    c0, c1, _ = targets.pair_noise
+    s0, s1, _ = targets.single_noise
+    pairs = np.where(c1 > 0, 1.0 / np.where(c1 > 0, c0 * k[None, :] + c1 / k[:, None], 1.0), 0.0)
+    alone = np.where(s1 > 0, 1.0 / np.where(s1 > 0, s0 + s1 / k, 1.0), 0.0)
+    total = np.asarray(pairs.sum(axis=1)) + alone
+    return np.asarray(pairs / total[:, None]), np.asarray(alone / total)

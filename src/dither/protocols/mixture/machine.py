@@ -21,7 +21,7 @@ from dither.checks import check_between, check_choice, check_whole, check_whole_
 from dither.errors import ParameterError
 from dither.estimate import Marginal, answers_of, check_asked, pool
 from dither.estimate.edges import local_chi2, pair_cells
-from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture, product_fit
+from dither.estimate.mixture_fit import FitOptions, MixtureFit, degrees_after_shrinking, fit_mixture, product_fit
 from dither.estimate.public_prior import with_public
 from dither.estimate.set_tables import SetTargets, set_targets
 from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay, trees
@@ -250,7 +250,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if not self._members or not self._targets.has_pairs:
             return fitted, {**known, "share_of_prior": 0.0, "left_out": NOT_JUDGED}
         member = said.get("bayesian_member", {"share": 0.0, "degrees_of_freedom": 0.0})
-        df = fitted.diagnostics["degrees_of_freedom"]
+        df = degrees_after_shrinking(self._targets, fitted)
         if member["share"] > 0.0:
             df += member["share"] * (member["degrees_of_freedom"] - df)
         sets = None if self._sets is None else self._sets(fitted.edges)
