@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -376,28 +377,38 @@ def test_a_factor_is_asked_whole_where_its_pairs_are_read_more_exactly(sizes, ep
     assert bool(errors[0] < errors[1]) is whole
 
 
-def test_pairs_that_were_pruned_and_stand_out_in_the_end_come_back():
-    """Binary pairs are asked to the end for the singles' sake; 15 weak ones of which halfway hardly any stands out."""
-    schema = Schema(tuple(Attribute(f"x{i}", "categorical", (0, 1)) for i in range(6)))
+def of_one_cause(n: int, attributes: int, share: float, seed: int, epsilon: float = 8.0, **parameters: Any) -> PrivIncr:
+    """Binary attributes that each follow one hidden coin in a share of the people; all their pairs are asked to the end."""
+    schema = Schema(tuple(Attribute(f"x{i}", "categorical", (0, 1)) for i in range(attributes)))
+    rng = np.random.default_rng(seed)
+    shared, own = rng.random((n, 1)) < 0.5, rng.random((n, attributes)) < 0.5
+    codes = np.where(rng.random((n, attributes)) < share, shared, own).astype(np.int32)
+    machine = PrivIncr.start(Campaign(schema, epsilon, n, seed), PrivIncrParameters(**parameters))
+    simulate(machine, codes, rng)
+    return machine
+
+
+def test_pairs_that_were_pruned_come_back_where_all_together_show_dependence() -> None:
+    """66 weak pairs of which halfway hardly any stands out."""
     back = 0
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        shared = rng.random(12_000) < 0.5
-        codes = np.where(rng.random((12_000, 6)) < 0.25, shared[:, None], rng.random((12_000, 6)) < 0.5).astype(
-            np.int32
-        )
-        machine = PrivIncr.start(Campaign(schema, 8.0, 12_000, seed), PrivIncrParameters(price=30.0))
-        plans = simulate(machine, codes, rng)
-        asked = {tuple(schema.index(name) for name in q.attributes) for q in plans[-1].questions}
-        notes, evidence = machine.notes(), machine.evidence
-        kept = {(schema.index(i), schema.index(j)) for i, j in notes.get("edges", [])}
-        back += len(kept) - notes["pairs_left_after_each_round"][-1]
-        cliques = [{schema.index(name) for name in clique} for clique in notes.get("cliques", [])]
-        for pair in asked:
-            if evidence.pair(*pair).test.score >= 2:
-                assert any(set(pair) <= clique for clique in cliques), pair
-        paper = PrivIncr.start(Campaign(schema, 8.0, 12_000, seed), PrivIncrParameters(price=30.0, fit="paper"))
-        simulate(paper, codes, np.random.default_rng(seed))
-        found = paper.notes()
-        assert len(found["edges"]) <= found["pairs_left_after_each_round"][-1], "its cliques are those that were asked"
+    for seed in range(4):
+        notes = of_one_cause(30_000, 12, 0.13, seed).notes()
+        assert len(notes["edges"]) == notes["pairs_left_after_each_round"][-1] + notes["pairs_that_came_back"]
+        back += notes["pairs_that_came_back"]
+        paper = of_one_cause(30_000, 12, 0.13, seed, fit="paper").notes()
+        assert paper["pairs_that_came_back"] == 0, "its cliques are those that were asked"
     assert back > 6
+
+
+def test_no_pair_comes_back_by_chance_against_a_price_or_below_phi() -> None:
+    """Without dependence, two standard deviations alone took back some two of 66 pairs each time."""
+    back = [of_one_cause(20_000, 12, 0.0, seed, 3.0).notes()["pairs_that_came_back"] for seed in range(12)]
+    assert sum(back) <= 12
+    assert back.count(0) >= 9
+    for dear in ({"phi": 1.0}, {"price": 1e9}):
+        notes = of_one_cause(100_000, 6, 0.5, 0, **dear).notes()
+        assert notes["pairs_left_after_each_round"][-1] == notes["pairs_that_came_back"] == 0
+        assert "fallback" in notes
+    # What is asked has no part in what is kept.
+    edges = [of_one_cause(20_000, 12, 0.0, 1, 3.0, significance=sig).notes().get("edges") for sig in (2.0, -5.0)]
+    assert edges[0] == edges[1]

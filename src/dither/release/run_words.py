@@ -30,6 +30,7 @@ _NAMES = {
     "pairs": "Pairs of attributes",
     "pairs_asked": "Pairs that were asked",
     "pairs_left_after_each_round": "Pairs kept after each round",
+    "pairs_that_came_back": "Pairs that came back in the end",
     "rounds_of_pairs": "Rounds of pairs",
     "screen": "The first round",
     "sets": "Sets of attributes asked together",

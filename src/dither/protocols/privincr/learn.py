@@ -6,7 +6,7 @@ Reference: Liu et al., EDBT 2023, algorithms 1 to 3 and theorem 5.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -16,7 +16,7 @@ from dither.estimate import norm_sub, pool
 from dither.mechanisms import Mechanism, mechanism
 from dither.models.junction_tree import JunctionTree
 from dither.protocols.consistent import Table, reconstruct
-from dither.protocols.evidence import Evidence
+from dither.protocols.evidence import Evidence, PairEvidence
 from dither.protocols.privincr.plan import Pair, PrivIncrParameters
 from dither.protocols.tree import factor_cells
 from dither.reports import Plan
@@ -30,7 +30,11 @@ from dither.structure import (
 from dither.structure.factorise import Factorisation, compose, factorise, factorise_by_information
 from dither.types import Floats, Integers
 
-SLACK = 1.0  # standard deviations by which a pair may fall short before the last round: one that is dropped does not come back
+SLACK = 1.0  # standard deviations by which a pair may fall short before the last round: one that is dropped seldom comes back
+TOGETHER, STANDS_OUT = (
+    1.0,
+    2.0,
+)  # standard deviations: of the mean of the pairs that may come back late, and of one of them
 
 
 def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
@@ -67,9 +71,14 @@ def prune(
         ]
     if not last:
         return may_be_worth(evidence, list(found), parameters.price, people)
-    kept = worth_asking(evidence, list(found), parameters.price, people)
-    enough = {(i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree) for i, j in kept}
-    return [pair for pair in kept if found[pair].information >= enough[pair]]
+    return reaching(evidence, worth_asking(evidence, list(found), parameters.price, people), parameters)
+
+
+def reaching(evidence: Evidence, pairs: Sequence[Pair], parameters: PrivIncrParameters) -> list[Pair]:
+    """Those that reach phi's mutual information."""
+    sizes = evidence.schema.cardinalities
+    enough = {(i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree) for i, j in pairs}
+    return [pair for pair in pairs if (e := evidence.pair(*pair)) is not None and e.information >= enough[pair]]
 
 
 def worth_asking(evidence: Evidence, pairs: Sequence[Pair], price: float, people: float) -> list[Pair]:
@@ -147,7 +156,7 @@ class CliqueLayout:
 def with_late_pairs(
     evidence: Evidence, layout: CliqueLayout, asked: Plan, parameters: PrivIncrParameters
 ) -> CliqueLayout:
-    """The layout with the pairs that the last round asked although they had been pruned, and that stand out by now.
+    """The layout with the pairs that the last round asked although they had been pruned, and that are worth their noise by now.
 
     Narrow pairs are asked for the singles' sake to the end (`round_plan`), by which time they have about twice the answers that
     they were judged by.
@@ -155,14 +164,21 @@ def with_late_pairs(
     schema, tree = evidence.schema, layout.tree
     held = {pair for clique in tree.cliques for pair in combinations(sorted(clique), 2)}
     pairs = {tuple(sorted(map(schema.index, q.attributes))) for q in asked.questions if len(q.attributes) == 2}
-    late = {
-        (i, j): e for i, j in pairs - held if (e := evidence.pair(i, j)) and e.test.score >= parameters.significance
-    }
+    found = {(i, j): e for i, j in sorted(pairs - held) if (e := evidence.pair(i, j)) is not None}
+    late = reaching(evidence, _late(evidence, found, parameters.price), parameters)
     if not late:
         return layout
-    known = {pair: e for pair in tree.kept if (e := evidence.pair(*pair)) is not None} | late
-    strengths = {pair: e.distance for pair, e in known.items()}
+    strengths = {pair: e.distance for pair in (*tree.kept, *late) if (e := evidence.pair(*pair)) is not None}
     return replace(layout, tree=triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells))
+
+
+def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) -> list[Pair]:
+    """Where all pairs together show dependence, many weak ones are real, and each that stands out is taken; where they do not,
+    those that stand out do so by chance, and only what is worth its noise given all the others is."""
+    tests = {pair: e.test for pair, e in found.items()}
+    if sum(test.score for test in tests.values()) < TOGETHER * math.sqrt(len(tests)):
+        return worth_asking(evidence, list(found), price, 0.0)
+    return [pair for pair, test in tests.items() if test.score >= STANDS_OUT and test.statistic >= price * test.noise]
 
 
 def lay_out(

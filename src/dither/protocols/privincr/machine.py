@@ -1,8 +1,8 @@
 """PrivIncr: rounds of pair questions that prune weak pairs, then questions about the cliques of a junction tree.
 
 Reference: Liu, Tang, Hu, Jin, Guo, "Multi-dimensional data publishing with local differential privacy", EDBT 2023. Every
-participant answers one question at full epsilon. Pooling weights are n/C (erratum 6); pairs are pruned by risk unless the
-paper's rule is asked for, since that prunes nothing (erratum 7).
+participant answers one question at full epsilon. Answers are pooled by their whole variance, of noise and of who was asked (the
+paper's weights: erratum 6); pairs are pruned by risk unless the paper's rule is asked for, since that prunes nothing (erratum 7).
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
         self._history: list[int] = []
         self._used = 0.0
         self._layout: CliqueLayout | None = None
+        self._late = 0
         self._open: Plan | None = self._next_plan()
 
     def _next_plan(self) -> Plan:
@@ -84,7 +85,9 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
                 and self.parameters.fit == "joint"
                 and self.parameters.threshold == "calibrated"
             ):
+                before = self._layout.tree.kept
                 self._layout = with_late_pairs(self.evidence, self._layout, self._open, self.parameters)
+                self._late = len(set(self._layout.tree.kept) - set(before))
             self._open = None
             return
         last = len(self._closed) == self.rounds
@@ -119,6 +122,7 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
             "pairs_asked": len(self._learnable),
             "rounds_of_pairs": self.rounds if self._learnable else 0,
             "pairs_left_after_each_round": list(self._history),
+            "pairs_that_came_back": self._late,
             "threshold": self.parameters.threshold,
             "fit": self.parameters.fit,
         }

@@ -32,7 +32,7 @@ STRONG = 0.35  # Cramer's V of a pair that is worth asking about: below it one-w
 class PrivIncrParameters:
     """What PrivIncr leaves open; defaults are the ones that measured best, the paper's are named.
 
-    `rounds` (T, 6 or as many as the participants allow) and `omega`, the share of participants they use.
+    `rounds` (T, three or as many as the participants allow) and `omega`, the share of participants they use.
     `threshold=calibrated` prunes by risk: a pair stays when its estimated squared dependence is worth more than `price`
     times the noise that it will have in the end; with `phi` it must also reach the paper's mutual information in the end.
     `threshold=paper` is eq. 18 with `alpha` and phi (0.3). Pairs in which even a strong dependence would not stand out
@@ -103,7 +103,7 @@ def check_campaign(campaign: Campaign, parameters: PrivIncrParameters) -> None:
 
 
 def rounds_of(campaign: Campaign, parameters: PrivIncrParameters) -> int:
-    """T: as asked, else six or as many as give every question of a round ten people, at least one."""
+    """T: as asked, else three or as many as give every question of a round ten people, at least one."""
     if parameters.rounds is not None:
         return parameters.rounds
     enough = campaign.participants * parameters.omega / (10 * _first_questions(campaign, parameters))
