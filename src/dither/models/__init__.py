@@ -23,7 +23,7 @@ __all__ = ["KINDS", "Independent", "Model", "model_from_bytes"]
 def model_from_bytes(data: bytes) -> Model:
     """Rebuild any model from what its `to_bytes` gave; an archive of an unknown kind is an error."""
     kind = unpack(data)[0].get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ReportError(
             f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}", value=kind
         )

@@ -1,10 +1,10 @@
 """A mixture of product distributions: P(x) = sum over components c of w_c times the product over attributes of A_c,i(x_i).
 
 A strong pair of attributes may be tied by an edge: in every component the product A_c,i(u) A_c,j(v) is multiplied by a table
-psi(u, v) that many components share, and normalised. An edge may tie a third attribute too; no two edges share an attribute, so
-a component is still a product, of attributes and of edges. Any k-way marginal is a sum of outer products, exact and without
-touching the other attributes; sampling draws a component for each row and then each attribute on its own or given the first of
-its edge.
+psi(u, v) that many components share, and normalised. An edge may tie a third and a fourth attribute too; no two edges share an
+attribute, so a component is still a product, of attributes and of edges. Any k-way marginal is a sum of outer products, exact and
+without touching the other attributes; sampling draws a component for each row and then each attribute on its own or given the
+first of its edge.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Mixture:
     kind = "mixture"
 
     def __post_init__(self) -> None:
-        if (self.weights < 0).any() or not np.isclose(self.weights.sum(), 1):
+        if self.weights.ndim != 1 or (self.weights < 0).any() or not np.isclose(self.weights.sum(), 1):
             raise ValueError("the weights of a mixture are not a distribution")
         for attribute, table in zip(self.schema, self.components, strict=True):
             if table.shape != (len(self.weights), attribute.cardinality):
@@ -127,7 +127,7 @@ class Mixture:
                 raise ValueError(f"the tables of the edge between {name} have the wrong shape")
             if not np.isfinite(edge.psi).all() or (edge.psi < 0).any():
                 raise ValueError(f"a table of the edge between {name} is not positive")
-            if not (self._total(edge) > 0).all():
+            if not (self._total(edge) >= np.finfo(np.float64).tiny).all():  # whose reciprocal is a number still
                 raise ValueError(f"a component has no chance left at the edge between {name}")
 
     @property

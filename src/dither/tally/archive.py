@@ -43,7 +43,9 @@ def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
     end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
     try:
         header = json.loads(data[start:end])
-        arrays = {}
+        meta, arrays = header["meta"], {}
+        if not isinstance(meta, dict):
+            raise TypeError("its meta is no object")
         for name, dtype, shape in header["arrays"]:
             if dtype not in _DTYPES:
                 raise ValueError(dtype)
@@ -52,8 +54,8 @@ def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
                 raise ValueError("cut short")
             arrays[name] = np.frombuffer(data[end : end + size], dtype=dtype).reshape(shape).copy()
             end += size
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise ReportError(f"a damaged Dither archive: {error}") from None
     if end != len(data):
         raise ReportError("a damaged Dither archive: bytes after its end")
-    return header["meta"], arrays
+    return meta, arrays
