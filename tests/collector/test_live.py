@@ -17,7 +17,7 @@ from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, t
 from dither.collector import live
 from dither.collector.live import LiveProgress
 from dither.collector.sessions import Credential
-from dither.collector.store import StoreAway
+from dither.collector.store import StoreAway, StoreFailure
 
 
 class Stream:
@@ -305,8 +305,9 @@ def test_a_thousand_who_watch_hear_of_a_closing_at_once(monkeypatch: pytest.Monk
     asyncio.run(scene())
 
 
-def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_is_away_ends_none(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("failure", [StoreAway("gone"), StoreFailure("a statement that nobody foresaw")])
+def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_fails_ends_none(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     monkeypatch.setattr(live, "CHECK_SECONDS", 0.02)
     asked: list[set[Credential]] = []
@@ -315,7 +316,7 @@ def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_is_away_en
     def living(shown: set[Credential]) -> set[Credential]:
         asked.append(shown)
         if len(asked) == 1:
-            raise StoreAway("gone")
+            raise failure
         return shown - {revoked}
 
     async def scene() -> None:

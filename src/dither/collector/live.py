@@ -22,7 +22,7 @@ from functools import partial
 
 from dither.collector.campaigns import Campaigns, NoCampaign
 from dither.collector.sessions import Credential
-from dither.collector.store import Store
+from dither.collector.store import Store, StoreFailure
 from dither.errors import DitherError
 
 EVERY_SECONDS = 1.0
@@ -187,7 +187,9 @@ class LiveProgress:
         """Look and tell for as long as anybody watches."""
         try:
             while watched.watchers:
-                with suppress(DitherError):  # the store is away: who watches hears nothing new until it is back
+                with suppress(
+                    DitherError, StoreFailure
+                ):  # the store is away: who watches hears nothing new until it is back
                     await self.now(campaign)
                 until = self._clock() + self._pause(watched)
                 await asyncio.sleep(EVERY_SECONDS)
@@ -205,7 +207,7 @@ class LiveProgress:
             await asyncio.sleep(CHECK_SECONDS)
             watching = [watcher for watched in self._watched.values() for watcher in watched.watchers]
             credentials = {watcher.credential for watcher in watching}
-            with suppress(DitherError):  # a store that is away says nothing about anybody
+            with suppress(DitherError, StoreFailure):  # a store that is away says nothing about anybody
                 credentials = await asyncio.to_thread(self._living, credentials)
             now = self._clock()
             for watcher in watching:
