@@ -187,9 +187,8 @@ class LiveProgress:
         """Look and tell for as long as anybody watches."""
         try:
             while watched.watchers:
-                with suppress(
-                    DitherError, StoreFailure
-                ):  # the store is away: who watches hears nothing new until it is back
+                # While the store is away, who watches hears nothing new.
+                with suppress(DitherError, StoreFailure):
                     await self.now(campaign)
                 until = self._clock() + self._pause(watched)
                 await asyncio.sleep(EVERY_SECONDS)

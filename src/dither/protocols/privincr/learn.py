@@ -31,10 +31,8 @@ from dither.structure.factorise import Factorisation, compose, factorise, factor
 from dither.types import Floats, Integers
 
 SLACK = 1.0  # standard deviations by which a pair may fall short before the last round: one that is dropped seldom comes back
-TOGETHER, STANDS_OUT = (
-    1.0,
-    2.0,
-)  # standard deviations: of the mean of the pairs that may come back late, and of one of them
+TOGETHER = 1.0  # standard deviations of the mean score of the pairs that may come back late
+STANDS_OUT = 2.0  # standard deviations of one of them
 
 
 def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
