@@ -7,7 +7,7 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
-from small_mixture import CARDINALITIES, COLUMNS
+from small_mixture import CARDINALITIES, COLUMNS, sparse
 
 from dither.estimate import mixture_fit
 from dither.estimate.descent import Descent
@@ -169,18 +169,6 @@ def test_a_copy_is_found_from_so_few_reports_that_its_cells_are_noise() -> None:
     assert found >= 10, "4 of 20 without the third test, 13 with it"
 
 
-def alone(values: int, attributes: int, people: int, epsilon: float, seed: int) -> PairTargets:
-    """Answers about all pairs of independent attributes, so many people each."""
-    rng, cells = np.random.default_rng(seed), values**2
-    schema = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(range(values))) for i in range(attributes)))
-    answers = []
-    for pair in combinations(schema.names, 2):
-        asked = question(schema, pair, epsilon)
-        truth = rng.multinomial(people, np.full(cells, 1.0 / cells))
-        answers.append(AnswerCounts(asked, asked.mechanism.simulate(truth, rng), people))
-    return pair_targets(schema, answers)
-
-
 @pytest.mark.parametrize(("people", "epsilon"), [(100, 4.0), (60, 8.0)])
 def test_independent_attributes_with_hardly_anybody_in_a_cell_are_not_taken_for_copies(
     people: int, epsilon: float
@@ -188,7 +176,7 @@ def test_independent_attributes_with_hardly_anybody_in_a_cell_are_not_taken_for_
     """256 cells with less than half a person each: a normal law took all 15 tables to have copies in them."""
     wrong = 0
     for seed in range(15):
-        targets = alone(16, 4, people, epsilon, seed)
+        targets = sparse(4, np.full((16, 16), 1 / 256), people, epsilon, seed)
         rng, flat = np.random.default_rng(seed), np.outer(targets.one, targets.one)
         chances = [
             match_gain(targets, i, j, block(targets.columns, flat, i, j), rng) for i, j in combinations(range(4), 2)

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
+from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture, sparse
 
 from dither.estimate import mixture_fit
 from dither.estimate.descent import Descent, State
@@ -23,7 +23,6 @@ from dither.estimate.pair_fit import DrawnProbe, PairLockstep
 from dither.estimate.pool import AnswerCounts
 from dither.estimate.targets import Edges, PairTargets, inverse_variances, links, pair_targets, trees
 from dither.reports import question
-from dither.schema import Attribute, Schema
 
 
 def pair_matrix(weights: np.ndarray, a: np.ndarray) -> np.ndarray:
@@ -253,24 +252,15 @@ def test_sizes_follow_the_signal_and_the_width() -> None:
     assert start_count(600, 60, 2000) == 3
 
 
-def sparse(people: int, copies: bool, seed: int) -> PairTargets:
-    """All pairs of three attributes of 24 values, so many people each: independent, or copies of the first."""
-    schema = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(range(24))) for i in range(3)))
-    rng, share = np.random.default_rng(seed), np.full((24, 24), 1 / 24**2)
-    share = np.eye(24) / 24 if copies else share
-    answers = []
-    for pair in combinations(schema.names, 2):
-        q = question(schema, pair, 8.0)
-        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(people, share.ravel()), rng), people))
-    return pair_targets(schema, answers)
-
-
 def test_a_fit_that_has_locked_on_to_single_people_is_not_believed() -> None:
     """Two hundred people in 576 cells: without the guard the dependence of noise is kept, at three times the product's error."""
-    fits = [fit_mixture(sparse(200, False, seed), np.random.default_rng(0), FitOptions()) for seed in range(4)]
+    fits = [
+        fit_mixture(sparse(3, np.full((24, 24), 1 / 24**2), 200, 8.0, seed), np.random.default_rng(0), FitOptions())
+        for seed in range(4)
+    ]
     below = [fit for fit in fits if fit.diagnostics["sure"] < -2 * np.sqrt(2 * fit.diagnostics["cells"])]
     assert len(below) >= 2, "the estimated risk of such fits is below zero"
     assert all(fit.diagnostics["dependence_kept"] == 0.0 for fit in below)
     # What the reports do show is kept, though the estimated risk is as low.
-    copied = fit_mixture(sparse(200, True, 0), np.random.default_rng(0), FitOptions(edges=()))
+    copied = fit_mixture(sparse(3, np.eye(24) / 24, 200, 8.0, 0), np.random.default_rng(0), FitOptions(edges=()))
     assert copied.diagnostics["dependence_kept"] > 0.5

@@ -30,7 +30,7 @@ from dither.estimate.edges import (
 from dither.estimate.pair_fit import PairLockstep, Probe, drawn_probe
 from dither.estimate.set_fit import SetLockstep, untied
 from dither.estimate.set_tables import SetTargets
-from dither.estimate.targets import Edges, PairTargets, disjoint, inverse_variances, trees
+from dither.estimate.targets import Edges, PairTargets, chi_square, disjoint, inverse_variances, trees
 from dither.types import Floats, Indices
 
 MOST_COLUMNS_FOR_ONE_THREAD = 600
@@ -111,8 +111,7 @@ def _pilot(targets: PairTargets, start: Descent, options: FitOptions) -> tuple[F
 
 def component_count(targets: PairTargets, w2: Floats, w1: Floats) -> int:
     """60, more when the departure from independence exceeds the noise energy (fourth root), at most 200 or D."""
-    residual = np.outer(targets.one, targets.one) - targets.pairs
-    chi2 = 0.5 * float(np.vdot(w2 * residual, residual)) + float(w1 @ (targets.one - targets.singles) ** 2)
+    chi2 = chi_square(targets, (w2, w1), np.outer(targets.one, targets.one), targets.one)
     ratio = max(chi2 / targets.cells - 1.0, 0.0)
     return int(min(60.0 * max(1.0, ratio / 2.0) ** 0.25, 200.0, max(16.0, targets.columns.width)))
 
@@ -261,7 +260,7 @@ def edges_pay(tied: tuple[SetLockstep, MixtureFit], plain: tuple[SetLockstep, Mi
     risks, unsure = [], 0.0
     for group, fit in (tied, plain):
         flat = group.tables([replace(state, ties=untied(group.sets, state)) for state in plain[1].states])
-        precisions = [1.0 / block.variances(t) for block, t in zip(group.sets.blocks, flat, strict=True)]
+        precisions = group.precisions(flat)
         found, df = group.tables(list(fit.states)), group.followed(fit.twins, precisions)
         risks.append(group.chi2(found, precisions) + 2.0 * penalty * df)
         # A twin's random moves tell its degrees of freedom with twice their number as variance; chi^2 differs by what lies between.
@@ -284,7 +283,7 @@ def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit
     followed = [(start.model(), twin.model()) for start, (twin, _) in zip(again.starts, again.twins, strict=False)]
     tables = [group.tables(list(fit.states)) for fit in (whole, by_pairs)]
     middle = [0.5 * (a + b) for a, b in zip(*tables, strict=True)]
-    precisions = [1.0 / block.variances(t) for block, t in zip(group.sets.blocks, middle, strict=True)]
+    precisions = group.precisions(middle)
     risks = [
         group.chi2(t, precisions) + 2.0 * options.penalty * group.followed(twins, precisions)
         for t, twins in zip(tables, (whole.twins, followed), strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dither.estimate.descent import Descent, Gradient, State, StepSize
 from dither.estimate.edges import Marginals, block, projected
-from dither.estimate.targets import PairTargets, inverse_variances, pooling_weights
+from dither.estimate.targets import PairTargets, chi_square, inverse_variances, pooling_weights
 from dither.types import Floats
 
 
@@ -93,10 +93,8 @@ class PairLockstep:
 
     def chi2_alone(self, state: State) -> float:
         """chi^2 of a state with the variances at itself."""
-        t, pair = self.targets, self.starts[0].pairs(state)
-        w2, w1 = inverse_variances(t, pair, state.one)
-        pair -= t.pairs
-        return 0.5 * float(np.vdot(w2 * pair, pair)) + float(w1 @ (state.one - t.singles) ** 2)
+        pair = self.starts[0].pairs(state)
+        return chi_square(self.targets, inverse_variances(self.targets, pair, state.one), pair, state.one)
 
     def advance(self, check: bool) -> tuple[list[State], float, float]:
         """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""
@@ -132,8 +130,7 @@ class PairLockstep:
         if check:
             # Now and then one twin leaves its start's path for a few steps, and is off by as much as all others together.
             df = float(np.median(followed)) / self.probe if followed else 0.0
-            mean2 -= t.pairs
-            chi2 = 0.5 * float(np.vdot(self.w2 * mean2, mean2)) + float(self.w1 @ (mean1 - t.singles) ** 2)
+            chi2 = chi_square(t, (self.w2, self.w1), mean2, mean1)
         restart = self.control.update(loss, steepest)
         for start, gradient in moves:
             start.step(gradient, self.control.size, self.momentum, restart)

@@ -138,6 +138,10 @@ class SetLockstep:
             total += math.fsum(float(((a - b) * p)[:, 0].ravel() @ w.moved[:, number].ravel()) for a, b, w, p in gaps)
         return total / (len(twins) * self.probe)
 
+    def precisions(self, tables: list[Reals]) -> list[Reals]:
+        """One over the variances of all cells at given frequencies."""
+        return [1.0 / block.variances(table) for block, table in zip(self.sets.blocks, tables, strict=True)]
+
     def chi2(self, tables: list[Reals], precisions: list[Reals]) -> float:
         gaps = zip(tables, self.sets.blocks, precisions, strict=True)
         return math.fsum(float((w * (t - block.tables) ** 2).sum()) for t, block, w in gaps)
@@ -145,7 +149,7 @@ class SetLockstep:
     def reweigh(self, models: list[State]) -> bool:
         """Take the variances at the average of the models, if that matters; what was judged before is then void."""
         tables = self.tables(models)
-        renewed = [1.0 / block.variances(t) for block, t in zip(self.sets.blocks, tables, strict=True)]
+        renewed = self.precisions(tables)
         change = self.chi2(tables, renewed) - self.chi2(tables, [w.precision for w in self.weighed])
         if abs(change) < math.sqrt(2.0 * self.cells):
             return False
@@ -167,7 +171,7 @@ class SetLockstep:
     def chi2_alone(self, state: State) -> float:
         """chi^2 of a state with the variances at itself."""
         tables = self.tables([state])
-        return self.chi2(tables, [1.0 / b.variances(t) for b, t in zip(self.sets.blocks, tables, strict=True)])
+        return self.chi2(tables, self.precisions(tables))
 
     def advance(self, check: bool) -> tuple[list[State], float, float]:
         """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""

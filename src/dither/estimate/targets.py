@@ -217,6 +217,13 @@ def inverse_variances(targets: PairTargets, pair: Floats, one: Floats) -> tuple[
     return _inverse(c0 + pair * (c1 - c2 * pair), c1 > 0, c2), _inverse(s0 + one * (s1 - s2 * one), s1 > 0, s2)
 
 
+def chi_square(targets: PairTargets, weights: tuple[Floats, Floats], pairs: Floats, one: Floats) -> float:
+    """The weighted squares between a model's pairs and single frequencies and the data; every pair is in the matrix twice."""
+    w2, w1 = weights
+    off = pairs - targets.pairs
+    return 0.5 * float(np.vdot(w2 * off, off)) + float(w1 @ (one - targets.singles) ** 2)
+
+
 def _inverse(variance: Floats, asked: Flags, sampling: Floats) -> Floats:
     # At a frequency of exactly 0 or 1 and a large epsilon the variance vanishes; a floor keeps one cell from ruling the fit.
     floored = np.maximum(variance, 1e-3 * sampling)
