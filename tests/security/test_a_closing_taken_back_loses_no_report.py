@@ -120,7 +120,9 @@ def test_once_the_round_is_closed_it_is_final(held: Held) -> None:
     assert (late.status, json.loads(late.body)["type"]) == (409, "urn:dither:problem:round-closed")
 
 
-def test_uploads_that_were_judged_before_the_closing_and_reach_the_store_after_it(held: Held) -> None:
+def test_uploads_that_were_judged_before_the_closing_and_reach_the_store_after_it(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store has the last word; one that waits decides for the whole batch, so that a sender of batches comes back."""
     live = held.running.collector.campaigns.get(held.campaign)
     assert live.open_round is not None
@@ -129,7 +131,8 @@ def test_uploads_that_were_judged_before_the_closing_and_reach_the_store_after_i
     body = encode(Envelope(good.campaign, 0, (wrong, good.reports[1])))
     store: Any = held.running.collector.store
     elsewhere = Campaigns(store)
-    # The collector's own memory does not know yet.
+    # The collector's own memory does not know yet, however soon the database tells of it.
+    monkeypatch.setattr(held.running.collector.campaigns, "look", lambda: None)
     assert store.move(Move(held.campaign, State.OPEN, 0, State.CLOSING, 0, round_state="closing"))
     answer = held.caller.upload(held.campaign, body)
     said = json.loads(answer.body)
