@@ -490,15 +490,17 @@ const turns = (a) => (a.cycles ?? []).reduce((n, cycle) => n * CYCLES[cycle], 1)
 const answers = (a) => (LINES.includes(a.kind) ? lineOf(a).cells * turns(a) : a.kind === 'boolean' ? 2 : a.values.length);
 const cardinality = (a) => answers(a) + (a.missing ? 1 : 0);
 const NUMBERS = ['numeric', 'duration'];
-const width = (a, grouped) => (grouped ? new Set(a.groups).size + (a.missing ? 1 : 0) : cardinality(a));
+const groups = (q, a) => ((q.grouped ?? []).includes(a.name) ? [...new Set(a.groups)] : null);
+// How many answers of an attribute a question distinguishes, and which of them a code (or a level) is.
+const widthIn = (q, a) => (q.rounded ? q.mechanism.cells : groups(q, a) ? groups(q, a).length + (a.missing ? 1 : 0) : cardinality(a));
+const answerIn = (q, a, code) => {
+  const names = q.rounded ? null : groups(q, a);
+  return !names ? code : code === answers(a) ? names.length : names.indexOf(a.groups[code]);
+};
 
 /** The cell of a question for codes by name; of grouped attributes the group counts, not the value. */
 export function cellOf(q, known, codes) {
-  if (q.rounded) return codes.get(q.attributes[0]);
-  return q.attributes.reduce((cell, n) => {
-    const a = known.get(n), grouped = (q.grouped ?? []).includes(n), code = codes.get(n), names = grouped ? [...new Set(a.groups)] : [];
-    return cell * width(a, grouped) + (!grouped ? code : code === answers(a) ? names.length : names.indexOf(a.groups[code]));
-  }, 0);
+  return q.attributes.reduce((cell, n) => cell * widthIn(q, known.get(n)) + answerIn(q, known.get(n), codes.get(n)), 0);
 }
 
 const DAY = 86400;
@@ -611,17 +613,18 @@ async function checkPlan(a, known) {
   checkWork(questions);
   const asked = new Set(), built = new Map();
   let length = 0, draws = 0;
-  for (const { attributes, grouped, rounded, mechanism: m } of questions) {
+  for (const q of questions) {
+    const { attributes, grouped, rounded, mechanism: m } = q;
     need(Array.isArray(attributes) && attributes.length >= 1 && new Set(attributes).size === attributes.length, 'a question about nothing or twice');
     need(attributes.every((n) => typeof n === 'string' && known.has(n)), 'a question that the schema lacks');
-    const key = JSON.stringify(m), made = built.get(key) ?? mechanism(m), groups = grouped ?? [];
+    const key = JSON.stringify(m), made = built.get(key) ?? mechanism(m);
     built.set(key, made);
     const round = rounded && attributes.length === 1 ? known.get(attributes[0]) : undefined;
     need(!rounded || (round && NUMBERS.includes(round.kind) && !round.missing && finite(round.edges.at(-1) - round.edges[0])), 'a question that rounds no number');
     need(grouped === undefined || (Array.isArray(grouped) && grouped.length >= 1
       && grouped.every((n) => attributes.includes(n) && known.get(n).groups)), 'a question that groups what has no groups');
-    const cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * width(known.get(n), groups.includes(n))), 1);
-    need(made.cells === cells || rounded, 'a question of other cells');
+    const cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * widthIn(q, known.get(n))), 1);
+    need(made.cells === cells, 'a question of other cells');
     need(made.reportBytes <= MOST.reportBytes && made.drawBytes <= MOST.drawBytes, 'a question too large for a device');
     length += made.reportBytes;
     draws += made.drawBytes;
@@ -629,9 +632,17 @@ async function checkPlan(a, known) {
   }
   need(!split || (length <= MOST.reportBytes && draws <= MOST.drawBytes), 'a report too large for a device');
   need(!split || asked.size === questions.length, 'a split plan that asks the same twice');
+  need(!split || !repeatsReshaped(questions), 'a split plan that rounds or groups an attribute and asks it once more');
   const epsilon = await planEpsilon(plan);
   need(epsilon <= a.epsilon, 'the plan spends more than the campaign announces');
   return epsilon;
+}
+
+// Whether one question rounds or groups an attribute that another question asks as well.
+function repeatsReshaped(questions) {
+  const counts = new Map();
+  for (const n of questions.flatMap((q) => q.attributes)) counts.set(n, (counts.get(n) ?? 0) + 1);
+  return questions.some((q) => (q.rounded ? q.attributes : q.grouped ?? []).some((n) => counts.get(n) > 1));
 }
 
 // Counts the work of a plan's mechanisms from their numbers, before anything is built from them.
@@ -662,12 +673,20 @@ function checkWork(questions) {
   }
 }
 
+// true counts as 1 and false as 0, as in Python: a boolean attribute takes both.
+const plainLabel = (value) => (typeof value === 'boolean' ? Number(value) : value);
+const labels = new WeakMap();
+function labelCodes(a) {
+  const listed = a.kind === 'boolean' ? [false, true] : a.values;
+  if (!labels.has(a)) labels.set(a, new Map(listed.map((value, code) => [plainLabel(value), code])));
+  return labels.get(a);
+}
+
 /** The code of a value of one attribute, null where the domain lacks it. undefined, null and NaN are missing answers. */
 export function codeOf(a, value) {
   if (value === undefined || value === null || Number.isNaN(value)) return a.missing ? answers(a) : null;
   if (!LINES.includes(a.kind)) {
-    const code = (a.kind === 'boolean' ? [false, true] : a.values).indexOf(value);
-    return code < 0 ? null : code;
+    return labelCodes(a).get(plainLabel(value)) ?? null;
   }
   const line = lineOf(a);
   let number = lineNumber(a, value);
@@ -701,21 +720,24 @@ export function drawBelow(count, random) {
   }
 }
 
-// Codes by name for the attributes asked about, whatever the record holds, so that silence is never an answer: a value that the
-// domain lacks is answered as missing where the schema has that, else by a code drawn uniformly. Draws do not depend on the record.
-function encodeAnswers(known, names, record, random, levels) {
-  const codes = new Map(), outside = [];
-  for (const name of names) {
-    const a = known.get(name), grid = levels.get(name);
-    const instead = grid ? drawBelow(grid, random) : a.missing ? answers(a) : drawBelow(cardinality(a), random);
-    const draw = grid && Number(little(random(4), 0, 4));
-    let value;
-    try { value = Object.hasOwn(record, name) ? record[name] : undefined; } catch { value = undefined; }
-    const code = grid ? levelOf(a, value, grid, draw) : codeOf(a, value);
-    if (code === null) outside.push(name);
-    codes.set(name, code ?? instead);
+// The cell of a record for one question, whatever the record holds, so that silence is never an answer: a value that the domain
+// lacks is answered as missing where the schema has that, else by an answer drawn uniformly. Draws do not depend on the record,
+// and nothing is shared between the questions of a plan.
+function encodeAnswer(known, q, record, random) {
+  const outside = [];
+  let cell = 0;
+  for (const name of q.attributes) {
+    const a = known.get(name), count = widthIn(q, a), instead = a.missing ? count - 1 : drawBelow(count, random);
+    const draw = q.rounded ? Number(little(random(4), 0, 4)) : 0;
+    let answer = null;
+    try {
+      const value = Object.hasOwn(record, name) ? record[name] : undefined, code = q.rounded ? levelOf(a, value, count, draw) : codeOf(a, value);
+      answer = code === null ? null : answerIn(q, a, code);
+    } catch { answer = null; } // a value that fails when it is read is outside the domain
+    if (answer === null) outside.push(name);
+    cell = cell * count + (answer ?? instead);
   }
-  return { codes, outside };
+  return { cell, outside };
 }
 
 const systemRandom = (count) => {
@@ -724,10 +746,15 @@ const systemRandom = (count) => {
   return out;
 };
 
-/** No answer came, or none of the collector's: try again later. `code` is 'offline', or 'no-campaign' where it has no such campaign. */
+/** No answer came, or none of the collector's: try again after `retryAfter` seconds. `code` is 'offline', or 'no-campaign' where it has no such campaign. */
 export class Unreachable extends Error {
-  constructor(why, code = 'offline') { super(why); this.code = code; }
+  constructor(why, code = 'offline', retryAfter = retryPause()) { super(why); this.code = code; this.retryAfter = retryAfter; }
 }
+
+const BACKOFF = 20; // seconds
+/** Seconds until the next try: what the server asks for plus a random part, so that devices that were refused together do not return together. */
+export const retryPause = (asked = 0, backoff = BACKOFF) =>
+  asked + (Math.max(asked, backoff) * Number(little(systemRandom(4), 0, 4))) / 2 ** 32;
 
 // https, or http to this very machine.
 function checkAddress(url) {
@@ -739,7 +766,7 @@ function checkAddress(url) {
   return parts.origin + parts.pathname.replace(/\/+$/, '');
 }
 
-// One request, never redirected: {status, type, text}.
+// One request, never redirected: {status, type, text, retryAfter}.
 async function ask(fetch, address, most, options = {}) {
   try {
     const plain = { credentials: 'omit', referrerPolicy: 'no-referrer', redirect: 'error', cache: 'no-store' };
@@ -751,7 +778,8 @@ async function ask(fetch, address, most, options = {}) {
       if ((size += next.value.length) > most) { await reader.cancel(); throw new Refused('an answer too long to read'); }
     }
     const text = new TextDecoder().decode(join(...parts));
-    return { status: answer.status, type: answer.headers.get('content-type') ?? '', text };
+    const after = answer.headers.get('retry-after') ?? '';
+    return { status: answer.status, type: answer.headers.get('content-type') ?? '', text, retryAfter: retryPause(/^\d{1,5}$/.test(after) ? Number(after) : 0) };
   } catch (error) {
     if (error instanceof Refused || error instanceof Unreachable) throw error;
     throw new Unreachable(`the collector does not answer: ${error.message}`);
@@ -764,6 +792,7 @@ const FINAL = [
   'answered',
   'bad-envelope', 'conflict', 'malformed', 'not-this-round', 'round-closed', 'too-large', 'unknown-token', 'wrong-campaign', 'wrong-question',
 ];
+const isProblem = (type) => type.split(';')[0].trim().toLowerCase() === 'application/problem+json';
 /** What an answer means for the report: only the collector's own word about it acknowledges or refuses it for good. */
 export function verdict(status, type, text) {
   let said;
@@ -773,7 +802,7 @@ export function verdict(status, type, text) {
     const r = said.results;
     return Array.isArray(r) && r.length === 1 && ACCEPTED.includes(r[0]) ? 'acknowledged' : 'waiting';
   }
-  const ours = status >= 400 && status < 500 && type.split(';')[0].trim().toLowerCase() === 'application/problem+json';
+  const ours = status >= 400 && status < 500 && isProblem(type);
   if (!ours || !FINAL.some((cause) => said.type === PROBLEM + cause)) return 'waiting';
   return said.type === `${PROBLEM}answered` ? 'answered' : 'refused';
 }
@@ -844,7 +873,8 @@ async function takeTurn({
   need(token === undefined || fromHex(token).length === 32, 'a token has 32 bytes');
   need(/^[0-9a-f]{32}$/.test(campaign), 'a campaign id has 16 bytes');
   const server = checkAddress(url), address = `${server}/v1/campaigns/${campaign}`, said = await ask(fetch, address, MOST.announcement);
-  if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`, said.status === 404 ? 'no-campaign' : 'offline');
+  if (unknownCampaign(said)) await exclusively(storage, () => giveUpOld(storage, campaign, clock()));
+  if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`, said.status === 404 ? 'no-campaign' : 'offline', said.retryAfter);
   const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
   need(a.campaign === campaign, 'the collector announces another campaign');
   need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on', 'changed');
@@ -855,14 +885,28 @@ async function takeTurn({
     kept = await exclusively(storage, () => answerOnce(a, epsilon, fingerprint, options));
   }
   const { result, spent, body, round, cause, outside = [], receipt = '', comeBack = null } = kept;
-  const came = (state, why) => ({ result: state, code: codeFor(state, why, a), spent, outside, receipt, comeBack });
+  const came = (state, why, retryAfter = null) => ({ result: state, code: codeFor(state, why, a), spent, outside, receipt, comeBack, retryAfter });
   if (result !== 'waiting') return came(result, cause);
   const headers = { 'content-type': 'application/vnd.dither.reports' };
-  const [state, why] = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
-    .then(({ status, type, text }) => [verdict(status, type, text), text], () => ['waiting']);
+  const [state, why, after] = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
+    .then(({ status, type, text, retryAfter }) => [verdict(status, type, text), text, retryAfter], (error) => ['waiting', '', error.retryAfter ?? retryPause()]);
   const causeIs = state === 'refused' ? JSON.parse(why).type.slice(PROBLEM.length) : undefined;
   if (state !== 'waiting') await exclusively(storage, () => settle(storage, campaign, round, body, { state, cause: causeIs }));
-  return came(state, causeIs);
+  return came(state, causeIs, state === 'waiting' ? after : null);
+}
+
+// A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a report only
+// after these days. Python has the same number.
+const UNKNOWN_CAMPAIGN_DAYS = 30;
+const unknownCampaign = ({ status, type, text }) => {
+  if (status !== 404 || !isProblem(type)) return false;
+  try { return JSON.parse(text)?.type === `${PROBLEM}no-campaign`; } catch { return false; }
+};
+function giveUpOld(storage, campaign, now) {
+  const { books, save } = openBooks(storage), answers = Object.values(books.campaigns[campaign]?.answers ?? {});
+  const old = answers.filter((x) => x.state === 'waiting' && Math.max(now, books.latest) - x.time >= UNKNOWN_CAMPAIGN_DAYS * DAY);
+  for (const answer of old) Object.assign(answer, { state: 'refused', cause: 'no-campaign', body: '' });
+  if (old.length) save();
 }
 
 const CODES = { conflict: 'answered', 'round-closed': 'closed', 'not-this-round': 'not-asked', 'unknown-token': 'token' };
@@ -881,14 +925,14 @@ function settle(storage, campaign, round, body, became) {
 
 // Randomise the answers to some questions: {parts, outside}. What is `known` already is not drawn again.
 async function drawAnswers(a, asked, known, record, random) {
-  const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [];
-  const names = new Set(asked.flatMap((q, i) => (known[i] ? [] : q.attributes)));
-  const levels = new Map(asked.filter((q) => q.rounded).map((q) => [q.attributes[0], q.mechanism.cells]));
-  const { codes, outside } = encodeAnswers(byName, names, record, random, levels);
+  const byName = new Map(a.schema.attributes.map((x) => [x.name, x])), parts = [], outside = new Set();
   for (const [i, q] of asked.entries()) {
-    parts.push(known[i] ? fromHex(known[i].payload) : await mechanism(q.mechanism).randomise(cellOf(q, byName, codes), random));
+    if (known[i]) { parts.push(fromHex(known[i].payload)); continue; }
+    const answer = encodeAnswer(byName, q, record, random);
+    for (const name of answer.outside) outside.add(name);
+    parts.push(await mechanism(q.mechanism).randomise(answer.cell, random));
   }
-  return { parts, outside };
+  return { parts, outside: [...outside] };
 }
 
 /** A report for practice, a part per question: drawn anew at every call, kept and sent nowhere. */

@@ -81,6 +81,7 @@ def announcements() -> Iterator[Case]:
         *_wrong_schemas(),
         *_wrong_lines(),
         *_wrong_plans(),
+        *_reshaped_twice(),
         *_wrong_numbers(),
         *_bombs(),
     ):
@@ -96,6 +97,13 @@ def codes() -> Iterator[Case]:
         (Attribute("a", "ordinal", (1, 2.5, "1")), [(1, 0), (1.0, 0), (2.5, 1), ("1", 2), (2, None), ("2.5", None)]),
         (Attribute("a", "categorical", ("x", "y"), missing=True), [(None, 2), ("z", None), (0, None), ([], None)]),
         (Attribute("a", "boolean", (False, True)), [(False, 0), (True, 1), ("true", None), (None, None), ({}, None)]),
+        # 1 and 0 are true and false, as they are in tables; no other number is, and no text.
+        (
+            Attribute("a", "boolean", (False, True), missing=True),
+            [(0, 0), (1, 1), (1.0, 1), (2, None), (0.5, None), ("1", None), ("", None)],
+        ),
+        (Attribute("a", "categorical", (0, 1, "1")), [(False, 0), (True, 1), (1, 1), ("1", 2), ("true", None)]),
+        (Attribute("a", "categorical", (True, "x", False)), [(1, 0), (0, 2), (True, 0), (False, 2), ("x", 1)]),
         (
             Attribute("a", "numeric", edges=(0.0, 1.0, 5.0, 9.0)),
             [
@@ -430,6 +438,24 @@ def _wrong_plans() -> Iterator[tuple[str, Json]]:
         ("a mechanism that is text", asking(question | {"mechanism": "oue"})),
         ("no mechanism", asking({"attributes": ["a"]})),
     )
+
+
+def _reshaped_twice() -> Iterator[tuple[str, Json]]:
+    """Split plans that round or group an attribute and ask it once more; each question alone is right."""
+    pay_rounded = Question(("pay",), GRR.for_epsilon(257, 0.1), rounded=True)
+    pay_and_change = Question(("pay", "change"), GRR.for_epsilon(_PAY.cells(["pay", "change"]), 0.1))
+    city_grouped = Question(("city",), GRR.for_epsilon(3, 0.1), ("city",))
+    city_and_stay = Question(("city", "stay"), GRR.for_epsilon(_LINES.cells(["city", "stay"]), 0.1))
+    both_grouped = Question(("city", "stay"), GRR.for_epsilon(9, 0.1), ("city",))
+    for why, schema, questions in (
+        ("rounds a number and asks it with another", _PAY, (pay_rounded, pay_and_change)),
+        ("asks a number with another and rounds it", _PAY, (pay_and_change, pay_rounded)),
+        ("asks an attribute in groups and with another", _LINES, (city_grouped, city_and_stay)),
+        ("asks an attribute in groups, twice", _LINES, (city_grouped, both_grouped)),
+    ):
+        plan = Plan(0, questions[:1], split=True).to_json()
+        plan["questions"] = [question.to_json() for question in questions]
+        yield why, _announce(schema, None) | {"state": "open", "plan": plan}
 
 
 def _wrong_numbers() -> Iterator[tuple[str, Json]]:

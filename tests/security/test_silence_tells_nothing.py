@@ -13,7 +13,7 @@ import pytest
 from tests.client.small_collector import CAMPAIGN, RECORD, SCHEMA, Collector, announce, participant
 
 from dither.client import Device, Participant
-from dither.client.participant import code_of, draw_below, encode_answers
+from dither.client.participant import code_of, draw_below, encode_answer
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import GRR
 from dither.reports import Plan, Question, decode
@@ -134,9 +134,10 @@ def test_a_number_that_is_to_be_rounded_takes_the_same_draws_whatever_it_is(clip
             draws.append(count)
             return bytes(count)
 
-        coded = encode_answers(schema, ["pay"], {"pay": value}, zeros, {"pay": levels})
+        asked = Question(("pay",), GRR.for_epsilon(levels, 1.0), rounded=True)
+        coded = encode_answer(schema, asked, {"pay": value}, zeros)
         assert draws == [1 if levels == 2 else 2, 4]
-        assert 0 <= coded.codes[0] < levels
+        assert 0 <= coded.cell < levels
         if type(value) in (int, float):
             inside = 0 <= value <= 20 or (clip and not (isinstance(value, float) and math.isnan(value)))
             assert coded.outside == (() if inside else ("pay",)), value
@@ -175,10 +176,11 @@ def test_a_value_outside_is_answered_as_missing_or_as_any_code() -> None:
 
     assert {answers_of({"colour": "pink", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {0, 1, 2}
     assert {answers_of({"colour": "blue", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {2}
-    missing = encode_answers(SCHEMA, ["member"], {"member": "who knows"}, lambda count: pytest.fail("nothing to draw"))
-    assert (missing.codes[1], missing.outside) == (2, ("member",))
-    absent = encode_answers(SCHEMA, ["member"], {}, bytes)
-    assert (absent.codes[1], absent.outside) == (2, ()), "no answer is an answer where the schema has it"
+    member = Question(("member",), GRR.for_epsilon(3, 1.0))
+    missing = encode_answer(SCHEMA, member, {"member": "who knows"}, lambda count: pytest.fail("nothing to draw"))
+    assert (missing.cell, missing.outside) == (2, ("member",))
+    absent = encode_answer(SCHEMA, member, {}, bytes)
+    assert (absent.cell, absent.outside) == (2, ()), "no answer is an answer where the schema has it"
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 200, 256])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from types import MappingProxyType
 from typing import Literal
 
 from dither.client.announcement import Announcement, read_announcement
@@ -16,13 +15,16 @@ from dither.client.device import Device, WaitingReport
 from dither.client.transport import Answer, Transport, Unreachable, http_transport
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
-from dither.reports import Envelope, Plan, Report, encode, limits
-from dither.reports.codec import verdict
+from dither.reports import Envelope, Plan, Question, Report, encode, limits
+from dither.reports.codec import is_unknown_campaign, verdict
 from dither.reports.plan import LEVEL_BITS, level_of, pick
 from dither.schema import Attribute, Schema
 
 Result = Literal["acknowledged", "answered", "waiting", "refused", "not-asked", "not-open"]
 MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
+# A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a
+# report only after this many days. Operators have as long to notice a wrong database (decision 0017).
+UNKNOWN_CAMPAIGN_DAYS = 30
 _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
 
@@ -33,7 +35,7 @@ class TakePartResult:
     "answered" is the collector's word that this participant's answer in another round is the one that counts. `receipt` is the id
     of this device's report, in base 16, if it has made one. Who is not asked now but in a later round hears so in the reason;
     `come_back` is when the open round closes at the latest, in seconds since 1970, if that is known.
-    `outside` names the attributes just answered whose value the announced domain lacks (see `encode_answers`). It is for
+    `outside` names the attributes just answered whose value the announced domain lacks (see `encode_answer`). It is for
     the application on the device; nothing of it is sent.
     """
 
@@ -130,6 +132,8 @@ class Participant:
     def look(self) -> Announcement:
         """Fetch and check what the collector announces."""
         answer = self._persist(lambda: self._transport("GET", self._address, None))
+        if answer is not None and is_unknown_campaign(answer.status, answer.content_type, answer.body):
+            self._give_up_old_reports()
         if answer is None or answer.status != 200:
             said = "does not answer" if answer is None else f"says {answer.status}: {answer.reason}"
             raise Unreachable(f"the collector {said}")
@@ -183,24 +187,27 @@ class Participant:
             epsilon = 0.0 if all(e is not None for e in earlier) else plan.epsilon
             self.device.check_spending(self.campaign, epsilon)
             parts = []
-            fresh = [q for q, known in zip(questions, earlier, strict=True) if known is None]
-            names = list(dict.fromkeys(name for q in fresh for name in q.attributes))
-            levels = {q.attributes[0]: q.mechanism.cells for q in fresh if q.rounded}
-            coded = encode_answers(announcement.schema, names, record, self._source, levels)
+            outside: dict[str, None] = {}
             for question, known in zip(questions, earlier, strict=True):
-                if known is None:
-                    known = question.mechanism.randomise(question.cell(announcement.schema, coded.codes), self._source)  # noqa: PLW2901
-                    self.device.remember(self.campaign, question, known)
-                parts.append(known)
+                if known is not None:
+                    parts.append(known)
+                    continue
+                answer = encode_answer(announcement.schema, question, record, self._source)
+                outside |= dict.fromkeys(answer.outside)
+                payload = question.mechanism.randomise(answer.cell, self._source)
+                self.device.remember(self.campaign, question, payload)
+                parts.append(payload)
             report = Report(token, picked, b"".join(parts))
             self.device.enter(announcement, epsilon, encode(Envelope(announcement.campaign, plan.round, (report,))))
-        return coded.outside
+        return tuple(outside)
 
     def _send(self, waiting: WaitingReport) -> TakePartResult:
         answer = self._persist(lambda: self._transport("POST", self._address + "/reports", waiting.body))
         if answer is None:
             return self._taken("waiting")
         state = verdict(answer.status, answer.content_type, answer.body)
+        if is_unknown_campaign(answer.status, answer.content_type, answer.body):
+            self._give_up_old_reports()
         if state != "waiting":
             self.device.settle(waiting, state)
         return self._taken(state, "" if state == "acknowledged" else answer.reason)
@@ -216,59 +223,77 @@ class Participant:
             except Unreachable:
                 answer = None
             if attempt + 1 < self._tries:
-                pause = 0.5 * 2**attempt
                 asked = 0.0 if answer is None or answer.retry_after is None else answer.retry_after
-                # Jitter, so that a fleet that failed together does not come back together.
-                pause = max(asked, pause * (0.5 + secrets.randbelow(1000) / 1000))
+                pause = retry_pause(asked, 0.5 * 2**attempt)
                 if self._slept + pause > MOST_SLEEP:
                     return answer  # what waits is sent at the next visit; no server holds the application up for longer
                 self._slept += pause
                 self._sleep(pause)
         return answer
 
+    def _give_up_old_reports(self) -> None:
+        """End reports that wait for a campaign which the collector has not known for a long time."""
+        for waiting in self.device.outbox(self.campaign):
+            if waiting.state == "waiting" and self.device.age(waiting) >= UNKNOWN_CAMPAIGN_DAYS * 86_400:
+                self.device.settle(waiting, "refused")
+
     def _taken(self, result: Result, reason: str = "") -> TakePartResult:
         return TakePartResult(result, self.device.spent(self.campaign), reason)
 
 
-@dataclass(frozen=True)
-class AnswerCodes:
-    """The codes in the schema's order, 0 where nothing was asked; the names of the values that the announced domain lacks."""
+def retry_pause(asked: float, backoff: float) -> float:
+    """Seconds until the next try: what the server asks for plus a random part of the longer of it and `backoff`.
 
-    codes: list[int]
+    The random part comes on top of what the server asks. Otherwise all devices that were refused together would
+    return together.
+    """
+    return asked + max(asked, backoff) * secrets.randbelow(1 << 32) / (1 << 32)
+
+
+@dataclass(frozen=True)
+class EncodedAnswer:
+    """The cell with which a record answers one question, and the attributes whose value is outside the domain."""
+
+    cell: int
     outside: tuple[str, ...]
 
 
-def encode_answers(
-    schema: Schema,
-    names: Sequence[str],
-    record: Mapping[str, object],
-    source: ByteSource,
-    levels: Mapping[str, int] = MappingProxyType({}),
-) -> AnswerCodes:
-    """A code for each of these attributes; nothing else in the record is looked at, and no record raises an error.
+def encode_answer(
+    schema: Schema, question: Question, record: Mapping[str, object], source: ByteSource
+) -> EncodedAnswer:
+    """The cell of a record for one question. It never raises and depends on no other question of the plan.
 
-    A collector chooses the domains it announces. If a device kept silent about a value outside them, silence would be an answer
-    without noise. So a value that the domain lacks is answered as missing where the schema has that answer, otherwise by a code
-    drawn uniformly; either goes through the mechanism like any other (decision 0016).
-    What is drawn from `source` does not depend on the record: a code is drawn for every attribute without a missing answer,
-    whether or not it is needed.
-    Of numbers that are to be rounded, `levels` says to how many levels; their code is the level.
+    A collector chooses the domains and the questions it announces. If a device kept silent about a value that it
+    cannot encode, silence would be an answer without noise. So such a value is answered as missing where the schema
+    has that answer, otherwise by an answer drawn uniformly; either goes through the mechanism (decision 0016).
+
+    The random bytes taken do not depend on the record: an answer is drawn for every attribute without a missing
+    answer, whether or not it is used. Only the question's attributes are read from the record.
+
+    Args:
+        schema: The announced schema.
+        question: A question that fits the schema, as `read_announcement` checks.
+        record: Values by attribute name; any mapping, however it behaves.
+        source: Random bytes for the answers drawn instead, and for rounding.
     """
-    codes = [0] * len(schema)
+    cell = 0
     outside = []
-    for name in names:
-        attribute, value = schema[name], _value(record, name)
-        if name in levels:
-            instead = draw_below(levels[name], source)
-            draw = int.from_bytes(source(LEVEL_BITS // 8), "little")
-            code = rounded_code(attribute, value, levels[name], draw)
+    for name in question.attributes:
+        attribute = schema[name]
+        width = question.width(schema, name)
+        instead = width - 1 if attribute.missing else draw_below(width, source)
+        draw = int.from_bytes(source(LEVEL_BITS // 8), "little") if question.rounded else 0
+        value = _value(record, name)
+        if question.rounded:
+            answer = rounded_code(attribute, value, width, draw)
         else:
-            instead = attribute.answers if attribute.missing else draw_below(attribute.cardinality, source)
             code = code_of(attribute, value)
-        if code is None:
+            answer = None if code is None else question.answer(schema, name, code)
+        if answer is None or not 0 <= answer < width:
             outside.append(name)
-        codes[schema.index(name)] = instead if code is None else code
-    return AnswerCodes(codes, tuple(outside))
+            answer = instead
+        cell = cell * width + answer
+    return EncodedAnswer(cell, tuple(outside))
 
 
 def code_of(attribute: Attribute, value: object) -> int | None:

@@ -21,6 +21,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,14 +67,22 @@ class Question:
             return int(codes[schema.index(self.attributes[0])])
         cell = 0
         for name in self.attributes:
-            code = int(codes[schema.index(name)])
-            cell = cell * self.width(schema, name) + (schema[name].group_codes[code] if name in self.grouped else code)
+            answer = self.answer(schema, name, int(codes[schema.index(name)]))
+            cell = cell * self.width(schema, name) + answer
         return cell
 
+    def answer(self, schema: Schema, name: str, code: int) -> int:
+        """The answer, of `width`, that a code of one attribute gives: its group, or the code itself."""
+        return schema[name].group_codes[code] if name in self.grouped else code
+
     def width(self, schema: Schema, name: str) -> int:
-        """How many answers of one of its attributes the question tells apart."""
+        """How many answers of one of its attributes the question distinguishes."""
+        if self.rounded:
+            return self.mechanism.cells
         attribute = schema[name]
-        return len(attribute.group_names) + int(attribute.missing) if name in self.grouped else attribute.cardinality
+        if name in self.grouped:
+            return len(attribute.group_names) + int(attribute.missing)
+        return attribute.cardinality
 
     def to_json(self) -> JsonObject:
         out: JsonObject = {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json()}
@@ -117,6 +126,12 @@ class Plan:
             raise ParameterError("only a split plan has bits of several questions in one report")
         if self.split and len({frozenset(q.attributes) for q in self.questions}) < len(self.questions):
             raise ParameterError("a split plan asks everybody everything, so it may ask no set of attributes twice")
+        if self.split and (repeated := _repeated_reshaped(self.questions)):
+            raise ParameterError(
+                f"a split plan asks about {', '.join(repeated)} rounded or grouped and once more; "
+                "ask a rounded or grouped attribute in one question only",
+                value=repeated,
+            )
         check_choice("tally", self.tally, get_args(TallyKind))
         check_between("population", self.population, 0, 1, ends="(]")
 
@@ -154,6 +169,13 @@ class Plan:
             "population": self.population,
             "tally": self.tally,
         }
+
+
+def _repeated_reshaped(questions: Sequence[Question]) -> list[str]:
+    """The attributes that one question rounds or groups and another question asks as well."""
+    counts = Counter(name for question in questions for name in question.attributes)
+    reshaped = {n for q in questions for n in (q.attributes if q.rounded else q.grouped)}
+    return sorted(name for name in reshaped if counts[name] > 1)
 
 
 def plan_from_json(data: object) -> Plan:
