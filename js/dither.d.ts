@@ -82,6 +82,8 @@ export class Refused extends Error {
 /** No answer came, or none of the collector's: try again later. */
 export class Unreachable extends Error {
   code: 'offline' | 'no-campaign';
+  /** Seconds until the next try, a random part included. */
+  retryAfter: number;
 }
 
 export interface TakePartOptions {
@@ -123,7 +125,11 @@ export interface TakePartResult {
   receipt: string;
   /** When the open round closes, in seconds since 1970, for whom a later one asks; null if nobody knows. */
   comeBack: number | null;
+  /** With 'waiting': seconds until the next try, a random part included; else null. */
+  retryAfter: number | null;
 }
+/** Seconds until the next try: what the server asks for (0 if nothing) plus a random part of the longer of it and `backoff`. */
+export function retryPause(asked?: number, backoff?: number): number;
 
 /** Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes. Throws Refused or Unreachable. */
 export function takePart(options: TakePartOptions): Promise<TakePartResult>;

@@ -332,3 +332,31 @@ test('the question is the one that a walk along the shares finds', async () => {
     }
   }
 });
+
+test('what waits says when to try again: what the server asks and a random part, so that pages do not return together', async () => {
+  const busy = (headers) => () => collector(announce(), new Response('{}', { status: 429, headers }));
+  const pauses = async (make, count) => Promise.all(Array.from({ length: count }, async () => (await part(make().fetch, shelf())).retryAfter));
+  const asked = await pauses(busy({ 'retry-after': '40' }), 60);
+  assert.ok(asked.every((x) => x >= 40 && x <= 80), `${asked}`);
+  assert.ok(new Set(asked.map((x) => Math.floor(x / 4))).size >= 6, 'they spread');
+  const unasked = await pauses(busy({ 'retry-after': 'tomorrow' }), 60);
+  assert.ok(unasked.every((x) => x >= 0 && x <= 20));
+  assert.ok(new Set(unasked.map(Math.floor)).size >= 8);
+  assert.equal((await part(collector(announce()).fetch, shelf())).retryAfter, null);
+  const away = await part(collector(() => new Response('', { status: 503, headers: { 'retry-after': '9' } })).fetch, shelf()).catch((e) => e);
+  assert.ok(away.retryAfter >= 9 && away.retryAfter <= 29);
+});
+
+test('a report of a campaign that the collector does not know ends after thirty days, and no stranger ends it', async () => {
+  const DAY = 86400, gone = (answer) => collector(() => answer);
+  for (const [answer, days, state] of [
+    [() => problem(404, 'no-campaign'), 29.9, 'waiting'], [() => problem(404, 'no-campaign'), 30, 'refused'],
+    [() => new Response('<html>', { status: 404 }), 900, 'waiting'], [() => problem(404, 'not-found'), 900, 'waiting'],
+    [() => new Response('{"type":"urn:dither:problem:no-campaign"}', { status: 404 }), 900, 'waiting'],
+  ]) {
+    const storage = shelf(), at = 1.7e9;
+    assert.equal((await part(collector(announce(), 0).fetch, storage, { clock: () => at })).result, 'waiting');
+    await assert.rejects(part(gone(answer()).fetch, storage, { clock: () => at + days * DAY }), Unreachable);
+    assert.equal(booksOf(storage).answers[0].state, state, `${days} days`);
+  }
+});

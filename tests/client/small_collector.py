@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from dither.client import Answer, Device, Participant, Unreachable
+from dither.client.transport import Transport
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
 
@@ -75,7 +76,7 @@ def problem(status: int, cause: str, **more: Any) -> Answer:
     return Answer(status, json.dumps(body).encode(), content_type="application/problem+json")
 
 
-def participant(device: Device, collector: Collector, cap: float = 2.0, **more: Any) -> Participant:
+def participant(device: Device, collector: Transport, cap: float = 2.0, **more: Any) -> Participant:
     pauses = more.pop("pauses", [])
     return Participant(
         device, "https://c.example/", CAMPAIGN, cap=cap, transport=collector, sleep=pauses.append, **more

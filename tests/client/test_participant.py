@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def test_a_retry_sends_identical_bytes_even_from_a_restarted_device(tmp_path: Pa
     assert len(set(collector.bodies)) == 1
     assert device.spent(CAMPAIGN) == spent, "a retry spends nothing"
     assert max(pauses) >= 7.0, "Retry-After is obeyed"
-    assert all(a < b * 4 for a, b in itertools.pairwise(pauses))
+    assert all(pause <= 14.0 for pause in pauses), "and not doubled"
     device.close()
 
 

@@ -160,7 +160,8 @@ def test_a_sender_of_batches_waits_for_the_round_to_open_again(held: Held) -> No
         sleep=wait,
     )
     assert sent.results == {"stored": 9}
-    assert pauses == [5.0]
+    assert len(pauses) == 1
+    assert 5.0 <= pauses[0] <= 10.0
 
 
 def test_a_closing_that_fails_with_the_database_and_is_taken_back_by_the_operator(

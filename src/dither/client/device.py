@@ -278,6 +278,11 @@ class Device:
         )
         return [WaitingReport(*row) for row in self._run(query, campaign, campaign)]
 
+    def age(self, waiting: WaitingReport) -> float:
+        """Seconds since a report was made."""
+        query = "SELECT time FROM answers WHERE campaign = ? AND round = ?"
+        return self._now() - float(self._run(query, waiting.campaign, waiting.round)[0][0])
+
     def settle(self, waiting: WaitingReport, state: str) -> None:
         """Note what became of a report; its bytes are no longer needed."""
         with self.transaction():

@@ -17,7 +17,7 @@ from itertools import count
 from urllib.parse import urlsplit
 
 from dither.client.announcement import Announcement, read_announcement
-from dither.client.participant import draw_below, rounded_code
+from dither.client.participant import draw_below, retry_pause, rounded_code
 from dither.client.transport import Answer, Connection, Unreachable
 from dither.errors import ParameterError, ReportError, StateError
 from dither.mechanisms import ByteSource
@@ -175,10 +175,10 @@ def _persist(post: Callable[[], Answer], sleep: Callable[[float], None], tries: 
             answer = post()
             if answer.status not in (408, 429, 503, 507):
                 return answer
-            pause = answer.retry_after or 0.0
+            asked = answer.retry_after or 0.0
         except Unreachable:
-            pause = 0.0
-        sleep(max(pause, 0.1 * 2**attempt))
+            asked = 0.0
+        sleep(retry_pause(asked, 0.1 * 2**attempt))
     return post()
 
 

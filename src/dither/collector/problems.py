@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import threading
 import time
 import traceback
@@ -60,15 +61,15 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "disk-full": (507, "The disk is full"),
 }
 _RETRY_AFTER = {
-    "overloaded": "1",
-    "too-many-sign-ins": str(SPAN_SECONDS),
-    "too-many-questions": "2",
-    "too-many-watchers": "5",
-    "round-closing": "5",
-    "store-away": "5",
-    "too-many-connections": "5",
-    "stopping": "5",
-    "disk-full": "60",
+    "overloaded": 1,
+    "too-many-sign-ins": SPAN_SECONDS,
+    "too-many-questions": 2,
+    "too-many-watchers": 5,
+    "round-closing": 5,
+    "store-away": 5,
+    "too-many-connections": 5,
+    "stopping": 5,
+    "disk-full": 60,
 }
 # What is said about these is for the operator: it may name hosts, paths and parameters. The public reads this instead.
 _PUBLIC = {
@@ -100,6 +101,36 @@ DOCUMENTED: dict[int | str, JsonObject] = {
 EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]  # on every answer
 
 
+class RetrySpread:
+    """Spreads the return of refused clients: the more were refused lately, the longer the time over which they return.
+
+    Clients add a random part of their own. This adds what only the server knows: how many of them there are.
+
+    Args:
+        clock: Seconds that only increase.
+    """
+
+    RETURNS_PER_SECOND = 100  # refused clients that are asked to return in the same second
+    HALF_LIFE = 10.0  # seconds in which a refusal loses half its weight
+    MAX_SECONDS = 120
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._recent = 0.0
+        self._updated = clock()
+
+    def seconds(self, least: int) -> int:
+        """What to ask of the client that is refused now: at least `least` seconds."""
+        now = self._clock()
+        self._recent = 1 + self._recent * 0.5 ** ((now - self._updated) / self.HALF_LIFE)
+        self._updated = now
+        spread = min(self.MAX_SECONDS, int(self._recent / self.RETURNS_PER_SECOND))
+        return least + secrets.randbelow(spread + 1)
+
+
+_retries = RetrySpread()
+
+
 class Problem(DitherError):
     """An error that already knows its cause."""
 
@@ -129,7 +160,7 @@ def problem(cause: str, detail: str = "", **more: object) -> Response:
     body: dict[str, object] = {"type": f"urn:dither:problem:{cause}", "title": title, "status": status}
     if detail or cause in _PUBLIC:
         body["detail"] = _PUBLIC.get(cause, detail)
-    headers = {"retry-after": _RETRY_AFTER[cause]} if cause in _RETRY_AFTER else {}
+    headers = {"retry-after": str(_retries.seconds(_RETRY_AFTER[cause]))} if cause in _RETRY_AFTER else {}
     if cause == "unauthorised":
         headers["www-authenticate"] = "Bearer"
     return json_response({**body, **more}, status, "application/problem+json", headers)

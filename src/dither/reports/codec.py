@@ -29,8 +29,8 @@ _PREFIX = struct.Struct(f"<{limits.TOKEN_BYTES}sHH")
 Verdict = Literal["acknowledged", "answered", "refused", "waiting"]
 
 ACCEPTED = ("stored", "duplicate")
-# Causes of refusal that stay: the same bytes would be refused again. Not among them: `no-campaign`, since a collector
-# forgets no campaign, so that only the wrong database or the wrong address says this.
+# Causes that are final: the same bytes would be refused again. `no-campaign` is not among them, since a collector with
+# the wrong database says it too; devices end a report for it only after weeks (`is_unknown_campaign`).
 FINAL = (
     "answered",
     "bad-envelope",
@@ -139,6 +139,12 @@ def verdict(status: int, content_type: str, body: bytes) -> Verdict:
             return "answered"
         return "refused" if cause.startswith(_PROBLEM) and cause.removeprefix(_PROBLEM) in FINAL else "waiting"
     return "waiting"
+
+
+def is_unknown_campaign(status: int, content_type: str, body: bytes) -> bool:
+    """Whether an answer is a collector's own statement that it has no such campaign."""
+    ours = status == 404 and media_type(content_type) == PROBLEM_TYPE
+    return ours and document(body).get("type") == _PROBLEM + "no-campaign"
 
 
 def outcomes(status: int, content_type: str, body: bytes, count: int) -> list[str] | None:

@@ -83,7 +83,7 @@ const receiptOf = async (announcement, round) => dither.toHex(await dither.repor
 let again = null;
 function lookAgain(after = LOOK_AGAIN) {
   clearTimeout(again);
-  again = setTimeout(begin, after);
+  again = setTimeout(begin, 1000 * dither.retryPause(after / 2000, after / 1000)); // pages that wait together do not return together
 }
 
 // What is typed stays: once the form is there, nothing looks again, whatever timer or event asks for it.
@@ -252,9 +252,9 @@ async function deliver(record, unasked = false) {
     at('state').textContent = 'Sending…';
   }
   try {
-    const { result, code, receipt, comeBack: after } = await send(record);
+    const { result, code, receipt, comeBack: after, retryAfter } = await send(record);
     if (result === 'acknowledged') showReceipt(receipt);
-    else if (result === 'waiting') showWaiting();
+    else if (result === 'waiting') showWaiting(state.asked, retryAfter);
     else {
       at('questions').hidden = true;
       at('waiting').hidden = true;
@@ -263,7 +263,7 @@ async function deliver(record, unasked = false) {
     }
   } catch (error) {
     const code = error.code ?? 'invalid';
-    if (code === 'offline' && !at('waiting').hidden) showWaiting();
+    if (code === 'offline' && !at('waiting').hidden) showWaiting(state.asked, error.retryAfter);
     else if (code === 'offline') say('offline', 'Nothing has left this device yet. Look at your connection and press the button again.');
     else if (code === 'not-allowed') await askAnew();
     else say(KINDS[code] ?? code);
@@ -281,7 +281,7 @@ async function askAnew() {
   say('anew');
 }
 
-function showWaiting(asked = state.asked) {
+function showWaiting(asked, retryAfter = dither.retryPause()) {
   state.asked = asked;
   at('questions').hidden = true;
   at('waiting').hidden = false;
@@ -293,7 +293,7 @@ function showWaiting(asked = state.asked) {
     element('p', {}, 'The connection broke, or the collector is busy. Its noise is drawn once and for all; sending again sends the same bytes, and it counts once. While this page is open it tries now and then by itself.'),
   );
   clearTimeout(again);
-  again = setTimeout(sendAgain, LOOK_AGAIN);
+  again = setTimeout(sendAgain, 1000 * retryAfter);
 }
 
 const sendAgain = () => { if (at('state').dataset.kind === 'waiting') deliver({}, true); };
