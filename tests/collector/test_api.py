@@ -446,7 +446,9 @@ def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
         for path, entry in described["paths"].items()
         if "requestBody" in entry.get("post", {})
     }
-    needed = dict.fromkeys(("reports", "campaigns", "close-round", "tokens", "tally", "keys"), True)
+    answer = caller.connection.request("POST", f"/v1/campaigns/{campaign}/lookup", bytes(32))
+    assert named("/v1/campaigns/{campaign}/lookup", answer, "post")["stored"]["type"] == "boolean"
+    needed = dict.fromkeys(("reports", "lookup", "campaigns", "close-round", "tokens", "tally", "keys"), True)
     assert bodies == {**needed, "finalise": False}
     assert content("/v1/admin/campaigns/{campaign}/release", caller.admin("GET", f"/{campaign}/release"))
 

@@ -28,6 +28,8 @@ def test_the_table_of_limits() -> None:
         f"| a tally counted elsewhere | {edge.TALLY_BYTES >> 20} MiB,",
         f"| an upload's commit | {collector.UPLOAD_SECONDS:g} s | 503 |",
         f"answer to `/ready` | {collector.READY_SECONDS:g} s | 503;",
+        f"report is stored (`POST .../lookup`) | {collector.MAX_LOOKUPS:,}, one query at a time | 429; 503 after "
+        f"{collector.READY_SECONDS:g} s |",
         f"| connections | {c.most:,} (`--connections`)",
         f"keeps {RESERVE + BACKLOG} of them",
         f"stored in blocks of {campaigns.TOKEN_BLOCK:,}",

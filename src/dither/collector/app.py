@@ -32,6 +32,7 @@ from dither.collector.store import Outcome
 from dither.collector.watching import watching_routes
 from dither.errors import DitherError
 from dither.release.pages import render_page
+from dither.reports import limits
 from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
@@ -46,12 +47,26 @@ _UPLOAD_DOCS: JsonObject = {
     "requestBody": {"required": True, "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 }
 
+_LOOKUP_DOCS: JsonObject = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
 
 @dataclass(frozen=True)
 class UploadResults:
     """What became of each report, in the order of the envelope."""
 
     results: list[Literal[Outcome.STORED, Outcome.DUPLICATE]]
+
+
+@dataclass(frozen=True)
+class LookupResult:
+    """Whether a report with the given id is stored."""
+
+    stored: bool
 
 
 _REPEATED: dict[int | str, JsonObject] = {
@@ -82,7 +97,7 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
         redirect_slashes=False,  # a redirect would repeat whatever the request's Host says
         telemetry=_NO_TELEMETRY,
     )
-    app.router.routes.insert(0, _upload_route(collector))  # first: it is looked for most often
+    app.router.routes[:0] = [_upload_route(collector), _lookup_route(collector)]  # asked for most often
     app.include_router(_public_routes(collector))
     app.include_router(admin_routes(collector, access))
     for routes in (operator_routes, publishing_routes, release_routes, watching_routes):
@@ -139,6 +154,30 @@ def _upload_route(collector: Collector) -> APIRoute:
         response_model=UploadResults,
         responses=DOCUMENTED | _REPEATED,
         openapi_extra=_UPLOAD_DOCS,
+    )
+
+
+def _lookup_route(collector: Collector) -> APIRoute:
+    async def lookup(request: Request, campaign: str) -> Response:
+        """Tell whether a report with this id is stored: a device with a ticket asks before it draws any noise.
+
+        The body is the report's id, 32 bytes, of any media type. The id is a hash of the ticket, so only holders
+        of the ticket or of its receipt can ask about it. Ids that were never issued, not yet used, or of another
+        campaign get the same bytes. The id travels in the body because logs of proxies keep addresses.
+        """
+        report_id = await read_body(request, limits.REPORT_ID_BYTES)
+        if len(report_id) != limits.REPORT_ID_BYTES:
+            raise Problem("bad-request", f"the body must be a report's id, {limits.REPORT_ID_BYTES} bytes")
+        return json_response({"stored": await collector.is_stored(campaign, report_id)}, 200)
+
+    return _PlainRoute(
+        "/v1/campaigns/{campaign}/lookup",
+        lookup,
+        methods=["POST"],
+        tags=["participants"],
+        response_model=LookupResult,
+        responses=DOCUMENTED,
+        openapi_extra=_LOOKUP_DOCS,
     )
 
 

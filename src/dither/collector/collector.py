@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,7 +27,7 @@ from dither.collector.sessions import Sessions
 from dither.collector.shared_tallies import SharedTallies
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
 from dither.collector.tallies import RunningTallies
-from dither.collector.writer import Writer, WriteResult
+from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import DitherError, ReportError
 from dither.reports import Envelope, decode
 from dither.reports.plan import check_payload, is_asked, pick, report_id, token_hash
@@ -40,6 +41,8 @@ READY_SECONDS = 5.0  # that a question about the store's health, or about what o
 CLOSER_SECONDS = 0.25  # after which a look is taken at what is due to be closed
 WATCH_SECONDS = 0.5  # after which a look is taken at what other collectors did, if nothing was heard of it
 COUNTERS_SECONDS = 0.5  # after which another worker of this machine shows what this one has counted
+MAX_LOOKUPS = 1_000  # devices that wait to hear whether a report is stored
+LOOKUP_GROUP = 500  # of them that share one query
 STOP_SECONDS = 2.0  # that the end waits for what is queued to be written
 CLOSE_SECONDS = 0.5  # and for the store to be closed
 
@@ -90,6 +93,58 @@ def judge(envelope: Envelope, current: OpenRound) -> Judgement:
     return Judgement(Batch(current.campaign, plan.round, rows, hashes if issued else None, once), positions, refused)
 
 
+class Lookups:
+    """Tells many devices whether a report with their id is stored, with one query at a time.
+
+    Devices that ask while a query is under way share the next one. So a flood of questions takes one thread
+    and one connection to the database from everybody else, and at most `MAX_LOOKUPS` wait. Used in one event loop.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: list[tuple[str, bytes, asyncio.Future[bool]]] = []
+        self._asking: asyncio.Task[None] | None = None
+
+    async def is_stored(self, campaign: str, report_id: bytes) -> bool:
+        """Return whether a report with this id was committed.
+
+        Raises:
+            QueueFull: Too many devices ask at once.
+            StoreAway: The store does not answer in time.
+        """
+        if len(self._waiting) >= MAX_LOOKUPS:
+            raise QueueFull(f"{MAX_LOOKUPS:,} devices already wait for such an answer; ask again")
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((campaign, report_id, answer))
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                return await answer
+        except TimeoutError:
+            raise StoreAway(f"the store did not answer within {READY_SECONDS:g} s") from None
+
+    async def _ask(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:LOOKUP_GROUP], self._waiting[LOOKUP_GROUP:]
+            wanted: dict[str, list[bytes]] = {}
+            for campaign, report_id, _ in group:
+                wanted.setdefault(campaign, []).append(report_id)
+            try:
+                found = await asyncio.wrap_future(_in_background(partial(self._find, wanted), "dither-lookup"))
+            except Exception as error:  # it belongs to those who wait
+                for _, _, answer in group:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for campaign, report_id, answer in group:
+                if not answer.done():
+                    answer.set_result((campaign, report_id) in found)
+
+    def _find(self, wanted: dict[str, list[bytes]]) -> set[tuple[str, bytes]]:
+        return {(campaign, one) for campaign, ids in wanted.items() for one in self._store.stored_among(campaign, ids)}
+
+
 class Collector:
     """A store with a writing thread. `upload` is called in one event loop; everything else may be called in any thread."""
 
@@ -123,6 +178,7 @@ class Collector:
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
+        self._lookups = Lookups(store)
         self._check: Future[None] | None = None
         self._look: Future[None] | None = None
         self._ending = threading.Event()
@@ -156,6 +212,11 @@ class Collector:
         outcomes = judged.outcomes(await self._commit(judged.batch) if judged.batch.rows else [])
         self.metrics.upload(time.perf_counter() - begun, outcomes)
         return outcomes
+
+    async def is_stored(self, campaign: str, report_id: bytes) -> bool:
+        """Return whether a report of the campaign with this id was committed; what is only queued is not."""
+        await self.find(campaign)
+        return await self._lookups.is_stored(campaign, report_id)
 
     async def find(self, campaign: str) -> Live:
         """A campaign, also one that another collector has just made."""

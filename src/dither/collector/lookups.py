@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from dither.collector.layout import rounds, tokens
+from dither.collector.layout import reports, rounds, tokens
 from dither.collector.store import Batch, Outcome, Row
 
 _LOOKUP = 500  # ids in one query
@@ -46,6 +46,14 @@ def repeats_of(connection: Connection, table: str, key: int, rows: Sequence[Row]
         else (Outcome.DUPLICATE if held[row.report_id] == row else Outcome.CONFLICT)
         for row in rows
     ]
+
+
+def stored_among(connection: Connection, campaign: str, ids: Sequence[bytes]) -> set[bytes]:
+    """Return the ids that a stored report of any round of the campaign has."""
+    keys = list(connection.scalars(sa.select(rounds.c.key).where(rounds.c.campaign == campaign)))
+    # The table of all rounds, not one table per round: a campaign may be deleted meanwhile.
+    query = sa.select(reports.c.report_id).where(reports.c.round_key.in_(keys), reports.c.report_id.in_(_SOME))
+    return {row.report_id for row in _matching(connection, query, ids)}
 
 
 def earlier_rounds(connection: Connection, campaign: str, number: int) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from dither.collector.layout import (
     rounds,
     tokens,
 )
-from dither.collector.lookups import a_page, earlier_rounds, held_of, known_tokens, repeats_of
+from dither.collector.lookups import a_page, earlier_rounds, held_of, known_tokens, repeats_of, stored_among
 from dither.collector.publications import PublicationTable
 from dither.collector.sessions import SessionTable
 from dither.collector.store import (
@@ -335,6 +335,10 @@ class SqlStore(ABC):
                 after = page[-1].report_id
             if len(page) < block:
                 return
+
+    def stored_among(self, campaign: str, ids: Sequence[bytes]) -> set[bytes]:
+        with self._read(ANSWER_SECONDS) as connection:
+            return stored_among(connection, campaign, ids)
 
     def count(self, campaign: str, number: int) -> int:
         key = self.round_key(campaign, number)

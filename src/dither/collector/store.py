@@ -212,6 +212,9 @@ class Store(Protocol):
     def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
         """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
 
+    def stored_among(self, campaign: str, ids: Sequence[bytes]) -> set[bytes]:
+        """Return the ids that a committed report of the campaign has, in whichever round."""
+
     def count(self, campaign: str, number: int) -> int: ...
     def answers(self, campaign: str, number: int) -> dict[int, int]:
         """How many reports of a round answer each question; -1 stands for reports that answer all of them."""

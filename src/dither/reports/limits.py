@@ -7,6 +7,7 @@ REPORT_BYTES = 16 << 10  # one report, all questions of a split plan together
 REQUEST_REPORTS = 1000  # reports in one request
 TOKEN_BYTES = 32
 CAMPAIGN_BYTES = 16
+REPORT_ID_BYTES = 32  # SHA-256
 MOST_ROUNDS = 1 << 16
 MOST_QUESTIONS = 1 << 16  # one number of sixteen bits is taken for whole split reports
 PLAN_BYTES = 8 << 20  # the public description of a campaign, as a device reads it

@@ -92,6 +92,22 @@ class StoreContract:
         assert store.digest(CAMPAIGN, 0)[0] == 30
         store.close()
 
+    def test_a_stored_id_is_found_in_its_campaign_and_no_other_is(self, open_store: Opening) -> None:
+        from dither.collector.store import Batch, Move, State, StoredRound
+
+        store, ids = self.prepared(open_store), [row.report_id for row in self.rows(4)]
+        assert store.stored_among(CAMPAIGN, ids) == set()
+        store.add_reports([Batch(CAMPAIGN, 0, self.rows(2))])
+        assert store.stored_among(CAMPAIGN, ids) == set(ids[:2])
+        store.move(Move(CAMPAIGN, State.OPEN, 0, State.CLOSING, 0, round_state="closing"))
+        opened = StoredRound(CAMPAIGN, 1, "open", 0.5, {"p": [1.5]})
+        store.move(Move(CAMPAIGN, State.CLOSING, 0, State.OPEN, 1, round_state="closed", tally=b"t", opened=opened))
+        store.add_reports([Batch(CAMPAIGN, 1, self.rows(1, 2))])
+        assert store.stored_among(CAMPAIGN, ids) == set(ids[:3]), "whatever its round"
+        assert store.stored_among("00" * 16, ids) == set()
+        assert store.stored_among(CAMPAIGN, []) == set()
+        store.close()
+
     def test_a_move_happens_only_from_where_it_expects(self, open_store: Opening) -> None:
         from dither.collector.store import Move, State
 
