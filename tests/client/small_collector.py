@@ -7,7 +7,8 @@ from typing import Any
 
 from dither.client import Answer, Device, Participant, Unreachable
 from dither.client.transport import Transport
-from dither.reports import Plan, question
+from dither.reports import Plan, decode, question
+from dither.reports.plan import report_id
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -43,18 +44,26 @@ def announce(asked: Plan | None, schema: Schema = SCHEMA, **more: Any) -> dict[s
 
 
 class Collector:
-    """A collector of the test's own: announces what it is told and answers uploads from a list."""
+    """A collector of the test's own: announces what it is told and answers uploads from a list.
+
+    It keeps what it has acknowledged and says so when a device looks an id up, unless `lookups` has another answer.
+    """
 
     def __init__(self, announced: dict[str, Any], *answers: int | Answer | None) -> None:
         self.announced = announced
         self.answers = list(answers)
         self.bodies: list[bytes] = []
+        self.stored: set[bytes] = set()
+        self.looked_up: list[bytes] = []
+        self.lookups: list[Answer | None] = []
 
     def __call__(self, method: str, address: str, body: bytes | None) -> Answer:
         assert address.startswith(f"https://c.example/v1/campaigns/{CAMPAIGN}")
         if method == "GET":
             return Answer(200, json.dumps(self.announced).encode())
         assert body is not None
+        if address.endswith("/lookup"):
+            return self._look_up(body)
         self.bodies.append(body)
         answer = self.answers.pop(0) if self.answers else 201
         if answer is None:
@@ -62,8 +71,26 @@ class Collector:
         if isinstance(answer, Answer):
             return answer
         if answer in (200, 201):
+            self.stored |= self._ids(body)
             return stored(answer)
         return Answer(answer, b'{"title":"why"}', 7.0 if answer == 429 else None, "application/problem+json")
+
+    def _look_up(self, wanted: bytes) -> Answer:
+        self.looked_up.append(wanted)
+        answer = self.lookups.pop(0) if self.lookups else said(wanted in self.stored)
+        if answer is None:
+            raise Unreachable("lost")
+        return answer
+
+    def _ids(self, body: bytes) -> set[bytes]:
+        envelope = decode(body)
+        number = None if self.announced.get("assignment") == "arrival" else envelope.round
+        return {report_id(report.token, envelope.campaign, number) for report in envelope.reports}
+
+
+def said(is_stored: bool) -> Answer:
+    """The collector's answer to a lookup."""
+    return Answer(200, json.dumps({"stored": is_stored}).encode(), content_type="application/json")
 
 
 def stored(status: int = 201) -> Answer:

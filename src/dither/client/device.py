@@ -45,6 +45,7 @@ _ADDED = (
     ("answers", "time", "REAL"),
     ("campaigns", "address", "TEXT"),
     ("campaigns", "assignment", "TEXT"),
+    ("campaigns", "drawn", "INTEGER"),  # 1 if this device drew the token itself
 )
 OUTBOX_BYTES = 4 << 20  # that wait to be sent, and of one campaign: a server that acknowledges nothing stops no other's
 CAMPAIGN_BYTES = 256 << 10
@@ -141,8 +142,10 @@ class Device:
             if not found:
                 fresh = self.source(32) if token is None else token
                 self._run(
-                    "INSERT INTO campaigns (campaign, fingerprint, cap, token, address, assignment) VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO campaigns (campaign, fingerprint, cap, token, address, assignment, drawn) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
                     *(campaign, announcement.schema.fingerprint, cap, fresh, address, announcement.assignment),
+                    int(token is None),
                 )
                 return fresh
             self.check_address(campaign, address, moved)
@@ -160,6 +163,10 @@ class Device:
             kept = "UPDATE campaigns SET cap = min(cap, ?), address = ?, assignment = ? WHERE campaign = ?"
             self._run(kept, cap, address, announcement.assignment, campaign)
             return bytes(held)
+
+    def drew_token(self, campaign: str) -> bool:
+        """Return whether this device drew the campaign's token itself; False where an earlier version did not note it."""
+        return self._run("SELECT drawn FROM campaigns WHERE campaign = ?", campaign) == [(1,)]
 
     def check_address(self, campaign: str, address: str, moved: bool = False) -> None:
         """Refuse to deal with a campaign at another address than the one where it was joined."""

@@ -16,11 +16,11 @@ from dither.client.transport import Answer, Transport, Unreachable, http_transpo
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Question, Report, encode, limits
-from dither.reports.codec import is_unknown_campaign, verdict
+from dither.reports.codec import document, is_unknown_campaign, verdict
 from dither.reports.plan import LEVEL_BITS, level_of, pick
 from dither.schema import Attribute, Schema
 
-Result = Literal["acknowledged", "answered", "waiting", "refused", "not-asked", "not-open"]
+Result = Literal["acknowledged", "answered", "used-elsewhere", "waiting", "refused", "not-asked", "not-open"]
 MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
 # A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a
 # report only after this many days. Operators have as long to notice a wrong database (decision 0017).
@@ -32,9 +32,11 @@ _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 class TakePartResult:
     """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any.
 
-    "answered" is the collector's word that this participant's answer in another round is the one that counts. `receipt` is the id
-    of this device's report, in base 16, if it has made one. Who is not asked now but in a later round hears so in the reason;
-    `come_back` is when the open round closes at the latest, in seconds since 1970, if that is known.
+    "answered" is the collector's word that this participant's answer in another round is the one that counts.
+    "used-elsewhere" is its word that a report with this device's ticket is stored that this device did not make; then
+    nothing was drawn, spent or sent here. A "refused" report was sent. `receipt` is the id of this device's report, in
+    base 16, if it has made one. If a later round asks this participant, the reason says so and `come_back` is the time
+    when the open round closes at the latest, in seconds since 1970, if that is known.
     `outside` names the attributes just answered whose value the announced domain lacks (see `encode_answer`). It is for
     the application on the device; nothing of it is sent.
     """
@@ -55,6 +57,9 @@ class Participant:
     whoever arrives is asked, one round of the campaign is answered and no other; with
     `allowed`, no question about any other attribute is answered; with `schema_fingerprint`, no campaign of another schema.
     Token and reports go to the server of the first visit only, unless the application says that it has `moved`.
+    With a `token` from outside (a ticket), which another device may hold too, the device draws only after the collector has
+    said that no report with that ticket is stored. Two devices can both hear that, if neither's report is stored yet; then
+    both draw, one report is refused, and a collector that keeps both learns up to twice epsilon (decision 0076).
     Whether and with how many bytes the device answers never depends on the record.
     """
 
@@ -114,6 +119,9 @@ class Participant:
         if plan.round not in rounds:
             if not announcement.asks(token):
                 return self._send_waiting() or self._not_asked(announcement, token)
+            if self._used_elsewhere(announcement, plan, token):
+                reason = "another device has answered with this ticket; nothing was drawn or sent here"
+                return self._send_waiting() or self._taken("used-elsewhere", reason)
             outside = self._answer(announcement, plan, token, record)
         elif self.device.answers_of(self.campaign, plan.round) != announcement.plan_digest:
             raise PrivacyError(
@@ -121,6 +129,29 @@ class Participant:
                 where="plan",
             )
         return replace(self._send_waiting() or self._taken("acknowledged"), outside=outside)
+
+    def _used_elsewhere(self, announcement: Announcement, plan: Plan, token: bytes) -> bool:
+        """Return whether a report with this ticket is stored, which this device has not made.
+
+        Asked before anything is drawn, of the collector alone; the record plays no part. A token that this device drew
+        itself is on no other device, and nothing is asked.
+
+        Raises:
+            Unreachable: The collector does not say. A device that does not know must not draw.
+        """
+        if self._token is None and self.device.drew_token(self.campaign):
+            return False
+        wanted = bytes.fromhex(announcement.receipt(token, plan.round))
+        answer = self._persist(lambda: self._transport("POST", self._address + "/lookup", wanted))
+        stored = None if answer is None or answer.status != 200 else document(answer.body).get("stored")
+        if isinstance(stored, bool):
+            return stored
+        self._send_waiting()  # what earlier rounds left
+        status = "" if answer is None else f" (status {answer.status})"
+        raise Unreachable(
+            f"the collector does not say whether this ticket has been used{status}; nothing was drawn or sent, "
+            "try again later"
+        )
 
     def _not_asked(self, announcement: Announcement, token: bytes) -> TakePartResult:
         later = announcement.asks_later(token)

@@ -128,8 +128,8 @@ class Lookups:
         while self._waiting:
             group, self._waiting = self._waiting[:LOOKUP_GROUP], self._waiting[LOOKUP_GROUP:]
             wanted: dict[str, list[bytes]] = {}
-            for campaign, report_id, _ in group:
-                wanted.setdefault(campaign, []).append(report_id)
+            for campaign, wanted_id, _ in group:
+                wanted.setdefault(campaign, []).append(wanted_id)
             try:
                 found = await asyncio.wrap_future(_in_background(partial(self._find, wanted), "dither-lookup"))
             except Exception as error:  # it belongs to those who wait
@@ -137,9 +137,9 @@ class Lookups:
                     if not answer.done():
                         answer.set_exception(error)
                 continue
-            for campaign, report_id, answer in group:
+            for campaign, wanted_id, answer in group:
                 if not answer.done():
-                    answer.set_result((campaign, report_id) in found)
+                    answer.set_result((campaign, wanted_id) in found)
 
     def _find(self, wanted: dict[str, list[bytes]]) -> set[tuple[str, bytes]]:
         return {(campaign, one) for campaign, ids in wanted.items() for one in self._store.stored_among(campaign, ids)}
