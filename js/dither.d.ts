@@ -98,6 +98,12 @@ export interface TakePartOptions {
   period?: number;
   /** An issued token, 64 hexadecimal digits; without it one is drawn and kept from the first look on. */
   token?: string;
+  /**
+   * Whether the token came from outside, so that another device may hold it too; true if a token is given. Then the
+   * collector is asked first, and nothing is drawn unless it says that no report with this token is stored. False for a
+   * token that the caller drew on this device.
+   */
+  ticket?: boolean;
   /** The attributes that may be asked about; a question about any other is refused. */
   allowed?: string[];
   /** The one schema that is answered. */
@@ -113,10 +119,13 @@ export interface TakePartOptions {
 }
 
 export interface TakePartResult {
-  /** 'answered': another answer of this participant counts; 'waiting': call again later, the same bytes are sent. */
-  result: 'acknowledged' | 'answered' | 'waiting' | 'refused' | 'not-asked' | 'not-open';
+  /**
+   * 'answered': another answer of this participant counts; 'used-elsewhere': a report with this ticket is stored that this
+   * device did not make, and nothing was drawn or sent here; 'waiting': call again later, the same bytes are sent.
+   */
+  result: 'acknowledged' | 'answered' | 'used-elsewhere' | 'waiting' | 'refused' | 'not-asked' | 'not-open';
   /** Why it is not stored by this call; null if it is. */
-  code: null | 'answered' | 'offline' | 'closed' | 'not-open' | 'not-asked' | 'token' | 'invalid';
+  code: null | 'answered' | 'used-elsewhere' | 'offline' | 'closed' | 'not-open' | 'not-asked' | 'token' | 'invalid';
   /** The epsilon spent on the campaign so far. */
   spent: number;
   /** The attributes just answered whose value the announced domain lacks; nothing of it is sent. */
@@ -133,6 +142,12 @@ export function retryPause(asked?: number, backoff?: number): number;
 
 /** Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes. Throws Refused or Unreachable. */
 export function takePart(options: TakePartOptions): Promise<TakePartResult>;
+
+/**
+ * Whether a report with this id (a receipt, 64 hexadecimal digits) is stored: for a page that wants to know before
+ * anything is typed whether a ticket was used. Throws Unreachable if the collector does not say.
+ */
+export function isStored(options: { url: string; campaign: string; receipt: string; fetch?: typeof fetch }): Promise<boolean>;
 
 /** Read and check the text that a collector announces; epsilon is that of the open round, 0 if there is none. */
 export function readAnnouncement(text: string): Promise<{ announcement: Announcement; fingerprint: string; epsilon: number }>;

@@ -863,8 +863,18 @@ export function takePart(options) {
   return mine;
 }
 
+/** Whether a report with this id is stored; a device with a ticket asks before it draws. Throws Unreachable if the collector does not say. */
+export async function isStored({ url, campaign, receipt, fetch = globalThis.fetch }) {
+  const address = `${checkAddress(url)}/v1/campaigns/${campaign}/lookup`;
+  const said = await ask(fetch, address, MOST.answer, { method: 'POST', body: fromHex(receipt) });
+  let stored;
+  try { stored = JSON.parse(said.text)?.stored; } catch { stored = undefined; }
+  if (said.status === 200 && typeof stored === 'boolean') return stored;
+  throw new Unreachable(`the collector does not say whether this ticket has been used (status ${said.status}); nothing was drawn or sent`);
+}
+
 async function takeTurn({
-  url, campaign, record, cap, capTotal, period, token, allowed, schemaFingerprint, moved = false, storage = localStorage,
+  url, campaign, record, cap, capTotal, period, token, ticket = token !== undefined, allowed, schemaFingerprint, moved = false, storage = localStorage,
   random = systemRandom, clock = () => Date.now() / 1000, fetch = globalThis.fetch,
 }) {
   need(object(record) && !(record instanceof Map), 'a record is an object from names to values');
@@ -878,11 +888,15 @@ async function takeTurn({
   const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
   need(a.campaign === campaign, 'the collector announces another campaign');
   need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on', 'changed');
-  const options = { server, moved, campaign, record, cap, capTotal, period, token, allowed, storage, random, clock };
-  let kept;
+  const options = { server, moved, campaign, record, cap, capTotal, period, token, ticket, allowed, storage, random, clock };
+  let kept, unused = false;
   for (let tries = 0; !kept; tries++) {
     need(tries < 5, 'another page keeps changing the books');
-    kept = await exclusively(storage, () => answerOnce(a, epsilon, fingerprint, options));
+    kept = await exclusively(storage, () => answerOnce(a, epsilon, fingerprint, { ...options, unused }));
+    if (kept?.result === 'ask') { // without holding the books meanwhile; what another page answers is found at the next try
+      unused = !await isStored({ url: server, campaign, receipt: kept.receipt, fetch });
+      kept = unused ? undefined : { result: 'used-elsewhere', spent: kept.spent };
+    }
   }
   const { result, spent, body, round, cause, outside = [], receipt = '', comeBack = null } = kept;
   const came = (state, why, retryAfter = null) => ({ result: state, code: codeFor(state, why, a), spent, outside, receipt, comeBack, retryAfter });
@@ -941,12 +955,15 @@ export const practise = (a, questions, record, random = systemRandom) => drawAns
 // With the books to itself: join, then answer the open round unless that was done. Gives what to send, or nothing if another page
 // changed the books meanwhile; then nothing was written either, and the noise drawn here is forgotten.
 async function answerOnce(
-  a, epsilon, fingerprint, { server, moved, campaign, record, cap, capTotal, period, token, allowed, storage, random, clock },
+  a, epsilon, fingerprint,
+  { server, moved, campaign, record, cap, capTotal, period, token, ticket, allowed, storage, random, clock, unused },
 ) {
   const id = fromHex(campaign), plan = a.plan, now = clock();
   need(finite(now), 'the clock tells no time');
   const { books: device, save } = openBooks(storage);
-  const books = device.campaigns[campaign] ??= { server, schema: fingerprint, cap, token: token ?? toHex(random(32)), answers: {}, memo: {} };
+  const books = device.campaigns[campaign] ??= {
+    server, schema: fingerprint, cap, token: token ?? toHex(random(32)), drawn: !ticket, answers: {}, memo: {},
+  };
   // Id and schema are public, so another server may show them too: token and reports go to the first one only.
   need(books.server === server || moved, `this device takes part at ${books.server}; if the collector has moved, say so`, 'moved');
   need(books.schema === fingerprint, 'the campaign has changed its schema', 'changed');
@@ -978,6 +995,8 @@ async function answerOnce(
   const everything = Object.values(device.campaigns).flatMap((x) => Object.values(x.answers));
   const total = addUp([cost, ...everything.filter((x) => x.epsilon > 0 && x.time > since).map((x) => x.epsilon)]);
   need(cost === 0 || !device.capTotal || total <= device.capTotal, 'all campaigns together would exceed capTotal', 'cap');
+  // Another device may hold the ticket too: nothing is drawn before the collector has said that it is unused.
+  if ((ticket || !books.drawn) && !unused) return { result: 'ask', spent: spent(), receipt };
   const { parts, outside } = await drawAnswers(a, asked, known, record, random);
   asked.forEach((q, i) => { books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(parts[i]) }; });
   const body = toHex(encodeEnvelope(id, plan.round, [{ token: own, question, payload: join(...parts) }]));

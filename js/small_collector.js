@@ -34,18 +34,35 @@ export const stored = () => new Response('{"results":["stored"]}', { status: 201
 export const problem = (status, cause) => new Response(
   JSON.stringify({ type: `urn:dither:problem:${cause}`, title: 'why' }), { status, headers: { 'content-type': 'application/problem+json' } });
 
-/** Announces what it is told; answers uploads from a list of responses, statuses (0: lost), and then always "stored". */
+// The id of an envelope's one report: campaign at byte 4, round at 20, token at 28.
+const idOf = async (body, announced) => {
+  const round = announced.assignment === 'arrival' ? null : new DataView(body.buffer, body.byteOffset).getUint32(20, true);
+  return dither.toHex(await dither.reportId(body.slice(28, 60), body.slice(4, 20), round));
+};
+
+/**
+ * Announces what it is told; answers uploads from a list of responses, statuses (0: lost), and then always "stored".
+ * Keeps the ids of what it acknowledged for devices that look theirs up, unless `lookups` has another response.
+ */
 export function collector(announced, ...given) {
-  const bodies = [], requests = [];
+  const bodies = [], requests = [], lookups = [], ids = new Set();
+  const lookUp = (id) => (lookups.length ? lookups.shift() : new Response(JSON.stringify({ stored: ids.has(id) })));
   const fetch = async (address, options = {}) => {
     requests.push([address, options]);
     if (options.method !== 'POST') return announced instanceof Function ? announced() : new Response(JSON.stringify(announced));
+    if (address.endsWith('/lookup')) {
+      const answer = lookUp(dither.toHex(options.body));
+      if (answer === 0) throw new TypeError('lost');
+      return answer;
+    }
     bodies.push(dither.toHex(options.body));
     const next = given.length ? given.shift() : stored();
     if (next === 0) throw new TypeError('lost');
-    return next instanceof Response ? next : new Response('why', { status: next });
+    const answer = next instanceof Response ? next : new Response('why', { status: next });
+    if (answer.ok) ids.add(await idOf(options.body, announced));
+    return answer;
   };
-  return { fetch, bodies, requests };
+  return { fetch, bodies, requests, lookups, ids };
 }
 
 export const part = (fetch, storage, more = {}) => dither.takePart(
