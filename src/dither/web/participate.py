@@ -33,6 +33,7 @@ def participant_routes(collector: Collector) -> APIRouter:
             contact=spec.contact,
             closes=until(spec.closes),
             epsilon=spec.epsilon,
+            tickets=spec.participation == "tokens",
             words=spoken_schema(spec.schema),
             encoder=asset("dither.js"),
             parts=[asset(name) for name in _PARTS],

@@ -10,40 +10,49 @@ const words = JSON.parse(document.getElementById('words').textContent);
 const at = (id) => document.getElementById(id);
 const PRACTICE = 60, LOOK_AGAIN = 30000, SOON = 3000, OWN = `dither:token:${campaign}`;
 
-// Each end of the road, in a sentence, and what to do.
+// Each end of the road, in a sentence, and what to do. What is said to have been sent is what the browser was told to send.
 const SENTENCES = {
   draft: ['This has not begun yet.', 'Come back later with the same link; it keeps its place for you.'],
   closed: ['This has ended; no more answers are taken.', 'There is nothing left to do. Thank you for coming.'],
   between: ['A round is being closed this very moment.', 'Leave this page open: if there is another one, it goes on here by itself.'],
-  anew: ['Another round has begun meanwhile, with other questions.', 'Nothing was sent. Those that are yours now stand below.'],
-  late: ['Your answer came too late for its round and is not counted.', 'Its noise was drawn, and drawing a second time would tell more about you than was promised. There is nothing left to do; thank you for coming.'],
+  anew: ['Another round has begun meanwhile, with other questions.', 'Those that are yours now stand below.'],
+  late: ['Your randomised answer was sent, but came too late for its round and is not counted.', 'Its noise was drawn, and drawing a second time would tell more about you than was promised. There is nothing left to do; thank you for coming.'],
   unknown: ['This campaign is not here.', 'Open the link or code of your invitation again, or ask whoever sent it.'],
   offline: ['The collector cannot be reached.', 'Look at your connection; this page tries again by itself.'],
   token: ['An invitation is needed to take part.', 'Open the link of your invitation itself: the part after # is your ticket, and it is missing here.'],
   'bad-token': ['The invitation in this link is damaged.', 'Open the link again as it was sent, to its very last character.'],
   'not-asked': ['You are not asked.', 'The round of your ticket has passed. There is nothing left to do; thank you for coming.'],
   later: ['You are not asked yet.', 'Your ticket is drawn for a later round. Keep this page or the link: it comes to life when your round opens.'],
-  answered: ['This invitation has been used already.', 'It counts once. If that was not you, tell whoever sent it to you; nothing was sent from here.'],
-  'other-token': ['This browser has taken part with another invitation.', 'It answers once, and nothing was sent for this one. Open your link in another browser or on another device.'],
-  'token-unknown': ['The collector does not know this invitation.', 'Open the link again as it was sent, or ask for a new one.'],
-  cap: ['This device has given as much as it was allowed to.', 'Answering would exceed the limit kept in this browser for all surveys together. Nothing was sent.'],
+  used: ['This invitation has been used already.', 'An answer with it is stored: from another device, another browser, or this one before its data was cleared. It counts once. If that was not you, tell the person who sent it to you.'],
+  conflict: ['Your randomised answer was sent, but it is not counted.', 'An answer from another device with the same invitation was stored first. So two randomised answers with one invitation have reached the collector. If both are yours, together they may tell up to twice as much about you as this page promises (twice the epsilon). There is nothing left to do.'],
+  'other-token': ['This browser has taken part with another invitation.', 'It answers once. Open your link in another browser or on another device.'],
+  'token-unknown': ['Your randomised answer was sent, but the collector does not know this invitation.', 'It is not counted. Ask for a new invitation, and open it in another browser or on another device.'],
+  cap: ['This device has given as much as it was allowed to.', 'Answering would exceed the limit kept in this browser for all surveys together.'],
   storage: ['This browser does not let the page keep anything.', 'Without that it could not make sure that you answer once. Allow storage for this site, or leave private browsing.'],
   insecure: ['This page is not loaded securely.', 'Open it with https: only then can your answer be randomised and sent.'],
-  moved: ['This is another collector than the one you first answered at.', 'To be safe nothing is sent. Ask whoever invited you.'],
-  changed: ['The questions have changed since you first looked.', 'To be safe nothing is sent. Ask whoever invited you.'],
-  damaged: ['What this browser keeps about surveys is damaged.', 'Without it nobody could make sure that you answer once, so nothing is sent. Ask whoever invited you.'],
-  unreadable: ['What the collector asks cannot be read.', 'To be safe nothing is sent. Ask whoever invited you.'],
-  broken: ['This page did not work.', 'Nothing was sent. Load it again; if that does not help, tell whoever invited you.'],
-  invalid: ['The collector did not take the answer.', 'Nothing of yours is counted. You need not do anything.'],
+  moved: ['This is another collector than the one you first answered at.', 'Ask whoever invited you.'],
+  changed: ['The questions have changed since you first looked.', 'Ask whoever invited you.'],
+  damaged: ['What this browser keeps about surveys is damaged.', 'Without it the page cannot make sure that you answer once. Ask whoever invited you.'],
+  unreadable: ['What the collector asks cannot be read.', 'Ask whoever invited you.'],
+  broken: ['This page did not work.', 'Load it again; if that does not help, tell whoever invited you.'],
+  invalid: ['Your randomised answer was sent, but the collector did not take it.', 'It is not counted. You need not do anything.'],
 };
+// Ends at which people want to know whether anything was sent: said from what `send` saw leave.
+const TELLS_SENT = new Set(['anew', 'offline', 'used', 'other-token', 'cap', 'storage', 'moved', 'changed', 'damaged', 'unreadable', 'broken']);
+const NOT_SENT = 'None of your answers was sent on this visit.';
+const MAY_HAVE = 'Your randomised answer was sent on this visit; it may or may not have arrived.';
 
-const state = { announcement: null, token: '', asked: [], names: [], controls: new Map() };
+const state = { announcement: null, token: '', ticket: false, sent: false, asked: [], names: [], controls: new Map() };
 
 function say(kind, more = '') {
-  const [what, then] = SENTENCES[kind] ?? SENTENCES.broken;
-  at('state').replaceChildren(element('p', {}, element('strong', {}, what)), element('p', {}, more || then));
+  const known = SENTENCES[kind] ? kind : 'broken', [what, then] = SENTENCES[known];
+  const sent = state.sent ? MAY_HAVE : NOT_SENT;
+  at('state').replaceChildren(
+    element('p', {}, element('strong', {}, what)),
+    element('p', {}, TELLS_SENT.has(known) ? `${sent} ${more || then}` : more || then),
+  );
   at('state').className = 'said';
-  at('state').dataset.kind = kind;
+  at('state').dataset.kind = known;
 }
 
 // What the encoder keeps about this campaign; a `SyntaxError` if that cannot be read.
@@ -80,6 +89,10 @@ async function look() {
 const receiptOf = async (announcement, round) => dither.toHex(await dither.reportId(
   dither.fromHex(state.token), dither.fromHex(campaign), announcement.assignment === 'arrival' ? null : round));
 
+// Whether an answer with this ticket is stored; null if the collector does not say.
+const isUsed = async (announcement) => dither.isStored(
+  { url: location.origin, campaign, receipt: await receiptOf(announcement, announcement.plan.round) }).catch(() => null);
+
 let again = null;
 function lookAgain(after = LOOK_AGAIN) {
   clearTimeout(again);
@@ -104,12 +117,13 @@ async function lookUp() {
   if (fault) { say(fault); return fault === 'offline' ? lookAgain() : undefined; }
   const mine = ticket(announcement.participation);
   if (mine.fault) return say(mine.fault);
-  Object.assign(state, { announcement, token: mine.token });
+  // A token that this page drew is on no other device; any other is a ticket.
+  Object.assign(state, { announcement, token: mine.token, ticket: mine.token !== localStorage.getItem(OWN) });
   const answers = Object.entries(books()?.token === mine.token ? books().answers : {});
   const [[round, last] = []] = answers;
   if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
   if (last?.state === 'waiting') return showWaiting(await questionsOf(announcement, Number(round)));
-  if (last) return say(last.state === 'answered' ? 'answered' : ENDS[last.cause] ?? 'invalid');
+  if (last) return say(last.state === 'answered' ? 'conflict' : ENDS[last.cause] ?? 'invalid');
   if (announcement.state === 'draft') { say('draft'); return lookAgain(); }
   if (announcement.state === 'closing') { say('between'); return lookAgain(SOON); }
   if (announcement.plan === null) return say('closed');
@@ -118,6 +132,10 @@ async function lookUp() {
     say(now.later ? 'later' : 'not-asked', now.later ? comeBack(announcement.round_closes) : '');
     return now.later ? lookAgain() : undefined;
   }
+  // Before anything is typed; `takePart` asks again before it draws.
+  const used = state.ticket && await isUsed(announcement);
+  if (used === null) { say('offline'); return lookAgain(); }
+  if (used) return say('used');
   Object.assign(state, { asked: now.questions, names: now.attributes });
   return showForm();
 }
@@ -220,12 +238,16 @@ function meaning(q, payload) {
 // Sending. The bytes are seen as they leave, whoever made them.
 function send(record) {
   const seen = (address, options = {}) => {
-    if (options.method === 'POST') showBytes(options.body);
+    if (address.endsWith('/reports')) {
+      state.sent = true;
+      showBytes(options.body);
+    }
     return fetch(address, options);
   };
   // A round that began after the form was made may ask something else: nobody has answered that, so nothing is drawn for it.
   const allowed = Object.keys(record);
-  return dither.takePart({ url: location.origin, campaign, record, allowed, cap: state.announcement.epsilon, token: state.token, fetch: seen });
+  const { token, ticket } = state, cap = state.announcement.epsilon;
+  return dither.takePart({ url: location.origin, campaign, record, allowed, cap, token, ticket, fetch: seen });
 }
 
 function showBytes(body) {
@@ -237,10 +259,17 @@ function showBytes(body) {
   at('left').hidden = false;
 }
 
-// A code of the encoder's -> the sentence for it. A ticket is wrong for the collector, or for this device, which has another.
-const KINDS = { token: 'token-unknown', 'no-campaign': 'unknown', 'not-open': 'between' };
-// Why the collector refused a report for good -> the sentence for it.
-const ENDS = { 'round-closed': 'late', conflict: 'answered', 'unknown-token': 'token-unknown', 'not-this-round': 'not-asked' };
+// Why the collector refused a report for good, in the books and as the encoder's code -> the sentence for it.
+const ENDS = { 'round-closed': 'late', conflict: 'conflict', 'unknown-token': 'token-unknown' };
+const REFUSED = { closed: 'late', answered: 'conflict', token: 'token-unknown' };
+// A code of the encoder's, of a result after which nothing was sent, or of an error -> the sentence for it.
+const RESULTS = { 'not-open': 'between', 'used-elsewhere': 'used' };
+const ERRORS = { 'no-campaign': 'unknown', token: 'other-token', invalid: 'broken' };
+
+const endOf = (result, code) => {
+  if (result === 'answered') return 'conflict';
+  return result === 'refused' ? REFUSED[code] ?? 'invalid' : RESULTS[code] ?? code;
+};
 
 // `unasked`: nobody has pressed anything, so nothing on the page moves.
 async function deliver(record, unasked = false) {
@@ -258,15 +287,15 @@ async function deliver(record, unasked = false) {
     else {
       at('questions').hidden = true;
       at('waiting').hidden = true;
-      say(result === 'refused' && code === 'closed' ? 'late' : KINDS[code] ?? code, code === 'not-asked' ? comeBack(after) : '');
+      say(endOf(result, code), result === 'not-asked' ? comeBack(after) : '');
       if (at('state').dataset.kind === 'between') lookAgain(SOON);
     }
   } catch (error) {
     const code = error.code ?? 'invalid';
     if (code === 'offline' && !at('waiting').hidden) showWaiting(state.asked, error.retryAfter);
-    else if (code === 'offline') say('offline', 'Nothing has left this device yet. Look at your connection and press the button again.');
+    else if (code === 'offline') say('offline', 'Look at your connection and press the button again.');
     else if (code === 'not-allowed') await askAnew();
-    else say(KINDS[code] ?? code);
+    else say(ERRORS[code] ?? code);
   } finally {
     for (const button of page.querySelectorAll('button')) button.disabled = false;
     if (!unasked) at('state').scrollIntoView({ block: 'nearest' });
@@ -290,7 +319,7 @@ function showWaiting(asked, retryAfter = dither.retryPause()) {
   at('state').dataset.kind = 'waiting';
   at('state').replaceChildren(
     element('p', {}, element('strong', {}, 'Your answer is kept here and not yet acknowledged.')),
-    element('p', {}, 'The connection broke, or the collector is busy. Its noise is drawn once and for all; sending again sends the same bytes, and it counts once. While this page is open it tries now and then by itself.'),
+    element('p', {}, 'The connection broke, or the collector is busy; the answer may or may not have arrived. Its noise is drawn once and for all: sending again sends the same bytes, and they count once. While this page is open it tries now and then by itself.'),
   );
   clearTimeout(again);
   again = setTimeout(sendAgain, 1000 * retryAfter);
