@@ -82,6 +82,15 @@ def test_uploads(target: Target, data: st.DataObject) -> None:
 
 
 @FUZZ
+@given(body=st.binary(max_size=70) | st.binary(min_size=32, max_size=32), known=st.booleans())
+def test_lookups(target: Target, body: bytes, known: bool) -> None:
+    campaign = target.campaign if known else "0" * 32
+    answer = target.send("POST", f"/v1/campaigns/{campaign}/lookup", body, {})
+    if known and len(body) == 32:
+        assert (answer.status, answer.body) == (200, b'{"stored":false}')
+
+
+@FUZZ
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]),
     parts=st.lists(
