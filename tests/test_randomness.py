@@ -119,6 +119,30 @@ def test_a_forked_process_draws_other_noise() -> None:
     assert done.stdout.split() == ["64", "True"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize(
+    ("made", "same"),
+    [
+        ("RandomStream.from_system()", False),
+        ("RandomStream.from_generator(generator(None))", False),
+        ("RandomStream.from_generator(generator(7))", True),
+        ("RandomStream.from_seed(7)", True),
+        ("RandomStream(bytes(32))", True),
+    ],
+)
+def test_a_stream_goes_on_in_a_forked_process_only_if_it_is_repeatable(made: str, same: bool) -> None:
+    """Drawn before and after the fork; in a process of its own, which no thread of the tests disturbs."""
+    code = (
+        "import os; from dither.mechanisms.kernels.stream import RandomStream; from dither.randomness import generator\n"
+        f"stream = {made}; before = stream(32); read, write = os.pipe(); pid = os.fork(); mine = stream(32)\n"
+        "if pid == 0: os.write(write, mine + stream(32)); os._exit(0)\n"
+        "os.waitpid(pid, 0); theirs = os.read(read, 64)\n"
+        "print(len({before, mine, theirs[:32], theirs[32:], stream(32)}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert int(done.stdout) == (3 if same else 5), "before, the parent's two, and the child's two unless they are the same"
+
+
 def test_a_generator_of_noise_cannot_be_copied() -> None:
     rng = generator(None)
     for way in (copy.deepcopy, pickle.dumps):

@@ -7,11 +7,13 @@ for simulation only; a device draws from the operating system.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
+import weakref
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from dither.errors import ParameterError
 from dither.mechanisms.probability import DRAW_WIDTHS
@@ -21,18 +23,33 @@ _CHUNK = bytes(1 << 20)
 _WORDS: dict[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 
 
+def _encryptor(key: bytes) -> CipherContext:
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+
 class RandomStream:
-    """An endless stream of random bytes from a 32-byte key; the same key gives the same stream."""
+    """An endless stream of random bytes from a 32-byte key; the same key gives the same stream.
+
+    A stream whose key came from the operating system takes another key in a forked process, so
+    that parent and child never draw the same noise. A stream from a given key or seed does not:
+    it stays repeatable.
+    """
 
     def __init__(self, key: bytes) -> None:
         if len(key) != 32:
             raise ValueError("a stream needs a key of 32 bytes")
-        self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._encryptor = _encryptor(key)
+
+    def renew(self) -> None:
+        """Go on under another key from the operating system."""
+        self._encryptor = _encryptor(secrets.token_bytes(32))
 
     @classmethod
     def from_system(cls) -> RandomStream:
-        """A stream that nobody can repeat."""
-        return cls(secrets.token_bytes(32))
+        """A stream that cannot be repeated."""
+        stream = cls(secrets.token_bytes(32))
+        _unrepeatable.add(stream)
+        return stream
 
     @classmethod
     def from_seed(cls, *seed: int | str) -> RandomStream:
@@ -41,8 +58,12 @@ class RandomStream:
 
     @classmethod
     def from_generator(cls, rng: np.random.Generator) -> RandomStream:
-        """A stream keyed by a simulation's generator."""
-        return cls(rng.bytes(32))
+        """A stream keyed by a simulation's generator; repeatable if the generator is."""
+        stream = cls(rng.bytes(32))
+        source: object = rng.bit_generator
+        if not isinstance(source, np.random.BitGenerator):  # NumPy's own are seeded
+            _unrepeatable.add(stream)
+        return stream
 
     def __call__(self, count: int) -> bytes:
         """`count` random bytes: the stream is a `ByteSource`."""
@@ -57,6 +78,19 @@ class RandomStream:
             step = min(len(_CHUNK), size - start)
             self._encryptor.update_into(_CHUNK[:step] if step < len(_CHUNK) else _CHUNK, view[start:])
         return out[:size].view(dtype)
+
+
+_unrepeatable: weakref.WeakSet[RandomStream] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    """In a forked process: give every stream that is not repeatable a key of its own."""
+    for stream in list(_unrepeatable):
+        stream.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 def uniform_draws(stream: RandomStream, count: int, bits: int) -> Integers:
