@@ -31,6 +31,13 @@ def serve(
         int,
         typer.Option(min=1, max=64, help="processes that share the port; more than one needs a postgresql:// store"),
     ] = 1,
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DITHER_PUBLIC_URL",
+            help="address that participants and readers use, such as https://survey.example.org; shown on pages",
+        ),
+    ] = None,
 ) -> None:
     """Run a collector until Ctrl-C or SIGTERM. Reports are acknowledged only after they are on disk.
 
@@ -46,7 +53,7 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise InputError("the collector needs the extra 'server': pip install 'dither[server]'") from None
-    from dither.collector.serving import admin_key, listen
+    from dither.collector.serving import admin_key, check_public_url, listen
     from dither.collector.serving import serve as run
     from dither.collector.workers import serve_workers
     from dither.web import add_pages
@@ -55,14 +62,15 @@ def serve(
         raise InputError(
             f"--workers {workers} needs a postgresql:// store; an SQLite file takes one process", where="--workers"
         )
+    address = check_public_url(public_url)
     sockets = listen(host, port)  # first: a port in use makes nothing
     try:
         key = admin_key(key_file)
         print(f"dither: admin key in {key_file}", file=sys.stderr)
         if workers == 1:
-            run(store, key, sockets, queue, connections, pages=add_pages)
+            run(store, key, sockets, queue, connections, pages=add_pages, public_url=address)
         else:
-            serve_workers(workers, store, key, sockets, queue, connections, add_pages)
+            serve_workers(workers, store, key, sockets, queue, connections, add_pages, address)
     finally:
         for listening in sockets:
             listening.close()

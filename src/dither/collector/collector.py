@@ -154,8 +154,10 @@ class Collector:
         queue_reports: int = 20_000,
         counters: Path | None = None,
         clock: Callable[[], float] = time.time,
+        public_url: str | None = None,
     ) -> None:
         self.store = store
+        self.public_url = public_url  # where participants and readers reach it; no page repeats a Host header instead
         self.tallies: RunningTallies | SharedTallies = (
             SharedTallies(store, lambda campaign, number: self.campaigns.get(campaign).plans[number])
             if isinstance(store, PostgresStore)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -78,6 +79,21 @@ def admin_key(file: Path) -> str:
     if len(key) < LEAST_KEY:
         raise InputError(f"the admin key in {file} has fewer than {LEAST_KEY} characters", where=str(file))
     return key
+
+
+def check_public_url(given: str | None) -> str | None:
+    """The address that pages name as this collector's, `https://HOST[:PORT]`, without what may follow it."""
+    if not given:  # an empty variable of the environment is none
+        return None
+    try:
+        parts = urlsplit(given)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        known = False
+    if not known or not re.fullmatch(r"https?://[\w.\-\[\]:]+/?", given, re.ASCII):
+        words = "is not an address such as https://survey.example.org"
+        raise InputError(f"--public-url {given[:200]!r} {words}", where="--public-url", value=given)
+    return given.rstrip("/")
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -186,6 +202,7 @@ def serve(
     say: Callable[[str], None] = _print_now,
     counters: Path | None = None,
     pages: Pages | None = None,
+    public_url: str | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then return; says the address once it listens. `pages` adds what people look at.
 
@@ -197,7 +214,7 @@ def serve(
     for name in ("uvicorn.error", "asyncio", "dither.collector.app"):  # they log what a request brought about
         logging.getLogger(name).addFilter(seldom)
     limits = ConnectionLimits(most=room_for_connections(connections))
-    collector = Collector(open_store(store), queue_reports, counters)
+    collector = Collector(open_store(store), queue_reports, counters, public_url=public_url)
     server = CollectorServer(collector, key, limits, say, pages=pages)
 
     def stop(number: int, frame: object) -> None:

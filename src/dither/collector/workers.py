@@ -45,6 +45,7 @@ class _Work:
     connections: int | None
     counters: Path
     pages: Pages | None
+    public_url: str | None
 
 
 @dataclass
@@ -88,13 +89,14 @@ def serve_workers(
     queue_reports: int,
     connections: int | None,
     pages: Pages | None = None,
+    public_url: str | None = None,
 ) -> None:
     """Serve with so many processes until SIGTERM or SIGINT; says the address once all of them listen."""
     log_to_stderr()
     room_for_connections(connections)  # each worker would find that there is none, again and again
     open_store(store).close()  # a wrong address or layout is said once, before anything is started
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
-    workers = _Workers(_Work(store, key, sockets, queue_reports, connections, counters, pages))
+    workers = _Workers(_Work(store, key, sockets, queue_reports, connections, counters, pages, public_url))
 
     def stop(number: int, frame: object) -> None:
         workers.stopping.set()
@@ -160,6 +162,7 @@ def _worker(work: _Work, pipe: Connection) -> None:
             say=pipe.send,
             counters=work.counters,
             pages=work.pages,
+            public_url=work.public_url,
         )
     except DitherError as error:
         log.error("a worker cannot start: %s", error)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
@@ -67,8 +68,19 @@ def page(
     return HTMLResponse(body, status, {**SECURITY, **(headers or {})})
 
 
-def origin_of(request: Request) -> str:
-    """This collector's own address, as the reader reached it; elsewhere than on this machine over TLS, which a proxy ends."""
+def shown_origin(public_url: str | None) -> Markup:
+    """The collector's configured address for a page; without one the browser fills in its own.
+
+    A request's Host header is never repeated: a cache in front of the collector would show one
+    visitor's header to the next.
+    """
+    return Markup('<span data-origin="">https://ADDRESS</span>') if public_url is None else Markup.escape(public_url)
+
+
+def origin_for_operators(request: Request, public_url: str | None) -> str:
+    """The configured address or, on pages that need a session, the one by which the operator reached them."""
+    if public_url is not None:
+        return public_url
     host = request.headers.get("host", request.url.netloc)
     return f"{'http' if on_loopback(request) else 'https'}://{host}"
 

@@ -21,7 +21,7 @@ from dither.collector.live import Progress as Counted
 from dither.collector.problems import Problem
 from dither.collector.sessions import Session
 from dither.errors import DitherError
-from dither.web.answers import SECURITY, origin_of
+from dither.web.answers import SECURITY, origin_for_operators
 from dither.web.console import Console, Form, go
 from dither.web.dangers import DANGERS, SAID
 from dither.web.progress import Rates, progress_of, title_of
@@ -124,7 +124,7 @@ class CampaignPages:
         """The page of a campaign."""
         found = await self.one(campaign)
         live: Live = found["live"]
-        link = participant_link(request, campaign)
+        link = participant_link(request, self.collector.public_url, campaign)
         response = self.console.page(
             "campaign.html",
             session,
@@ -225,7 +225,7 @@ def campaign_routes(console: Console) -> APIRouter:
             issued = await console.change(form, "issue-tokens", lambda: issue(campaign, count))
         except DitherError as error:
             return await pages.show(request, form.session, campaign, str(error))
-        link = participant_link(request, campaign)
+        link = participant_link(request, console.collector.public_url, campaign)
         lines = "".join(f"{link}#{token}\r\n" if form.text("as") == "links" else f"{token}\r\n" for token in issued)
         name = f"tickets-{campaign[:8]}.txt"
         headers = {**SECURITY, "content-disposition": f'attachment; filename="{name}"'}
@@ -241,9 +241,9 @@ def campaign_routes(console: Console) -> APIRouter:
     return routes
 
 
-def participant_link(request: Request, campaign: str) -> str:
-    """The address for participants: as the operator reached this page."""
-    return f"{origin_of(request)}/c/{campaign}"
+def participant_link(request: Request, public_url: str | None, campaign: str) -> str:
+    """The address for participants."""
+    return f"{origin_for_operators(request, public_url)}/c/{campaign}"
 
 
 def qr_code(link: str) -> Markup:

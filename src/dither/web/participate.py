@@ -5,11 +5,11 @@ Guarantee: the address holds the campaign alone; the participant's token stands 
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from dither.collector.collector import Collector
-from dither.web.answers import origin_of, page
+from dither.web.answers import page, shown_origin
 from dither.web.assets import asset
 from dither.web.wording import spoken_schema, until
 
@@ -21,7 +21,7 @@ def participant_routes(collector: Collector) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/c/{campaign}")
-    async def participate(request: Request, campaign: str) -> Response:
+    async def participate(campaign: str) -> Response:
         spec = (await collector.find(campaign)).spec
         title = spec.title or spec.name or "A survey without a name"
         return page(
@@ -37,7 +37,7 @@ def participant_routes(collector: Collector) -> APIRouter:
             words=spoken_schema(spec.schema),
             encoder=asset("dither.js"),
             parts=[asset(name) for name in _PARTS],
-            origin=origin_of(request),
+            origin=shown_origin(collector.public_url),
         )
 
     return routes

@@ -28,7 +28,7 @@ from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import shown
 from dither.schema import schema_from_json
 from dither.types import JsonObject
-from dither.web.answers import SECURITY, origin_of, page
+from dither.web.answers import SECURITY, page, shown_origin
 from dither.web.asking import MOST_BY, Form, read_form
 from dither.web.citation import bibtex
 from dither.web.number_asking import read_number_form
@@ -63,12 +63,12 @@ def release_pages(collector: Collector) -> APIRouter:
     @routes.get("/download")
     async def download(request: Request, campaign: str) -> Response:
         release = await find(request, campaign)
-        return await run_in_threadpool(_download, publications, release, origin_of(request))
+        return await run_in_threadpool(_download, publications, release, collector.public_url)
 
     @routes.get("/citation.bib")
     async def cite(request: Request, campaign: str) -> Response:
         release = await find(request, campaign)
-        return await run_in_threadpool(_citation, publications, release, origin_of(request))
+        return await run_in_threadpool(_citation, publications, release, collector.public_url)
 
     @routes.get("/compare")
     async def compare(request: Request, campaign: str) -> Response:
@@ -205,7 +205,7 @@ def _python(form: Form) -> str:
     return f'import dither\n\nrelease = dither.load_release("release")  # folder.zip, unpacked\nrelease.{call}'
 
 
-def _download(publications: Publications, release: Published, origin: str) -> Response:
+def _download(publications: Publications, release: Published, public_url: str | None) -> Response:
     manifest = json.loads(publications.manifest(release))
     body = publications.report(release)
     frame = _frame(release, manifest, "/download")
@@ -219,15 +219,15 @@ def _download(publications: Publications, release: Published, origin: str) -> Re
         rows=manifest.get("rows"),
         mean=bool(manifest.get("mean")),
         citation=body.citation,
-        place=f"{origin}/releases/{release.campaign}",
-        origin=origin,
+        origin=shown_origin(public_url),
         **frame,
     )
 
 
-def _citation(publications: Publications, release: Published, origin: str) -> Response:
+def _citation(publications: Publications, release: Published, public_url: str | None) -> Response:
     manifest = json.loads(publications.manifest(release))
-    place, about = f"{origin}/releases/{release.campaign}", publications.report(release).citation
+    place = "" if public_url is None else f"{public_url}/releases/{release.campaign}"
+    about = publications.report(release).citation
     headers = {**SECURITY, "content-disposition": f'attachment; filename="release-{release.campaign[:8]}.bib"'}
     text = bibtex(manifest, title_of(manifest), about, place)
     return Response(text, media_type="application/x-bibtex; charset=utf-8", headers=headers)

@@ -47,6 +47,9 @@ function keepAlive(part) {
 
 for (const part of document.querySelectorAll('[data-live]')) keepAlive(part);
 
+// The collector was not told its public address: the browser knows the one it used.
+for (const place of document.querySelectorAll('[data-origin]')) place.textContent = location.origin;
+
 // A form whose part of the page follows what is typed: <form data-preview="/address" data-into="id">.
 for (const form of document.querySelectorAll('form[data-preview]')) {
   const into = document.getElementById(form.dataset.into);
