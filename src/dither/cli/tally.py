@@ -23,12 +23,16 @@ BESIDE = ".counted.json"  # what is written beside a tally: which reports it cou
 def tally(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATHS", help="Parquet files or folders of 'dither campaign export', or addresses"),
+        typer.Argument(
+            metavar="PATHS", help="Parquet files, folders of 'dither campaign export', patterns or addresses"
+        ),
     ],
     plan: Annotated[Path, typer.Option(help="the round's plan, JSON; an export writes it as plan.json")],
     output: Annotated[Path, typer.Option("-o", "--output", help="file to write the tally to")],
     engine: Annotated[Literal["local", "spark"], typer.Option(help="where to count")] = "local",
-    master: Annotated[str | None, typer.Option(help="Spark's address [default: local[*], this machine]")] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Spark's address [default: as Spark is configured, else this machine]")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Count exported reports: each id once across all files, malformed ones left out, the same integers whoever counts.
@@ -41,6 +45,9 @@ def tally(
         raise InputError("--master is for --engine spark", where="--master", value=master)
     asked = read_plan(plan)
     counted = _count(paths, asked, engine, master)
+    if not counted.reports:
+        reason = f"none of the {counted.malformed:,} reports can have been sent under this plan"
+        raise InputError(f"{reason}; check PATHS and --plan", where="PATHS")
     data = counted.tally.to_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
     record = {"reports": counted.reports, "digest": digest_hex(counted.digest), "sha256": sha256}
@@ -61,10 +68,9 @@ def tally(
 
 
 def _count(paths: list[str], plan: Plan, engine: str, master: str | None) -> Counted:
-    if engine == "local" or not any("://" in path for path in paths):
+    if engine == "local":
         files = find_reports(paths, plan)
-        if engine == "local":
-            return count_all(plan, read_reports(files), sum(file.rows for file in files))
+        return count_all(plan, read_reports(files), sum(file.rows for file in files))
     from dither.tally.spark import count_on_spark
 
     return count_on_spark(paths, plan, master)

@@ -11,13 +11,16 @@ questions, neighbours share a folder. `docs/how-to/operate-a-collector.md` says 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
+import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -157,7 +160,8 @@ def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
     export = RoundExport(
         filesystem, folder, plan, {"dither_campaign": campaign, "dither_plan_sha256": _sha256(plan.to_json())}
     )
-    for path in _parquet_files(filesystem, folder):
+    written = (path for path in _files_below(filesystem, folder) if path.endswith(".parquet"))
+    for path in sorted(path for path in written if not _is_hidden(path)):
         named = _NAME.fullmatch(PurePosixPath(path).name)
         if named is None:
             raise InputError(f"{path} is not a file that an export writes; choose another folder", where="output")
@@ -178,12 +182,6 @@ def _folder_of(plan: Plan, question: int) -> str:
     return f"questions={first}-{min(first + width, len(plan.questions)) - 1}"
 
 
-def _parquet_files(filesystem: Any, path: str) -> list[str]:
-    chosen = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-    found = (info.path for info in filesystem.get_file_info(chosen) if info.type == pafs.FileType.File)
-    return sorted(p for p in found if p.endswith(".parquet") and not PurePosixPath(p).name.startswith((".", "_")))
-
-
 # Reading them again.
 
 
@@ -197,30 +195,86 @@ class ExportedFile:
 
 
 def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
-    """The Parquet files at these paths, which must hold reports of this plan and of one campaign."""
-    files: list[ExportedFile] = []
+    """The files of reports at these paths, each once; they must be of this plan and of one campaign.
+
+    Args:
+        paths: Files of any name, folders, or patterns such as `reports/*`; also fsspec addresses.
+        plan: The plan that the reports must have been made under.
+
+    Raises:
+        InputError: If a path yields no file or no report, or a file is not of this plan.
+    """
+    files: dict[tuple[str, str], ExportedFile] = {}
     campaigns: dict[str, str] = {}
     wanted = _sha256(plan.to_json())
     for given in paths:
         filesystem, path = place_of(given)
         try:
-            info = filesystem.get_file_info(path)
-            if info.type == pafs.FileType.NotFound:
-                raise InputError(f"there is nothing at {given}", where="PATHS", value=given)
-            here = [path] if info.type == pafs.FileType.File else _parquet_files(filesystem, path)
+            here = report_files(given, _entries(filesystem, path), partial(_files_below, filesystem))
         except OSError as error:
             raise InputError(f"cannot look at {given[:200]}: {_in_a_line(error)}", where="PATHS", value=given) from None
-        if not here:
-            raise InputError(f"{given} holds no Parquet file", where="PATHS", value=given)
+        found = 0
         for name in here:
             rows, campaign = _check_file(filesystem, name, wanted)
-            files.append(ExportedFile(filesystem, name, rows))
+            real = os.path.realpath(name) if isinstance(filesystem, pafs.LocalFileSystem) else name
+            files[filesystem.type_name, real] = ExportedFile(filesystem, name, rows)
+            found += rows
             if campaign is not None:
                 campaigns.setdefault(campaign, name)
+        if not found:
+            raise InputError(f"{given} holds no reports", where="PATHS", value=given)
     if len(campaigns) > 1:
         first, second = list(campaigns.values())[:2]
         raise InputError(f"{first} and {second} hold reports of different campaigns; count each alone", where="PATHS")
+    return list(files.values())
+
+
+def report_files(given: str, entries: Sequence[tuple[str, bool]], below: Callable[[str], list[str]]) -> list[str]:
+    """The files of reports that one of PATHS names, by the same rules for every engine.
+
+    A file counts under any name; a folder stands for the Parquet files below it.
+
+    Args:
+        given: The path as the user gave it: a file, a folder or a pattern.
+        entries: What exists there, each with whether it is a folder.
+        below: Lists all files below a folder.
+
+    Raises:
+        InputError: If there is nothing, or nothing that can hold reports.
+    """
+    if not entries:
+        raise InputError(f"there is nothing at {given}", where="PATHS", value=given)
+    files: list[str] = []
+    for path, is_folder in entries:
+        if is_folder:
+            files += sorted(file for file in below(path) if file.endswith(".parquet") and not _is_hidden(file))
+        elif _is_hidden(path):
+            reason = "a name that begins with . or _ is that of an unfinished file; rename it"
+            raise InputError(f"{path} is not counted: {reason}", where="PATHS", value=given)
+        else:
+            files.append(path)
+    if not files:
+        raise InputError(f"{given} holds no Parquet file", where="PATHS", value=given)
     return files
+
+
+def _is_hidden(path: str) -> bool:
+    """Spark passes over files with such names without a word, so no engine counts them."""
+    return PurePosixPath(path).name.startswith((".", "_"))
+
+
+def _entries(filesystem: Any, path: str) -> list[tuple[str, bool]]:
+    """What exists at a path or, if nothing does, what the pattern matches; each with whether it is a folder."""
+    infos = [filesystem.get_file_info(path)]
+    if infos[0].type == pafs.FileType.NotFound:
+        matches = glob.glob if isinstance(filesystem, pafs.LocalFileSystem) else filesystem.handler.fs.glob
+        infos = filesystem.get_file_info(sorted(matches(path))) if glob.has_magic(path) else []
+    return [(info.path, info.type != pafs.FileType.File) for info in infos]
+
+
+def _files_below(filesystem: Any, path: str) -> list[str]:
+    chosen = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+    return [info.path for info in filesystem.get_file_info(chosen) if info.type == pafs.FileType.File]
 
 
 def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ import pyarrow as pa
 from dither.errors import DitherError, InputError
 from dither.reports import Plan, plan_from_json
 from dither.tally.counting import COLUMNS, Counted, add_digests, add_table, digest_of, possible
+from dither.tally.exports import find_reports, report_files
 from dither.tally.tally import tally_from_bytes, zero
 
 _REPORT = "report_id binary, question int, payload binary"
@@ -26,7 +28,18 @@ Part = tuple[bytes, int, int, str]
 
 
 def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) -> Counted:
-    """The tally of the reports in all Parquet files at these paths, which the cluster must be able to read."""
+    """Count reports on a Spark cluster, from the same files as the local engine.
+
+    Args:
+        paths: Files, folders, patterns or addresses that the cluster can read. Those without `://` are
+            files of this machine and are checked here first.
+        plan: The plan that the reports were made under.
+        master: Spark's address; by default what spark-submit or Spark's configuration says, else `local[*]`.
+
+    Raises:
+        InputError: If a path yields no file or no report, or PySpark is missing.
+        DitherError: If Spark cannot start or fails.
+    """
     try:
         from pyspark.sql import SparkSession
         from pyspark.sql import functions as f
@@ -34,9 +47,13 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
         raise InputError(
             "--engine spark needs the extra 'spark': pip install 'dither[spark]'", where="--engine"
         ) from None
+    local = find_reports([path for path in paths if "://" not in path], plan)
+    addresses = [path for path in paths if "://" in path]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     mine = SparkSession.getActiveSession() is None
-    builder = SparkSession.builder.appName("dither tally").master(master or "local[*]")
+    builder = SparkSession.builder.appName("dither tally")
+    if master is not None:  # otherwise spark-submit's, which is local[*] unless it was told another
+        builder = builder.master(master)
     settings = {"spark.ui.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "100000"}
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -48,10 +65,13 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
         session.sparkContext.setLogLevel("ERROR")
     text = json.dumps(plan.to_json())
     try:
-        # Folders are named like key=value; without the first option their names would stand in for the reports' own columns.
-        options = {"recursiveFileLookup": "true", "pathGlobFilter": "[!._]*.parquet"}
-        reports = session.read.schema(_REPORT).options(**options).parquet(*paths)
+        files = [f"file://{os.path.realpath(file.path)}" for file in local]
+        files += dict.fromkeys(file for given in addresses for file in _files_at(session, given))
+        # Folders are named like key=value; without the option their names would replace the reports' own columns.
+        reader = session.read.schema(_REPORT).option("recursiveFileLookup", "true")
+        reports = reader.parquet(*(_literal(file) for file in files))
         rows = reports.count()
+        _check_rows(rows, sum(file.rows for file in local), addresses)
         kept = f.min(f.struct("question", "payload")).alias("kept")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*pandas.*")  # which is not used here
@@ -60,6 +80,8 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
             parts = columns.mapInArrow(_Count(text), _PART).rdd.map(tuple)
         nothing: Part = (zero(plan).to_bytes(), 0, 0, "0")
         whole: Part = parts.treeAggregate(nothing, _merge, _merge)
+    except DitherError:
+        raise
     except Exception as error:
         raise DitherError(f"Spark could not count: {' '.join(str(error).split())[:300]}") from None
     finally:
@@ -67,6 +89,42 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
             session.stop()
     tally, counted, sound_rows, digest = whole
     return Counted(tally_from_bytes(tally), counted, int(digest, 16), rows - sound_rows, sound_rows - counted)
+
+
+def _files_at(session: Any, given: str) -> list[str]:
+    """The files of reports at an address, as Hadoop's file systems list them."""
+    hadoop = session._jvm.org.apache.hadoop.fs
+
+    def below(folder: str) -> list[str]:
+        files, listed = [], filesystem.listFiles(hadoop.Path(folder), True)
+        while listed.hasNext():
+            files.append(str(listed.next().getPath().toString()))
+        return files
+
+    try:
+        path = hadoop.Path(given)
+        filesystem = path.getFileSystem(session._jsc.hadoopConfiguration())
+        statuses = filesystem.globStatus(path) or ()
+        entries = [(str(status.getPath().toString()), bool(status.isDirectory())) for status in statuses]
+        return report_files(given, entries, below)
+    except DitherError:
+        raise
+    except Exception as error:  # Java's, of many kinds
+        reason = " ".join(str(getattr(error, "java_exception", error)).split())[:200]
+        raise InputError(f"Spark cannot look at {given[:200]}: {reason}", where="PATHS", value=given) from None
+
+
+def _literal(path: str) -> str:
+    """A path for Spark's reader, which would take some letters for a pattern."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
+def _check_rows(rows: int, expected: int, addresses: Sequence[str]) -> None:
+    """Refuse a count from other files than those that were found: Spark can be set to pass over files in silence."""
+    if addresses and rows <= expected:
+        raise InputError(f"{addresses[0]} holds no reports", where="PATHS", value=addresses[0])
+    if not addresses and rows != expected:
+        raise DitherError(f"Spark read {rows:,} of {expected:,} reports; can every worker read the files?")
 
 
 class _Check:
