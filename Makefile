@@ -34,7 +34,7 @@ $(VENV)/.ready: $(VENV)/.core
 
 demo: $(VENV)/.core
 	@echo "The demonstration gives the seed 7, so that it shows the same figures everywhere, and lets each row play some 22 participants; Adult is a public table."
-	$(BIN)/dither publish adult --epsilon 4 --population 1000000 --rows 45222 --seed 7 -o demo
+	$(BIN)/dither publish adult --epsilon 4 --population 1000000 --rows 45222 --seed 7 --overwrite -o demo
 	@echo "Open demo/report.html in a browser; the synthetic table is demo/synthetic.parquet."
 
 demo-web: setup

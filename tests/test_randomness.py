@@ -140,7 +140,9 @@ def test_a_stream_goes_on_in_a_forked_process_only_if_it_is_repeatable(made: str
         "print(len({before, mine, theirs[:32], theirs[32:], stream(32)}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert int(done.stdout) == (3 if same else 5), "before, the parent's two, and the child's two unless they are the same"
+    assert int(done.stdout) == (3 if same else 5), (
+        "before, the parent's two, and the child's two unless they are the same"
+    )
 
 
 def test_a_generator_of_noise_cannot_be_copied() -> None:

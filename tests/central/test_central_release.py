@@ -160,7 +160,9 @@ def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
     made = central_release(table(), epsilon=1.0, method="privelet", schema=SCHEMA, seed=1, replicates=2)
     out = tmp_path / "out"
     made.save(out)
-    made.save(out)  # an earlier central release may be replaced
+    with pytest.raises(InputError, match="out holds a release"):
+        made.save(out)
+    made.save(out, overwrite=True)
     assert sorted(p.name for p in out.iterdir()) == [
         "deviations.bin",
         "histogram.parquet",
@@ -176,7 +178,7 @@ def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
     assert "http" not in page
     assert pq.read_table(out / "synthetic.parquet").num_rows == made.rows
     (out / "diary.txt").write_text("mine")
-    made.save(out)
+    made.save(out, overwrite=True)
     assert (out / "diary.txt").read_text() == "mine", "what people laid beside a release is kept"
     other = tmp_path / "local"
     other.mkdir()
@@ -240,11 +242,11 @@ def test_command_line(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert manifest["trust_model"] == CENTRAL_TRUST
     assert manifest["method"] == "laplace"
     assert "NOT private" in captured.err
-    assert run([*given, "-o", str(out)]) == 0
+    assert run([*given, "-o", str(out), "--overwrite"]) == 0
     captured = capsys.readouterr()
     assert "NOT private" not in captured.err
     assert "central: a curator holds the table" in captured.out
-    assert run([*given[:-4], "--method", "nonsense", "--epsilon", "1", "-o", str(out)]) == 2
+    assert run([*given[:-4], "--method", "nonsense", "--epsilon", "1", "-o", str(out), "--overwrite"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -373,7 +375,7 @@ def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) 
     cells = made.estimate.size
 
     def damaged(change: Callable[[Path], object]) -> Path:
-        out = made.save(tmp_path / "out")
+        out = made.save(tmp_path / "out", overwrite=True)
         change(out)
         return out
 
@@ -458,7 +460,7 @@ def test_an_empty_table_of_a_domain_too_large_for_a_histogram(tmp_path: Path) ->
     made = [central_release(rows, epsilon=0.01, method="privbayes", schema=wide, seed=s) for s in range(6)]
     assert 0 in [m.rows for m in made]
     for release in made:
-        release.save(tmp_path / "out")
+        release.save(tmp_path / "out", overwrite=True)
 
 
 def test_a_synthetic_table_s_size_is_bounded_whatever_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_a_usage_error_points_to_the_help_of_that_very_command(
     ("words", "shown"),
     [
         ("publish --help", ("[required]", "[default: as many as participants]")),
-        ("tally --help", ("[default: local[*], this machine]",)),
+        ("tally --help", ("[default: as Spark is configured, else this machine]",)),
         ("campaign create --help", ("[default: arrival]", "[default: the name, else the id]")),
     ],
 )

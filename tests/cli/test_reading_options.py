@@ -92,7 +92,7 @@ def test_a_draft_marks_them_and_can_be_used(messy: Path, tmp_path: Path, capsys)
 
 
 def test_columns_are_chosen(messy: Path, tmp_path: Path, capsys) -> None:
-    base = ["publish", str(messy), "--epsilon", "4", "-o", str(tmp_path / "out")]
+    base = ["publish", str(messy), "--epsilon", "4", "--overwrite", "-o", str(tmp_path / "out")]
     assert run([*base, "--drop", "id,name,country,fax"]) == 0
     assert pq.read_table(tmp_path / "out" / "synthetic.parquet").column_names == ["zip", "pay"]
     assert run([*base, "--columns", "zip,name", "--keep", "name"]) == 0

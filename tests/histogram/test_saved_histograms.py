@@ -45,15 +45,17 @@ def test_what_lies_beside_a_histogram_is_kept_and_another_kind_is_not_overwritte
     release = collected("chp")
     out = release.save(tmp_path / "out")
     (out / "mine.txt").write_text("keep me")
-    replace(collected("split"), cells=None).save(out)
+    with pytest.raises(InputError, match="out holds a release"):
+        release.save(out)
+    replace(collected("split"), cells=None).save(out, overwrite=True)
     assert sorted(p.name for p in out.iterdir()) == ["consumers", "mine.txt", "release.json", "report.html"], (
         "no cells of before"
     )
     other = dither.central_release(pa.table({"a": ["x", "y"] * 30}), epsilon=1.0, method="laplace", seed=1)
     with pytest.raises(InputError, match="another kind"):
-        other.save(out)
+        other.save(out, overwrite=True)
     with pytest.raises(InputError, match="another kind"):
-        release.save(other.save(tmp_path / "central"))
+        release.save(other.save(tmp_path / "central"), overwrite=True)
 
 
 def test_damaged_folders_are_named(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_a_failure_while_writing_changes_nothing(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(HistogramRelease, "report", jam)
     with pytest.raises(RuntimeError, match="paper jam"):
-        replace(release, consistent=True).save(out)
+        replace(release, consistent=True).save(out, overwrite=True)
     assert {p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()} == before
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 

@@ -59,7 +59,12 @@ def test_an_earlier_release_is_replaced_and_what_lies_beside_it_kept(
     target = tmp_path / "out"
     make_release().save(target)
     (target / "mine.txt").write_text("keep me")
-    make_release(seed=8).save(target)
+    before = contents(target)
+    for directory in (target, str(target)):
+        with pytest.raises(InputError, match=r"out holds a release; .* --overwrite \(Python: overwrite=True\)"):
+            make_release(seed=8).save(directory)
+    assert contents(target) == before
+    make_release(seed=8).save(target, overwrite=True)
     assert json.loads((target / "release.json").read_text())["seed"] == 8
     assert (target / "mine.txt").read_text() == "keep me"
     assert os.listdir(tmp_path) == ["out"]
@@ -104,7 +109,7 @@ def test_a_failure_while_writing_changes_nothing(
 
     monkeypatch.setattr(report, "render_report", fail)
     with pytest.raises(error, match="paper jam"):
-        make_release(seed=9).save(tmp_path / "out")
+        make_release(seed=9).save(tmp_path / "out", overwrite=True)
     assert contents(tmp_path) == before
     assert os.listdir(tmp_path) == (["out"] if existing else [])
 
@@ -125,7 +130,7 @@ def test_a_failure_while_swapping_puts_the_earlier_release_back(
 
     monkeypatch.setattr(folder.os, "replace", replace)
     with pytest.raises(OSError, match="No space"):
-        make_release(seed=9).save(target)
+        make_release(seed=9).save(target, overwrite=True)
     assert contents(tmp_path) == before
     assert os.listdir(tmp_path) == ["out"]
 

@@ -22,6 +22,7 @@ from collector_harness import (
     token_of,
 )
 
+import dither
 from dither import cli
 from dither.client.device import Device
 from dither.collector.serving import admin_key
@@ -137,6 +138,24 @@ def test_tokens_and_raw_reports_that_an_operator_takes_away(running: ServerThrea
     (own / "reports.parquet").touch(0o666)  # an earlier export, readable by everybody
     assert cli.run(["campaign", "export", campaign, "-o", str(own / "reports.parquet"), *place]) == 0
     assert modes(own) == dict.fromkeys(("key", "schema.json", "tokens", "reports.parquet"), 0o600)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_simulation_s_report_shows_the_truth_and_the_rest_may_be_given_away(tmp_path: Path, form: str) -> None:
+    out = tmp_path / "out"
+    publish = ["publish", "adult", "--columns", "sex,income", "--method", "independent", "--rows", "20", "-q"]
+    publish += ["--epsilon", "2", "--format", form, "-o", str(out)]
+    assert cli.run(publish) == 0
+    held = modes(out)
+    assert "Truth" in (out / "report.html").read_text()
+    assert held.pop("report.html") == 0o600
+    assert {f"synthetic.{form}", "release.json"} <= set(held)
+    assert set(held.values()) == {0o666}, "as the umask says"
+    (out / "report.html").chmod(0o644)
+    assert cli.run([*publish, "--overwrite"]) == 0
+    assert modes(out)["report.html"] == 0o600
+    dither.load_release(out).save(tmp_path / "again")  # which knows no truth
+    assert modes(tmp_path / "again")["report.html"] == 0o666
 
 
 def special(folder: Path, kind: str) -> Path:

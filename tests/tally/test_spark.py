@@ -163,7 +163,7 @@ def test_spark_submit_s_master_is_kept_unless_the_option_gives_another(
     import pyspark
 
     plan = PLANS["counts"]
-    pq.write_table(table(reports(plan, 20)), tmp_path / "reports")
+    pq.write_table(table(reports(plan, 20)), tmp_path / "reports.parquet")
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     (tmp_path / "log").mkdir()
     (tmp_path / "program.py").write_text("import sys\nfrom dither.cli import run\nsys.exit(run(sys.argv[1:]))\n")
@@ -173,7 +173,7 @@ def test_spark_submit_s_master_is_kept_unless_the_option_gives_another(
     settings |= {"spark.eventLog.compress": "false", "spark.sql.shuffle.partitions": "1"}
     settings |= {"spark.driver.extraJavaOptions": BRIEF}
     submit += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    asked = ["tally", str(tmp_path / "reports"), "--plan", str(tmp_path / "plan.json"), "--engine", "spark"]
+    asked = ["tally", str(tmp_path / "reports.parquet"), "--plan", str(tmp_path / "plan.json"), "--engine", "spark"]
     asked += ["-o", str(tmp_path / "out"), "--json", *(["--master", option] if option else [])]
     paths = os.pathsep.join([str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}

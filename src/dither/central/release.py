@@ -192,8 +192,8 @@ class CentralRelease:
             cards=[attribute_card(attribute_figure(a, self.marginal([a.name]))) for a in self.schema],
         )
 
-    def save(self, directory: str | Path) -> Path:
-        """Write the release's folder in one step and give its path; an earlier central release is replaced."""
+    def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the release's folder in one step and give its path; an earlier one is replaced only with `overwrite`."""
 
         def write(folder: Path) -> None:
             write_table(self.synthetic, folder / SYNTHETIC)
@@ -205,7 +205,7 @@ class CentralRelease:
             (folder / "report.html").write_text(self.report(), encoding="utf-8")
             write_json(self.to_json(), folder / MANIFEST)
 
-        return write_folder(directory, FORMAT, FILES, write)
+        return write_folder(directory, FORMAT, FILES, write, overwrite=overwrite)
 
     @classmethod
     def load(cls, directory: str | Path) -> CentralRelease:

@@ -25,6 +25,7 @@ from dither.cli.options import (
     AsJson,
     KeyFile,
     Operator,
+    Overwrite,
     Prior,
     Quiet,
     Replicates,
@@ -232,6 +233,7 @@ def finalise(
     prior: Prior = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit the model, make the release, keep it on the collector and write its folder here.
@@ -239,7 +241,8 @@ def finalise(
     Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile. So is the
     average with a prior; the collector keeps the release without it.
     """
-    check_target(output, HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT)
+    form = HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT
+    check_target(output, form, overwrite=overwrite)
     if replicates:
         check_whole("replicates", replicates, LEAST_REPLICATES, MOST_REPLICATES)
     operator = Operator(url, key_file)
@@ -252,7 +255,7 @@ def finalise(
         except zipfile.BadZipFile:
             raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
         if format_of(scratch) == HISTOGRAM_FORMAT:
-            _finish_number(HistogramRelease.load(scratch), output, rows, replicates)
+            _finish_number(HistogramRelease.load(scratch), output, rows, replicates, overwrite)
             return
         release = load_release(scratch)
         if prior is not None:
@@ -260,7 +263,7 @@ def finalise(
         if replicates:
             with progress_bar(quiet) as progress:
                 release = release.with_replicates(replicates, progress=progress)
-        folder = release.save(output)
+        folder = release.save(output, overwrite=overwrite)
     if rows is not None and rows != release.rows:
         print(f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them", file=sys.stderr)
     print_warnings(release.warnings)
@@ -272,11 +275,11 @@ def finalise(
     print(f"  readers {release.readers}")
 
 
-def _finish_number(release: HistogramRelease, output: Path, rows: int | None, replicates: int) -> None:
+def _finish_number(release: HistogramRelease, output: Path, rows: int | None, replicates: int, overwrite: bool) -> None:
     """Write the folder of a campaign about one number and say what is in it."""
     if rows is not None or replicates:
         print("dither: note: figures about one number have neither rows nor replicates", file=sys.stderr)
-    folder = release.save(output)
+    folder = release.save(output, overwrite=overwrite)
     print_warnings(release.warnings)
     print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
     if release.collected_mean is not None:

@@ -10,7 +10,17 @@ import typer
 
 from dither.central.curator import REPLICATES, central_release
 from dither.central.release import FORMAT
-from dither.cli.options import AsJson, Quiet, SchemaFile, Seed, Settings, Table, print_warnings, read_settings
+from dither.cli.options import (
+    AsJson,
+    Overwrite,
+    Quiet,
+    SchemaFile,
+    Seed,
+    Settings,
+    Table,
+    print_warnings,
+    read_settings,
+)
 from dither.display.progress import progress_bar
 from dither.release import check_target
 from dither.release.words import shown_epsilon
@@ -39,6 +49,7 @@ def central(
     replicates: Annotated[
         int, typer.Option(help="repetitions on the estimate for standard errors; fewer than 2 for none")
     ] = REPLICATES,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -50,7 +61,7 @@ def central(
 
     Example: dither central adult --columns sex,income --epsilon 1 -o out
     """
-    check_target(output, FORMAT)
+    check_target(output, FORMAT, overwrite=overwrite)
     with progress_bar(quiet) as progress:
         release = central_release(
             table,
@@ -67,7 +78,7 @@ def central(
             progress=progress,
         )
     print_warnings(release.warnings)
-    folder = release.save(output)
+    folder = release.save(output, overwrite=overwrite)
     if as_json:
         print(json.dumps(release.to_json()))
         return

@@ -17,6 +17,7 @@ from dither._histogram import histogram as run
 from dither.cli.number_questions import Bins, Edges, Quantiles, Questions, Ranges, read_bins
 from dither.cli.options import (
     AsJson,
+    Overwrite,
     SchemaFile,
     Seed,
     SimulationPath,
@@ -81,6 +82,7 @@ def histogram(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for release.json and report.html")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Histograms of a numeric column under local differential privacy, for several consumers with bins of their own.
@@ -100,7 +102,7 @@ def histogram(
     """
     check_epsilon(epsilon)
     if output is not None:
-        check_target(output, FORMAT)
+        check_target(output, FORMAT, overwrite=overwrite)
     consumers, questions = read_bins(bins, edges), Questions.read(ranges, quantiles)
     if method in MEANS:
         check_mean(consumers, consistent=consistent)
@@ -136,7 +138,7 @@ def histogram(
     if release.moved:  # a true count: for whoever holds the table, and in no file
         what = "moved to its nearer end" if out_of_range == "clip" else "left out"
         print(f"dither: note: {release.moved:,} values outside the range were {what}", file=sys.stderr)
-    folder = None if output is None else release.save(output)
+    folder = None if output is None else release.save(output, overwrite=overwrite)
     if as_json:
         print(json.dumps({**release.to_json(), **answers.to_json()}, allow_nan=False))
         return

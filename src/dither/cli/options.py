@@ -65,6 +65,7 @@ Prior = Annotated[
         metavar="TABLE",
     ),
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the release that the folder holds")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="no progress, no word of success; warnings and errors stay")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 Url = Annotated[str, typer.Option(envvar="DITHER_URL", help="the collector's address")]

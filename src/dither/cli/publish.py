@@ -18,6 +18,7 @@ from dither.cli.options import (
     Encoding,
     Keep,
     Missing,
+    Overwrite,
     Prior,
     Quiet,
     Replicates,
@@ -77,6 +78,7 @@ def publish(
     decimal: Decimal = None,
     missing: Missing = None,
     form: Annotated[Literal["parquet", "csv"], typer.Option("--format", help="of the synthetic table")] = "parquet",
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Publish a table under local differential privacy, end to end, with each row as one simulated participant.
@@ -87,7 +89,7 @@ def publish(
     """
     if epsilon is None and not no_privacy:
         raise ParameterError("Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon")
-    check_target(output)
+    check_target(output, overwrite=overwrite)
     with progress_bar(quiet) as progress:
         release = run(
             table,
@@ -116,7 +118,7 @@ def publish(
         print_warnings(release.warnings)
         for name, count in release.clipped.items():  # true counts: for whoever holds the table, and in no file
             print(f"dither: note: {name}: {count:,} values outside the domain were counted as 'other'", file=sys.stderr)
-        folder = release.save(output, form=form)
+        folder = release.save(output, form=form, overwrite=overwrite)
     if quiet:
         return
     spent = f"epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"

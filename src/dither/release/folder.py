@@ -20,6 +20,7 @@ from dither.errors import InputError, ReportError
 from dither.estimate import Marginal
 from dither.models import model_from_bytes
 from dither.notice import notice_from_json
+from dither.private_files import make_private
 from dither.release.call import Call, asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
 from dither.release.words import central_from_json, find_warnings
@@ -52,8 +53,17 @@ READERS = {
 }
 
 
-def check_target(directory: str | Path, form: str = FORMAT) -> Path:
-    """The real path of a folder that a release of this format may be written to; an error if something else is there."""
+def check_target(directory: str | Path, form: str = FORMAT, *, overwrite: bool = False) -> Path:
+    """The real path of a folder that a release may be written to.
+
+    Args:
+        directory: A folder that is new, empty or, with `overwrite`, an earlier release of the same format.
+        form: The format of the release to be written.
+        overwrite: Whether an earlier release may be replaced.
+
+    Raises:
+        InputError: If anything else is there.
+    """
     target = Path(os.path.realpath(directory))
     if target.exists() and not target.is_dir():
         raise InputError(f"{directory} is a file; name a folder for the release", where=str(directory))
@@ -67,15 +77,25 @@ def check_target(directory: str | Path, form: str = FORMAT) -> Path:
         if format_of(target) not in (form, None):
             words = "has a release of another kind in it; name a new or empty folder"
             raise InputError(f"{directory} {words}", where=str(directory))
+        if not overwrite:
+            words = "holds a release; name another folder, or replace it with --overwrite (Python: overwrite=True)"
+            raise InputError(f"{directory} {words}", where=str(directory))
     return target
 
 
-def write_folder(directory: str | Path, form: str, files: Collection[str], write: Callable[[Path], object]) -> Path:
+def write_folder(
+    directory: str | Path,
+    form: str,
+    files: Collection[str],
+    write: Callable[[Path], object],
+    *,
+    overwrite: bool = False,
+) -> Path:
     """Let `write` fill a hidden sibling folder, then swap it in; on failure the target stays as it was.
 
     `files` are the names that a release of this format may have. Anything else in an earlier one's folder is kept.
     """
-    target = check_target(directory, form)
+    target = check_target(directory, form, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.parent / f".{target.name}.tmp-{secrets.token_hex(6)}"
     fresh.mkdir()
@@ -88,9 +108,18 @@ def write_folder(directory: str | Path, form: str, files: Collection[str], write
     return Path(directory)
 
 
-def save_release(release: Release, directory: str | Path, clock: Callable[[], float], form: str = "parquet") -> Path:
+def save_release(
+    release: Release,
+    directory: str | Path,
+    clock: Callable[[], float],
+    form: str = "parquet",
+    *,
+    overwrite: bool = False,
+) -> Path:
     """Write all files in one step; `form` is the ending of the synthetic table's name."""
-    return write_folder(directory, FORMAT, FILES, lambda folder: _write(release, folder, clock, form))
+    return write_folder(
+        directory, FORMAT, FILES, lambda folder: _write(release, folder, clock, form), overwrite=overwrite
+    )
 
 
 def load_release(directory: str | Path) -> Release:
@@ -247,7 +276,10 @@ def _write(release: Release, folder: Path, clock: Callable[[], float], form: str
         (folder / "replicates.bin").write_bytes(pack_replicates(release.replicates))
     (folder / "measured.bin").write_bytes(_pack_measured(release.measured))
     write_json(release.schema.to_json(), folder / "schema.json")
-    (folder / "report.html").write_text(report.render_report(release), encoding="utf-8")
+    page = folder / "report.html"
+    if release.truth is not None:  # the page shows it, so it is as confidential as the table
+        make_private(page)
+    page.write_text(report.render_report(release), encoding="utf-8")
     write_json(release.with_seconds("report", clock() - started).to_json(), folder / MANIFEST)
 
 

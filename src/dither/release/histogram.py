@@ -244,9 +244,9 @@ class HistogramRelease:
         """The page, one HTML file without any outside resource."""
         return number_page(self, number_body(self))
 
-    def save(self, directory: str | Path) -> Path:
+    def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder in one step: release.json, report.html, each consumer's own files, and the cells that late answers
-        come from."""
+        come from. An earlier release is replaced only with `overwrite`."""
 
         def write(folder: Path) -> None:
             if self.cells is not None:
@@ -257,7 +257,7 @@ class HistogramRelease:
             (folder / "report.html").write_text(self.report(), encoding="utf-8")
             write_json(self.to_json(), folder / MANIFEST)
 
-        return write_folder(directory, FORMAT, FILES, write)
+        return write_folder(directory, FORMAT, FILES, write, overwrite=overwrite)
 
     @classmethod
     def load(cls, directory: str | Path) -> HistogramRelease:

@@ -401,16 +401,19 @@ class Release:
         directory: str | Path,
         clock: Callable[[], float] = time.perf_counter,
         form: Literal["parquet", "csv"] = "parquet",
+        *,
+        overwrite: bool = False,
     ) -> Path:
         """Write the release's folder in one step and give its path.
 
         It holds synthetic.parquet (or .csv, as `form` says), release.json, report.html, schema.json, model.bin, measured.bin and
-        what there is of state.bin and replicates.bin. Either all of it appears or nothing changes. An earlier release is
-        replaced; any other folder with something in it is refused.
+        what there is of state.bin and replicates.bin. Either all of it appears or nothing changes. A folder with something in it is
+        refused, unless it is an earlier release and `overwrite` is true: then that is replaced. A simulation's report shows the
+        truth and can be read by its owner alone (mode 0600).
         """
         from dither.release.folder import save_release
 
-        return save_release(self, directory, clock, form)
+        return save_release(self, directory, clock, form, overwrite=overwrite)
 
     @classmethod
     def load(cls, directory: str | Path) -> Release:
