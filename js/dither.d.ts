@@ -54,6 +54,7 @@ export interface Announcement {
   name: string;
   title?: string;
   purpose?: string;
+  epsilon_reason?: string;
   contact?: string;
   /** The day to whose end it takes reports ("2027-01-31"), or the instant ("2027-01-31T18:00:00Z"). */
   closes?: string | null;

@@ -459,6 +459,7 @@ export async function readAnnouncement(text) {
   need(typeof a.campaign === 'string' && /^[0-9a-f]{32}$/.test(a.campaign), 'no proper campaign id');
   need(['draft', 'open', 'closing', 'collected', 'finalised'].includes(a.state), 'an unknown state');
   need(typeof a.name === 'string' && ['open', 'tokens'].includes(a.participation), 'no proper name or way to take part');
+  need(a.epsilon_reason === undefined || isText(a.epsilon_reason, 4000, true), 'no proper reason for its epsilon');
   need(isText(a.title ?? '', 200) && isText(a.purpose ?? '', 4000, true) && isText(a.contact ?? '', 500), 'no proper title, purpose or contact');
   need((a.closes ?? null) === null || (typeof a.closes === 'string' && CLOSES.test(a.closes) && (secondNumber(a.closes) ?? -1) >= 0), 'no proper closing time');
   const none = (x) => x === undefined || x === null;

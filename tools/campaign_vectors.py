@@ -64,6 +64,9 @@ def _right() -> Iterator[Json]:
     yield {"closes": "2028-02-29T23:59:59Z", "closes_at_reports": limits.MOST_NUMBER - 1}
     yield {"assignment": "arrival", "wanted": 50, "round_closes": 1_800_000_000.5}
     yield {"assignment": "token", "wanted": None, "round_closes": None}
+    yield {"epsilon_reason": ""}
+    yield {"epsilon_reason": "r" * limits.MOST_PURPOSE}
+    yield {"epsilon_reason": "Few people take part.\nThe figures would be useless otherwise ☃"}
 
 
 def _wrong() -> Iterator[tuple[str, Json]]:
@@ -88,6 +91,10 @@ def _wrong() -> Iterator[tuple[str, Json]]:
     yield "wants half a report", {"wanted": 0.5}
     yield "a round that closes at a text", {"round_closes": "2027-01-31"}
     yield "a round that closed before there were computers", {"round_closes": -1}
+    yield "a reason too long", {"epsilon_reason": "r" * (limits.MOST_PURPOSE + 1)}
+    yield "a reason with a NUL", {"epsilon_reason": "a\0b"}
+    yield "a reason that is null", {"epsilon_reason": None}
+    yield "a reason that is a number", {"epsilon_reason": 8}
 
 
 def _wrong_questions() -> Iterator[tuple[str, Json]]:

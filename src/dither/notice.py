@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ ADVICE = {
     "replayable-noise": "run without a seed",
     "rows-resampled": "leave the population out, so that each row is one participant",
     "shows-the-truth": "give the synthetic table and release.json away, not the report",
+    "weak-protection": "use a smaller epsilon and more participants; 'dither plan' says how many",
     "measured-against-truth": "keep the page and its files where you keep the table",
     "inferred-domain": "write a schema from public knowledge ('dither schema infer' makes a draft) and pass it",
     "schema-beside": "pass the schema by name if another one is meant",
@@ -65,6 +67,37 @@ def notice_from_json(data: Any) -> Notice:
     if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in ("code", "message")):
         raise ValueError(f"a warning has a code and a message, not {data!r}")
     return Notice(data["code"], data["message"])
+
+
+WEAK_EPSILON = 4.0  # above it, protection is said to be weak
+REASON_EPSILON = 8.0  # above it, participants should read a reason
+
+
+def certainty(epsilon: float) -> float:
+    """How sure anyone can become of one of two records that seemed equally likely: e^epsilon / (1 + e^epsilon)."""
+    return 1 / (1 + math.exp(-epsilon))
+
+
+def shown_certainty(epsilon: float) -> str:
+    """`certainty` in per cent, rounded up: never less than can be learnt."""
+    share = certainty(epsilon)
+    for digits in range(1, 9):
+        scale = 10**digits
+        shown = math.ceil(share * 100 * scale) / scale
+        if shown < 100:
+            return f"{shown:.{digits}f} %"
+    return "100 %"
+
+
+def weak_protection(epsilon: float) -> Notice | None:
+    """The warning that an epsilon above 4 calls for; None at or below it."""
+    if epsilon <= WEAK_EPSILON:
+        return None
+    return Notice(
+        "weak-protection",
+        f"epsilon {epsilon:.4g} is weak protection: someone who considers two records equally likely can become up to "
+        f"{shown_certainty(epsilon)} certain of one of them",
+    )
 
 
 REPLAYABLE = Notice(

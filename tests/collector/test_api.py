@@ -461,7 +461,17 @@ def described_body(described: dict[str, Any], path: str) -> dict[str, Any]:
 def test_what_an_operator_may_send_is_described_as_it_is_read(caller: Caller) -> None:
     described = json.loads(caller.connection.request("GET", "/openapi.json", None).body)
     campaign = caller.create(participation="tokens")
-    more = ("title", "purpose", "contact", "closes", "closes_at_reports", "assignment", "listed", "consumers")
+    more = (
+        "title",
+        "purpose",
+        "epsilon_reason",
+        "contact",
+        "closes",
+        "closes_at_reports",
+        "assignment",
+        "listed",
+        "consumers",
+    )
     wanted = {"": {*describe(draft=True, name="", parameters={}, holdout=0.0, participation="open"), *more}}
     wanted["/{campaign}/close-round"] = {"round", "hold"}
     wanted |= {"/{campaign}/finalise": {"rows"}, "/{campaign}/tokens": {"count"}}

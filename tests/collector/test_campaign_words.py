@@ -21,6 +21,7 @@ from dither.schema import schema_from_json
 WORDS = {
     "title": "How do you come to work?",
     "purpose": "We plan bicycle stands.\n\nNobody sees your answer.",
+    "epsilon_reason": "Few people take part.\nMore noise would leave nothing.",
     "contact": "A. N. Other, a@example.org",
     "closes": "2999-01-31",
     "closes_at_reports": 5000,
@@ -68,6 +69,9 @@ def test_the_release_records_the_words() -> None:
         ("title", 5),
         ("purpose", "a\x00b"),
         ("purpose", "p" * 4001),
+        ("epsilon_reason", "a\x00b"),
+        ("epsilon_reason", "r" * 4001),
+        ("epsilon_reason", 8),
         ("contact", "\x1b[2J"),
         ("closes", "tomorrow"),
         ("closes", "2027-02-30"),

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,6 +60,20 @@ def create(capsys: pytest.CaptureFixture[str], *more: str) -> str:
         more = (*more, "--method", "independent")
     given = ("--schema", "schema.json", "--epsilon", "2", "--participants", "300", *more)
     return run(capsys, "campaign", "create", *given).strip()
+
+
+def test_create_warns_of_weak_protection_and_announces_the_reason(capsys: pytest.CaptureFixture[str], url: str) -> None:
+    given = ["--schema", "schema.json", "--participants", "300", "--method", "independent"]
+    for epsilon, reason in (("4", ""), ("5", ""), ("9", "Only forty people work here.")):
+        more = ["--epsilon-reason", reason] if reason else []
+        assert cli.run(["campaign", "create", *given, "--epsilon", epsilon, *more]) == 0
+        shown = capsys.readouterr()
+        assert ("is weak protection" in shown.err) == (epsilon != "4")
+        campaign = shown.out.strip()
+        assert len(campaign) == 32, "standard output has the id alone"
+        with closing(Connection(url)) as connection:
+            announced = json.loads(connection.request("GET", f"/v1/campaigns/{campaign}", None).body)
+        assert announced["epsilon_reason"] == reason
 
 
 def test_a_campaign_from_the_shell(

@@ -32,6 +32,7 @@ OTHER: dict[str, Any] = {
     "holdout": 0.05,
     "title": "-Wie groß?",
     "purpose": "To see.\n\nAnd to tell.",
+    "epsilon_reason": "-Few people.\n\nAnd no time.",
     "contact": "A. N. Other <a@example.org>",
     "closes": "2999-01-31",
     "closes_at_reports": 50,

@@ -57,7 +57,7 @@ OTHER: dict[str, Any] = {
 def test_the_record_has_every_argument_of_publish() -> None:
     arguments = set(inspect.signature(dither.publish).parameters) - {"progress"}
     of_campaigns = {"name", "participants", "participation", "campaign", "created", "finalised"}
-    of_campaigns |= {"title", "purpose", "contact", "closes", "closes_at_reports", "assignment"}
+    of_campaigns |= {"title", "purpose", "epsilon_reason", "contact", "closes", "closes_at_reports", "assignment"}
     assert arguments == {f.name for f in fields(Call)} - {"simulated"} - of_campaigns
     assert arguments == set(OTHER)
 

@@ -13,10 +13,10 @@ from dither.errors import InputError, ParameterError, PrivacyError, ReportError
 from dither.estimate import Marginal
 from dither.mechanisms import mechanism
 from dither.models import Independent, model_from_bytes
-from dither.notice import ADVICE, Notice
+from dither.notice import ADVICE, Notice, shown_certainty
 from dither.release import Release, truth_from_codes
 from dither.release.standard_errors import measured_errors
-from dither.release.words import certainty, find_warnings, guarantee_sentence, likelihood_factor
+from dither.release.words import find_warnings, guarantee_sentence, likelihood_factor
 from dither.schema import Attribute, Schema
 from dither.tally.archive import pack
 
@@ -129,7 +129,7 @@ def test_a_release_that_breaks_its_promise_is_refused(make_release: Callable[...
     ],
 )
 def test_the_guarantee_is_rounded_up(epsilon: float, factor: str | None, sure: str | None) -> None:
-    shown, certain = likelihood_factor(epsilon), certainty(epsilon)
+    shown, certain = likelihood_factor(epsilon), shown_certainty(epsilon)
     assert float(shown.replace(",", "")) >= math.exp(epsilon)
     assert float(certain.split()[0]) / 100 >= 1 / (1 + math.exp(-epsilon))
     if factor is not None:

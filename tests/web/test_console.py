@@ -263,6 +263,8 @@ def test_nothing_typed_becomes_a_part_of_a_page(running: ServerThread, curator: 
         **{
             "title": HOSTILE,
             "purpose": HOSTILE,
+            "epsilon": "9",
+            "epsilon_reason": HOSTILE,
             "contact": HOSTILE,
             "listed": "yes",
             "a0-name": HOSTILE,
@@ -285,6 +287,34 @@ def test_nothing_typed_becomes_a_part_of_a_page(running: ServerThread, curator: 
     words = re.search(r'<script type="application/json" id="words">(.*?)</script>', pages[7].text, re.S)
     assert words is not None
     assert json.loads(words[1])[HOSTILE]["question"] == HOSTILE
+
+
+def test_weak_protection_is_said_and_above_8_participants_read_why(running: ServerThread, curator: Visitor) -> None:
+    weak, none_given = "is weak protection", "give no reason why it is no stronger"
+    assert weak not in send(curator, "/console/plan", **cards(epsilon="4")).text
+    assert weak in send(curator, "/console/plan", **cards(epsilon="4.1")).text
+    for epsilon, warned in (("4", False), ("5", True), ("8", True)):
+        campaign = create(curator, epsilon=epsilon)
+        assert (weak in curator.get(f"/console/c/{campaign}").text) == warned
+        page = curator.get(f"/c/{campaign}").text
+        assert ("This is weak protection" in page) == warned
+        assert none_given not in page
+    before = set(running.collector.campaigns.ids())
+    for reason in ("", "   ", "\n"):
+        for step in ("draft", "open"):
+            refused = send(curator, "/console/new", do=step, **cards(epsilon="8.5", epsilon_reason=reason))
+            assert refused.status == 422
+            assert "needs a reason that participants read" in refused.text
+            assert 'value="8.5"' in refused.text, "what was typed is kept"
+    assert send(curator, "/console/new", do="open", **cards(epsilon="9", epsilon_reason="r" * 4001)).status == 422
+    assert set(running.collector.campaigns.ids()) == before
+    campaign = create(curator, epsilon="9", epsilon_reason="Only forty people work here.")
+    assert "Only forty people work here." in curator.get(f"/console/c/{campaign}").text
+    page = curator.get(f"/c/{campaign}").text
+    assert "Only forty people work here." in page
+    assert "99.99 %" in html.unescape(page).replace("\u00a0", " ")
+    unsaid = Caller(running.url).create(epsilon=9.0)  # the API leaves it to its caller
+    assert none_given in curator.get(f"/c/{unsaid}").text
 
 
 def test_a_listed_campaign_stands_on_the_first_page_while_it_is_open(running: ServerThread, curator: Visitor) -> None:

@@ -37,6 +37,7 @@ from dither.cli.options import (
 from dither.cli.tally import BESIDE
 from dither.display.progress import progress_bar
 from dither.errors import InputError, ParameterError
+from dither.notice import weak_protection
 from dither.protocols import HISTOGRAMS, MEANS
 from dither.release import check_target, load_release
 from dither.release.consumer_files import FOLDER, file_names
@@ -89,6 +90,9 @@ def create(
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
     name: Annotated[str, typer.Option(help="a short name, for lists")] = "",
     title: Annotated[str, typer.Option(help="what participants read first  [default: the name, else the id]")] = "",
+    epsilon_reason: Annotated[
+        str, typer.Option(help="why the protection is no stronger, for participants to read; expected above epsilon 8")
+    ] = "",
     purpose: Annotated[str, typer.Option(help="why people are asked and what is done with it, in their words")] = "",
     contact: Annotated[str, typer.Option(help="whom participants can ask: a name, an address")] = "",
     closes: Annotated[
@@ -141,6 +145,7 @@ def create(
         "name": name,
         "title": title,
         "purpose": purpose,
+        "epsilon_reason": epsilon_reason,
         "contact": contact,
         "parameters": read_settings(settings),
         "participation": "tokens" if tokens else "open",
@@ -151,6 +156,8 @@ def create(
     given = {"seed": seed, "closes": closes, "closes_at_reports": closes_at_reports, "assignment": assignment}
     body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
+    weak = weak_protection(epsilon)
+    print_warnings([] if weak is None else [weak])
     if tokens_file is not None:
         _issue(operator, status["campaign"], tokens, tokens_file)
     print(json.dumps(status) if as_json else status["campaign"])

@@ -44,9 +44,10 @@ class AnnouncedConsumer:
 class Announcement:
     """A campaign as a participant sees it; `plan` is None while no round is open.
 
-    `title` (the name or the id if there is none), `purpose` and `contact` are the campaign's own words, and so are the questions'
-    texts in the `schema`: for people to read, never to be believed. `closes` is the day to whose end it takes reports, or the
-    instant (UTC); `closes_at_reports` the number of reports at which it closes.
+    `title` (the name or the id if there is none), `purpose`, `contact` and `epsilon_reason` (why the
+    protection is no stronger) are the campaign's own words, and so are the questions' texts in the
+    `schema`: for people to read, never to be believed. `closes` is the day to whose end it takes
+    reports, or the instant (UTC); `closes_at_reports` the number of reports at which it closes.
 
     With the `assignment` "arrival" whoever comes is asked in the open round, once in the whole campaign; with "token" the token's
     place says in which round. The open round closes by itself when it has the number of reports `wanted`, or at `round_closes`
@@ -70,6 +71,7 @@ class Announcement:
     assignment: str = "token"
     wanted: int | None = None
     round_closes: float | None = None
+    epsilon_reason: str = ""
 
     def asks(self, token: bytes) -> bool:
         """Whether the open round asks the participant with this token, unless it has answered already."""
@@ -185,6 +187,9 @@ def _texts(body: JsonObject) -> JsonObject:
     texts = {
         "title": check_text("title", body.get("title", ""), limits.MOST_TITLE, error=ReportError),
         "purpose": check_text("purpose", body.get("purpose", ""), limits.MOST_PURPOSE, lines=True, error=ReportError),
+        "epsilon_reason": check_text(
+            "epsilon_reason", body.get("epsilon_reason", ""), limits.MOST_PURPOSE, lines=True, error=ReportError
+        ),
         "contact": check_text("contact", body.get("contact", ""), limits.MOST_CONTACT, error=ReportError),
     }
     closes, round_closes = body.get("closes"), body.get("round_closes")

@@ -35,13 +35,15 @@ class PublicCampaign:
     """A campaign as participants read it: who asks and why, the public domain of a record (`schema`), who is asked (`assignment`),
     the share of places before the open round (`start`), what that round asks (`plan`), null while none is open, and when it closes
     by itself: at so many reports (`wanted`), or at the latest at a time in seconds since 1970 (`round_closes`). `consumers` get
-    histograms of the number that is asked for, each its own bins; null for other methods."""
+    histograms of the number that is asked for, each its own bins; null for other methods. `epsilon_reason` is why the
+    protection is no stronger, in the campaign's own words."""
 
     format: Literal["dither-campaign-1"]
     campaign: str
     name: str
     title: str
     purpose: str
+    epsilon_reason: str
     contact: str
     closes: str | None
     closes_at_reports: int | None
@@ -74,6 +76,7 @@ def public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) ->
         name=spec.name,
         title=spec.title or spec.name or stored.id,
         purpose=spec.purpose,
+        epsilon_reason=spec.epsilon_reason,
         contact=spec.contact,
         closes=spec.closes,
         closes_at_reports=spec.closes_at_reports,

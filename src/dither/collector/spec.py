@@ -118,6 +118,7 @@ class CampaignSpec:
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
     title: Annotated[Line, Field(max_length=limits.MOST_TITLE)] = ""
     purpose: Told = ""
+    epsilon_reason: Told = ""
     contact: Annotated[Line, Field(max_length=limits.MOST_CONTACT)] = ""
     assignment: Assignment = "token"
     closes: Closing = None

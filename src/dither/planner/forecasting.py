@@ -17,6 +17,7 @@ from dither.display.show import Picture
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
 from dither.models import Model
+from dither.notice import certainty, weak_protection
 from dither.planner.population import assumed_dependence, population_of, reference_population
 from dither.planner.predict import MOST_PUBLIC_ROWS, Prediction, predict
 from dither.planner.words import BASELINE, MOST_EPSILON, MOST_PARTICIPANTS, Verdict, advice, warnings
@@ -84,7 +85,7 @@ class Forecast:
         """Plain values, as `dither plan --json` prints them."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
         lists = {"methods": [m.to_json() for m in self.methods], "points": [p.to_json() for p in self.points]}
-        return {**own, **lists, "warnings": list(self.warnings)}
+        return {**own, **lists, "certainty": certainty(self.epsilon), "warnings": list(self.warnings)}
 
     def plot(self) -> Picture:
         """The errors against the number of participants; needs a forecast with `curve`."""
@@ -154,6 +155,8 @@ def forecast(
     needed: dict[str, float | None] = {"participants": None, "epsilon": None}
     if verdict == "noise":
         needed = _needed(play, people, epsilon, played)
+    weak = weak_protection(epsilon)
+    notes = [*notes, *([] if weak is None else [weak])]
     told = (*(str(note) for note in notes), *warnings(domain, participants, best, found, verdict, needed))
     return Forecast(
         participants,

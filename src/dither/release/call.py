@@ -17,7 +17,7 @@ from dither.reports import Plan
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 
-_WORDS = ("name", "title", "purpose", "contact")  # what a campaign says of itself
+_WORDS = ("name", "title", "purpose", "epsilon_reason", "contact")  # what a campaign says of itself
 _ENDS = ("closes", "closes_at_reports")
 _OF_CAMPAIGNS = (*_WORDS, *_ENDS, "assignment", "participants", "participation", "campaign", "created", "finalised")
 _NOT_OF_PUBLISH = ("simulated", *_OF_CAMPAIGNS)
@@ -28,8 +28,8 @@ OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every releas
 @dataclass(frozen=True)
 class Call:
     """What was asked for. Fields have the names of the arguments of `publish`; a collection has no table, population or path, but
-    the rest of what its campaign was created with: `name`, `title`, `purpose`, `contact`, when it was to close, expected
-    `participants`, `participation`; and its id (`campaign`) and the days on which it was created and finalised.
+    the rest of what its campaign was created with: `name`, `title`, `purpose`, `epsilon_reason`, `contact`, when it was to close,
+    expected `participants`, `participation`; and its id (`campaign`) and the days on which it was created and finalised.
 
     `schema` is the file that was given, if any; `prior` the public table, if any (of a collection: when it was finalised); `rows`
     None for as many as participants. `seed` is what the caller of a simulation gave, if anything; of a collection it is the seed
@@ -70,6 +70,7 @@ class Call:
     closes: str | None = None
     closes_at_reports: int | None = None
     assignment: str = "token"
+    epsilon_reason: str = ""
 
     @property
     def replayable(self) -> bool:

@@ -14,7 +14,8 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dither.release.words import certainty, likelihood_factor, shown_epsilon
+from dither.notice import shown_certainty
+from dither.release.words import likelihood_factor, shown_epsilon
 
 _LONGEST = 24  # letters of a word that no line breaks
 
@@ -94,7 +95,7 @@ def _environment(folder: Path | None = None) -> Environment:
     )
     made.filters |= {
         "breakable": breakable,
-        "certainty": certainty,
+        "certainty": shown_certainty,
         "counted": counted,
         "epsilon": shown_epsilon,
         "factor": likelihood_factor,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, Notice
+from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, Notice, weak_protection
 from dither.types import JsonMapping, JsonObject
 from dither.uncertainty.amplification import Bound, CentralGuarantee
 
@@ -41,17 +41,6 @@ def likelihood_factor(epsilon: float) -> str:
     digits = max(0, 2 - math.floor(math.log10(value)))
     scale = 10.0 ** (math.floor(math.log10(value)) - 2)
     return f"{math.ceil(value / scale) * scale:,.{digits}f}"
-
-
-def certainty(epsilon: float) -> str:
-    """How sure anyone can be of one of two records equally likely before: e^eps / (1 + e^eps), rounded up."""
-    share = 1 / (1 + math.exp(-epsilon))
-    for digits in range(1, 9):
-        scale = 10**digits
-        shown = math.ceil(share * 100 * scale) / scale
-        if shown < 100:
-            return f"{shown:.{digits}f} %"
-    return "100 %"
 
 
 def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
@@ -179,7 +168,9 @@ def _unprotected(release: Release) -> list[Notice]:
         RESAMPLED: release.call.population is not None and not release.no_privacy,
         SHOWS_TRUTH: release.truth is not None,
     }
-    return [notice for notice, holds in told.items() if holds]
+    found = [notice for notice, holds in told.items() if holds]
+    weak = None if release.no_privacy else weak_protection(release.epsilon_achieved)
+    return found if weak is None else [*found, weak]
 
 
 def _from_notes(release: Release) -> list[Notice]:

@@ -21,6 +21,7 @@ from dither.collector.live import Progress as Counted
 from dither.collector.problems import Problem
 from dither.collector.sessions import Session
 from dither.errors import DitherError
+from dither.notice import weak_protection
 from dither.web.answers import SECURITY, origin_for_operators
 from dither.web.console import Console, Form, go
 from dither.web.dangers import DANGERS, SAID
@@ -132,6 +133,7 @@ class CampaignPages:
             title=title_of(live),
             **found,
             spec=live.spec,
+            weak=weak_protection(live.spec.epsilon),
             link=link,
             code=qr_code(link),
             questions=[(question_of(a), a.help, spoken_answers(a)[:12], a.cardinality) for a in live.spec.schema],

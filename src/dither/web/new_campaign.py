@@ -17,7 +17,8 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from dither.collector.sessions import Session
-from dither.errors import DitherError, SchemaError, TableError
+from dither.errors import DitherError, ParameterError, SchemaError, TableError
+from dither.notice import REASON_EPSILON
 from dither.protocols import DEFAULT, METHODS
 from dither.release.pages import sentence
 from dither.schema import Schema, load_schema
@@ -28,7 +29,7 @@ from dither.web.console import Console, Form, go
 from dither.web.planning import Planner, outlook_chart
 from dither.web.schema_form import KINDS, PERIOD_NAMES, SchemaForm, read_cards, show_schema
 
-_WORDS = ("title", "purpose", "contact", "closes")
+_WORDS = ("title", "purpose", "epsilon_reason", "contact", "closes")
 _PREFIX = "remove-"
 HOLDOUT = (
     0.05  # share of participants kept from the fit for an error estimate without the truth, as on the command line
@@ -41,6 +42,7 @@ class Draft:
 
     title: str = ""
     purpose: str = ""
+    epsilon_reason: str = ""
     contact: str = ""
     closes: str = ""
     closes_at_reports: str = ""
@@ -69,6 +71,13 @@ class Draft:
         if self.closes_at_reports:
             out["closes_at_reports"] = self.whole("closes_at_reports")
         return out
+
+    def check_reason(self) -> None:
+        """Above epsilon 8 participants must be told why the protection is no stronger."""
+        if self.number("epsilon") > REASON_EPSILON and not self.epsilon_reason.strip():
+            raise ParameterError(
+                f"an epsilon above {REASON_EPSILON:g} needs a reason that participants read", where="epsilon_reason"
+            )
 
     def number(self, name: str) -> float:
         """A field that must be a number."""
@@ -132,6 +141,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
             return show(form.session, draft, **(await look_ahead(form, draft) or {}))
         campaigns = console.collector.campaigns
         try:
+            draft.check_reason()
             description = draft.description(draft=wanted == "draft")
             made = await console.change(form, "create", lambda: campaigns.create(description))
         except DitherError as error:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from dither.collector.collector import Collector
+from dither.notice import REASON_EPSILON, weak_protection
 from dither.web.answers import page, shown_origin
 from dither.web.assets import asset
 from dither.web.wording import spoken_schema, until
@@ -34,6 +35,9 @@ def participant_routes(collector: Collector) -> APIRouter:
             closes=until(spec.closes),
             epsilon=spec.epsilon,
             tickets=spec.participation == "tokens",
+            weak=weak_protection(spec.epsilon),
+            reason=[line for line in spec.epsilon_reason.splitlines() if line.strip()],
+            reason_expected=spec.epsilon > REASON_EPSILON,
             words=spoken_schema(spec.schema),
             encoder=asset("dither.js"),
             parts=[asset(name) for name in _PARTS],
