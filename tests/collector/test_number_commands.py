@@ -73,7 +73,9 @@ def test_consumers_of_a_file_and_of_options_get_a_page_and_files_each(
     assert "What people earn" in (folder / "out" / "report.html").read_text()
     assert "simulated" not in page
     assert not re.search(r"<script|https?://|src=", page)
-    again = run(capsys, "campaign", "finalise", campaign, "-o", "out")
+    refused = run(capsys, "campaign", "finalise", campaign, "-o", "out", status=2)
+    assert "--overwrite" in refused
+    again = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--overwrite")
     assert "consumers" in again, "an earlier folder of the same kind is replaced"
     # The same consumers are asked for once more, from the release alone.
     other = run(capsys, "campaign", "create", *NUMBER, "--consumers", "out/release.json", "--json")
