@@ -6,6 +6,8 @@
 # make docs   the documentation site into site/, without network: broken links, pages in no menu and notebooks that fail end it
 # make bench  the mechanisms against other libraries, quick (BENCH=full for the long one); dither bench NAME for the others
 # make soak   ten times as many kills of the collector under load
+# make sbom   the components of a collector's environment as CycloneDX JSON, in build/sbom.json
+# make lock   requirements/*.txt from pyproject.toml, with uv; UPGRADE=--upgrade for new versions
 # All but the first rest on `make setup`, which makes .venv and, as root on Debian, installs the browser, PostgreSQL, Node.js and Java that
 # some tests use; `make demo` installs what Dither itself needs and nothing else.
 
@@ -14,22 +16,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo demo-web pictures check test lint docs bench soak clean
+.PHONY: setup demo demo-web pictures check test lint docs bench soak sbom lock clean
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Everything from a registry must have a hash that requirements/ lists. Without build isolation the
+# tools that build source packages are those of requirements/build.txt, not fetched unchecked.
+LOCKED := $(PIP) --require-hashes --no-build-isolation --use-pep517
+LOCKS := $(addprefix requirements/,build.txt core.txt server.txt dev.txt bench.txt)
 
 setup: $(VENV)/.ready
 
 # The environment is made in two stages: what Dither itself needs, which is all of the demonstration, and what its tests need.
-$(VENV)/.core: pyproject.toml constraints.txt tools/system_packages.sh
+$(VENV)/.core: pyproject.toml $(LOCKS) tools/system_packages.sh
 	sh tools/system_packages.sh python
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --no-compile -e .
+	$(LOCKED) --no-compile -r requirements/build.txt -r requirements/core.txt
+	$(PIP) --no-compile --no-deps --no-build-isolation -e .
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.core
 	sh tools/system_packages.sh
-	$(PIP) -e ".[dev,docs,server,spark]"
+	$(LOCKED) $(addprefix -r ,$(filter-out %/bench.txt,$(LOCKS)))
 	touch $@
 
 demo: $(VENV)/.core
@@ -60,11 +67,35 @@ docs: setup
 	@echo "Open site/index.html, or with search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 bench: setup
-	$(PIP) -e ".[dev,server,bench]"
+	$(LOCKED) $(addprefix -r ,$(LOCKS))
 	$(BIN)/dither bench mechanisms $(if $(filter full,$(BENCH)),,--quick)
 
 soak: setup
 	DITHER_SOAK=1 $(BIN)/python -m pytest tests/crash
+
+# An environment of its own, as deploy/Containerfile makes it: .venv has the tests' packages too.
+sbom: setup
+	rm -rf build/runtime build/wheel
+	$(PYTHON) -m venv --without-pip build/runtime
+	$(BIN)/python -m pip --python build/runtime --disable-pip-version-check install --quiet --require-hashes \
+	  --only-binary :all: -r requirements/core.txt -r requirements/server.txt
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
+	$(BIN)/python -m pip --python build/runtime install --quiet --no-deps --no-index build/wheel/*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o build/sbom.json build/runtime
+
+# Each file lists what its extras add to the files before it. A requirement with a marker is repeated,
+# because another extra may need the package where the marker is false.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+  --no-header $(UPGRADE)
+EMITTED = $(addprefix -c ,$(1)) $$(sed -n 's,^\([a-z0-9.-]*\)==[^;]*$$,--no-emit-package \1,p' $(1))
+lock:
+	cd requirements && $(COMPILE) ../pyproject.toml -o core.txt
+	cd requirements && $(COMPILE) ../pyproject.toml --extra server $(call EMITTED,core.txt) -o server.txt
+	cd requirements && printf 'editables>=0.5\nhatchling>=1.25\nsetuptools>=77\n' | $(COMPILE) -c core.txt -c server.txt -o build.txt -
+	cd requirements && $(COMPILE) ../pyproject.toml --extra server --extra dev --extra docs --extra spark \
+	  $(call EMITTED,core.txt server.txt build.txt) -o dev.txt
+	cd requirements && $(COMPILE) ../pyproject.toml --all-extras \
+	  $(call EMITTED,core.txt server.txt build.txt dev.txt) -o bench.txt
 
 clean:
 	rm -rf $(VENV) demo site bench-out .pytest_cache .mypy_cache .ruff_cache
