@@ -249,8 +249,15 @@ def plan_of(announcement: dict[str, Any]) -> Plan:
     return plan_from_json(announcement["plan"])
 
 
+CREATE_DATABASE = Path(__file__).parents[2] / "deploy" / "create_database.sh"
+
+
 class Cluster:
-    """A PostgreSQL of its own on loopback, in a temporary folder; the server refuses root, so it runs as `postgres`."""
+    """A private PostgreSQL on loopback, in a temporary folder; the server refuses root, so it runs as `postgres`.
+
+    Stores connect as the role that deploy/create_database.sh creates, so every test of a store
+    also shows that the role has the rights a collector needs.
+    """
 
     def __init__(self) -> None:
         found = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
@@ -262,20 +269,40 @@ class Cluster:
         if self._as:
             shutil.chown(self._home, "postgres", "postgres")
         self.port = free_port()
-        self._run("initdb", "-D", str(self._home / "data"), "-A", "trust", "-U", "dither", "--no-sync", "-E", "UTF8")
+        self._run("initdb", "-D", str(self._home / "data"), "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8")
         self.start()
+        created = self.create_database()
+        assert created.returncode == 0, created.stderr
 
-    def url(self, database: str) -> str:
-        return f"postgresql://dither@127.0.0.1:{self.port}/{database}"
+    def create_database(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the script that operators run, as this cluster's superuser."""
+        here = {"PATH": f"{self._bin}:{os.environ['PATH']}", "PGHOST": "127.0.0.1", "PGPORT": str(self.port)}
+        return subprocess.run(
+            [*self._as, "sh"],
+            cwd=self._home,
+            env=here | environment,
+            input=CREATE_DATABASE.read_text(encoding="utf-8"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def url(self, database: str = "dither", role: str = "dither") -> str:
+        return f"postgresql://{role}@127.0.0.1:{self.port}/{database}"
+
+    def superuser(self, store: str = "") -> str:
+        """The superuser's address of a store's database and schema, or of the database itself."""
+        return (store or self.url()).replace("//dither@", "//postgres@")
 
     def fresh(self) -> str:
         """The address of a new, empty schema, which is much quicker to make than a database."""
         import psycopg
 
         name = f"d{time.monotonic_ns()}"
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
-        return self.url(f"postgres?options=-csearch_path%3D{name}")
+        return self.url(f"dither?options=-csearch_path%3D{name}")
 
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k {self._home} -c fsync=off -c max_connections=60"

@@ -66,7 +66,7 @@ def in_time(seconds: float = IN_TIME) -> Iterator[None]:
 
 @contextmanager
 def read_only(cluster: Cluster) -> Iterator[None]:
-    with psycopg.connect(cluster.url("postgres"), autocommit=True) as connection:
+    with psycopg.connect(cluster.superuser(), autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
         connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         connection.execute("SELECT pg_reload_conf()")
@@ -99,8 +99,9 @@ def test_a_database_set_to_read_only_is_away_until_it_takes_reports_again(own_cl
 def test_without_the_right_to_insert_it_is_not_ready(own_cluster: Cluster) -> None:
     url = own_cluster.fresh()
     schema = url.rpartition("%3D")[2]
-    with psycopg.connect(own_cluster.url("postgres"), autocommit=True) as owner:
-        owner.execute(f"CREATE ROLE guest LOGIN; GRANT ALL ON SCHEMA {schema} TO guest")
+    with psycopg.connect(own_cluster.superuser(), autocommit=True) as owner:
+        owner.execute("CREATE ROLE guest LOGIN; GRANT CONNECT ON DATABASE dither TO guest")
+        owner.execute(f"GRANT ALL ON SCHEMA {schema} TO guest")
         with closing(PostgresStore(url.replace("dither@", "guest@"))) as store:
             store.check()
             owner.execute(f"REVOKE INSERT ON {schema}.reports FROM guest")

@@ -228,7 +228,8 @@ def test_postgresqls_index_of_a_small_round_beside_a_large_campaign_says_no_more
     cluster: Cluster,
 ) -> None:
     url, other = cluster.fresh(), "cd" * 16
-    with closing(PostgresStore(url)) as store, psycopg.connect(url, autocommit=True) as connection:
+    superuser = psycopg.connect(cluster.superuser(url), autocommit=True)  # reads the server's files
+    with closing(PostgresStore(url)) as store, superuser as connection:
         store.create_campaign(StoredCampaign(other, {}, State.OPEN, 0, b""), StoredRound(other, 0, "open", 0.0, {}))
         for start in range(0, 24_000, 4_000):
             store.add_reports(
