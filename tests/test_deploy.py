@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import psycopg
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "collector"))
@@ -19,9 +24,13 @@ sys.path.insert(0, str(Path(__file__).parent / "collector"))
 import collector_harness
 from collector_harness import Caller, Cluster, envelope_of, free_port, plan_of, token_of
 
+from dither.collector.serving import admin_key
+from dither.errors import InputError
+
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "systemd" / "dither-collector@.service"
+UNPRIVILEGED = 65534  # the user and group `nobody`
 
 
 def compose_command() -> list[str]:
@@ -53,6 +62,14 @@ def image_command() -> list[str]:
     return re.findall(r'"([^"]*)"', line[1])
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users may look into, unlike pytest's own."""
+    with TemporaryDirectory(prefix="dither-deploy-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 def replaced(arguments: list[str], **values: str) -> list[str]:
     """The same command with other values for some of its options, which it must have."""
     out = list(arguments)
@@ -69,6 +86,38 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     copy.write_text(UNIT.read_text(encoding="utf-8").replace("/opt/dither/bin/dither", "/bin/true"))
     done = subprocess.run([program, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60)
     assert [line for line in done.stderr.splitlines() if copy.name in line] == []
+
+
+def test_the_unit_can_change_nothing_in_its_configuration() -> None:
+    lines = [line for line in UNIT.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    assert "ProtectSystem=strict" in lines, "or the whole of /etc is writable"
+    assert "LoadCredential=admin.key:/etc/dither/admin.key" in lines
+    writable = ("ReadWritePaths", "ConfigurationDirectory", "BindPaths", "PermissionsStartOnly")
+    assert [line for line in lines if line.startswith(writable)] == []
+    assert [line for line in lines if line.startswith("ExecStart") and "/etc/" in line] == []
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.parametrize("mode", [0o440, 0o444])
+def test_a_collector_takes_a_key_that_it_may_read_and_not_change(open_folder: Path, mode: int) -> None:
+    """systemd and container engines hand over keys that another user owns."""
+    key = open_folder / "admin.key"
+    key.write_text("a key of more than sixteen characters\n")
+    key.chmod(mode)
+    os.chown(key, 0, UNPRIVILEGED)
+    codecs.lookup("ascii")  # loaded while this process may still read the library
+    os.setegid(UNPRIVILEGED)
+    os.seteuid(UNPRIVILEGED)
+    try:
+        if mode & stat.S_IROTH:
+            with pytest.raises(InputError, match=f"every user may read the admin key in {key}; chmod o-r {key}"):
+                admin_key(key)
+        else:
+            assert admin_key(key) == "a key of more than sixteen characters"
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    assert stat.S_IMODE(key.stat().st_mode) == mode
 
 
 def test_the_image_runs_as_nobody_special_and_fetches_nothing_when_it_runs() -> None:
@@ -120,6 +169,74 @@ def test_the_proxy_keeps_no_log_and_passes_public_addresses_only() -> None:
         re.findall(r"^  (collector-\d):", compose, re.MULTILINE)
     )
     assert re.findall(r"ports: \[(.*)\]", compose) == ['"443:8443"'], "nothing but the proxy has a port outside"
+
+
+def test_nothing_is_installed_in_the_image_without_a_hash() -> None:
+    text = re.sub(r"\\\n\s*", "", (DEPLOY / "Containerfile").read_text(encoding="utf-8"))
+    installs = re.findall(r"\S*pip install ([^&\n]*)", text)
+    assert len(installs) == 3
+    for arguments in installs:
+        assert "--require-hashes" in arguments or {"--no-deps", "--no-index"} <= set(arguments.split())
+    assert "--no-build-isolation" in text, "or the tools that build the wheel are fetched unchecked"
+
+
+def test_the_collectors_role_owns_its_database_and_nothing_else(cluster: Cluster, open_folder: Path) -> None:
+    with psycopg.connect(cluster.superuser(cluster.url("postgres")), autocommit=True) as superuser:
+        rights = superuser.execute(
+            "SELECT rolcanlogin, rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls "
+            "FROM pg_roles WHERE rolname = 'dither'"
+        ).fetchone()
+        assert rights == (True, False, False, False, False, False)
+        owned = superuser.execute(
+            "SELECT datname FROM pg_database JOIN pg_roles r ON r.oid = datdba WHERE rolname = 'dither'"
+        )
+        assert owned.fetchall() == [("dither",)]
+        assert superuser.execute("SELECT pg_has_role('dither', 'pg_read_server_files', 'member')").fetchone() == (
+            False,
+        )
+        superuser.execute("CREATE ROLE stranger LOGIN")
+        with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+            psycopg.connect(cluster.url(role="stranger"))
+        with psycopg.connect(cluster.url(), autocommit=True) as role:
+            for refused in ("CREATE ROLE other", "CREATE DATABASE other", "COPY (SELECT 1) TO '/tmp/dither-refused'"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    role.execute(refused)
+
+        # With a password, as the containers have it.
+        superuser.execute("ALTER DATABASE dither RENAME TO first; ALTER ROLE dither RENAME TO first")
+        empty, password = open_folder / "empty", open_folder / "password"
+        empty.touch()
+        password.write_text("it's secret\n", encoding="utf-8")
+        refused_empty = cluster.create_database(DATABASE_PASSWORD_FILE=str(empty))
+        assert refused_empty.returncode == 1
+        assert refused_empty.stderr == f"{empty} is empty; write the role's password into it\n"
+        assert cluster.create_database(DATABASE_PASSWORD_FILE="/nonexistent").returncode != 0
+        query = "SELECT rolpassword FROM pg_authid WHERE rolname = 'dither'"
+        assert superuser.execute(query).fetchone() is None, "a role without the password that was asked for"
+        created = cluster.create_database(DATABASE_PASSWORD_FILE=str(password))
+        assert (created.returncode, created.stderr) == (0, "")
+        (stored,) = superuser.execute(query).fetchone() or ("",)
+        assert stored.startswith("SCRAM-SHA-256$")
+        again = cluster.create_database()
+        assert again.returncode != 0
+        assert 'role "dither" already exists' in again.stderr
+
+
+def test_the_compose_file_gives_collectors_no_superuser() -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    (superuser,) = re.findall(r"POSTGRES_USER: (\S+)", text)
+    address = compose_command()[compose_command().index("--store") + 1]
+    assert superuser == "postgres"
+    assert address.startswith("postgresql://dither@database/dither?")
+    assert "./create_database.sh:/docker-entrypoint-initdb.d/" in text
+    mounted = re.search(r"collector-1:.*?secrets: \[(.*?)\]", text, re.DOTALL)
+    assert mounted is not None
+    assert mounted[1] == "database_passfile, dither_admin_key"
+    used = {name for listed in re.findall(r"secrets: \[(.*?)\]", text) for name in listed.split(", ")}
+    declared = set(re.findall(r"^    file: \./secrets/(\S+)$", text, re.MULTILINE))
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
+    assert used == declared
+    assert [name for name in sorted(declared) if name not in page] == []
 
 
 @pytest.fixture

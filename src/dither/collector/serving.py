@@ -11,6 +11,7 @@ import re
 import secrets
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
@@ -68,9 +69,26 @@ def added_store(added: Plugin, address: str) -> Store:
 
 
 def admin_key(file: Path) -> str:
-    """The key in a file, which is made if it is not there; only its owner may read it."""
+    """Read the admin key, or make a new one that only this user may read if the file is absent.
+
+    The key may belong to another user, as one that systemd or root provides does. Its mode is
+    then not ours to change, so a key that every user may read is refused.
+
+    Args:
+        file: Where the key is, or is to be made.
+
+    Returns:
+        The key, without the end of the line.
+
+    Raises:
+        InputError: If the key cannot be made or read, is too short, or is another user's file
+            that everyone may read.
+    """
     try:
-        if make_private(file):
+        if _is_another_users(file):
+            if file.stat().st_mode & stat.S_IROTH:
+                raise InputError(f"every user may read the admin key in {file}; chmod o-r {file}", where=str(file))
+        elif make_private(file):
             file.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
         key = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -94,6 +112,10 @@ def check_public_url(given: str | None) -> str | None:
         words = "is not an address such as https://survey.example.org"
         raise InputError(f"--public-url {given[:200]!r} {words}", where="--public-url", value=given)
     return given.rstrip("/")
+
+
+def _is_another_users(file: Path) -> bool:
+    return os.name == "posix" and file.is_file() and file.stat().st_uid != os.geteuid()
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
