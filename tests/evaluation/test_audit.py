@@ -1,28 +1,126 @@
-"""The audit passes honest mechanisms and catches dishonest ones."""
+"""The audit passes honest mechanisms with a bound near their epsilon, and rejects mutants that give away more."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import binom
 
-from dither.evaluation.audit import audit, empirical_lower_bound
-from dither.mechanisms import GRR, ByteSource, Unary, mechanism
+from dither.errors import ParameterError
+from dither.evaluation.audit import (
+    LOCAL_NAMES,
+    audit,
+    audited_mechanism,
+    empirical_lower_bound,
+    ratio_bound,
+)
+from dither.mechanisms import GRR, BloomRappor, ByteSource, LocalHash, SetStrategy, SubsetSelection, Unary, mechanism
+from dither.mechanisms.base import Randomiser
 from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms.means import Duchi, Hybrid, Piecewise
+from dither.mechanisms.outputs import Window
+from dither.mechanisms.registry import MEANS, MECHANISMS
+from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms.square_wave import SquareWave
+
+NAMES = tuple(name for name in LOCAL_NAMES if name != "best")
+SLOW = ("bloom", "strategy")  # whose reports take a device longest
+BY_SPEED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in NAMES]
 
 
-@pytest.mark.parametrize("name", ["grr", "sue", "oue", "olh", "subset", "bloom", "hadamard"])
-def test_honest_mechanisms_pass_and_the_bound_means_something(name: str) -> None:
-    built = mechanism(name, 6, 1.0)
-    verdict = audit(built, 1.0, 8_000, RandomStream.from_seed("audit", name))
+def seeded(*seed: int | str) -> RandomStream:
+    return RandomStream.from_seed("audit", *seed)
+
+
+def test_every_mechanism_of_the_registry_can_be_audited() -> None:
+    assert set(MECHANISMS) | set(MEANS) == set(NAMES)
+    with pytest.raises(ParameterError, match="square-wave"):
+        audited_mechanism("magic", 1.0)
+
+
+@pytest.mark.parametrize("name", BY_SPEED)
+def test_honest_mechanisms_pass_with_a_bound_of_eight_tenths_or_more(name: str) -> None:
+    built = audited_mechanism(name, 1.0)
+    verdict = audit(built, 1.0, None, seeded(name))
     assert verdict.passed
-    if name != "bloom":  # whose worst event is rare: many bits have to agree at once
-        assert verdict.epsilon_empirical_lower > 0.6
+    assert verdict.epsilon_exact == built.epsilon
+    assert verdict.epsilon_empirical_lower > 0.8 * built.epsilon
+
+
+def stronger(stated: Any, epsilon: float) -> Any:
+    """The same mechanism with the thresholds of another epsilon: its reports look the same."""
+    if isinstance(stated, SubsetSelection):
+        return SubsetSelection.for_epsilon(stated.cells, epsilon, stated.size)
+    if isinstance(stated, LocalHash):
+        return LocalHash.for_epsilon(stated.cells, epsilon, stated.buckets)
+    if isinstance(stated, BloomRappor):
+        return stated.with_epsilon(epsilon)
+    if isinstance(stated, SetStrategy):
+        return halves(epsilon)
+    if isinstance(stated, (SquareWave, Piecewise)):
+        levels = stated.cells if isinstance(stated, SquareWave) else stated.levels
+        return replace(stated, base=Window.for_epsilon(levels, stated.width, epsilon).base)
+    if isinstance(stated, Hybrid):
+        base = Window.for_epsilon(stated.levels, stated.width, epsilon).base
+        return replace(stated, base=base, step=Duchi.for_epsilon(epsilon, stated.levels).step)
+    if isinstance(stated, MultiMean):
+        return replace(stated, grid=stronger(stated.grid, epsilon))
+    return audited_mechanism(stated.name, epsilon)
+
+
+def halves(epsilon: float) -> SetStrategy:
+    """Every cell in one of two sets."""
+    weight = (1 - 1e-6) / (math.exp(epsilon) + 1)
+    return SetStrategy.for_epsilon(4, [0b0011, 0b1100], [weight, weight], epsilon)
+
+
+def drawing_as(stated: Randomiser, real: Any) -> Randomiser:
+    """A mechanism that states one law and draws by another."""
+
+    class Mutant(type(stated)):  # type: ignore[misc]
+        def randomise(self, value: Any, source: ByteSource) -> bytes:
+            return bytes(real.randomise(value, source))
+
+    made = object.__new__(Mutant)
+    made.__dict__.update(stated.__dict__)
+    return made
+
+
+@pytest.mark.parametrize("name", BY_SPEED)
+def test_a_mutant_with_three_tenths_more_epsilon_is_rejected(name: str) -> None:
+    stated = halves(1.0) if name == "strategy" else audited_mechanism(name, 1.0)
+    real = stronger(stated, 1.3)
+    assert real.epsilon == pytest.approx(1.3, rel=1e-3)
+    assert real.report_bytes == stated.report_bytes
+    verdict = audit(
+        drawing_as(stated, real), 1.0, 40_000 if name in ("grr", "bloom") else 20_000, seeded("mutant", name)
+    )
+    assert verdict.epsilon_exact is not None
+    assert verdict.epsilon_exact <= 1.0, "its thresholds look fine"
+    assert 1.0 < verdict.epsilon_empirical_lower < 1.3
+    assert not verdict.passed
 
 
 def test_thresholds_that_give_away_more_than_asked_fail() -> None:
     generous = mechanism("oue", 6, 1.05)
-    assert not audit(generous, 1.0, 500, RandomStream.from_seed(1)).passed
+    assert not audit(generous, 1.0, 500, seeded(1)).passed
+
+
+class UnderstatesEpsilon(GRR):
+    """The thresholds are what they are, the figure is not."""
+
+    epsilon = 0.9  # type: ignore[assignment]
+
+
+def test_a_stated_epsilon_below_the_law_s_fails() -> None:
+    verdict = audit(UnderstatesEpsilon(5, GRR.for_epsilon(5, 1.0).other), 1.0, 500, seeded(1))
+    assert verdict.epsilon_stated == 0.9
+    assert verdict.epsilon_exact == pytest.approx(1.0)
+    assert not verdict.passed
 
 
 @dataclass(frozen=True)
@@ -38,17 +136,43 @@ def test_a_client_that_breaks_its_stated_epsilon_is_caught() -> None:
     stated = mechanism("sue", 6, 1.0)
     assert isinstance(stated, Unary)
     broken = NeverClearsABit("sue", 6, stated.true_set, stated.other_set)
-    verdict = audit(broken, 1.0, 20_000, RandomStream.from_seed(2))
+    verdict = audit(broken, 1.0, 20_000, seeded(2))
+    assert verdict.epsilon_exact is not None
     assert verdict.epsilon_exact <= 1.0, "its thresholds look fine"
     assert verdict.epsilon_empirical_lower > 1.0
     assert not verdict.passed
 
 
+def test_a_report_that_one_value_never_gives_fails() -> None:
+    class Reveals(GRR):
+        def chances(self, value: int) -> Any:
+            return {cell: chance for cell, chance in super().chances(value).items() if value or cell}
+
+    verdict = audit(Reveals(3, GRR.for_epsilon(3, 1.0).other), 1.0, 500, seeded(3))
+    assert verdict.epsilon_exact is None
+    assert verdict.problem is not None
+    assert not verdict.passed
+
+
+def test_the_bound_of_two_probabilities_is_wrong_no_more_often_than_stated() -> None:
+    """Exactly, over all outcomes of two binomials: the chance that the bound lies above the truth."""
+    trials, first, second, error = 60, 0.7, 0.3, 0.1
+    outcomes = np.arange(trials + 1)
+    chance = np.outer(binom.pmf(outcomes, trials, first), binom.pmf(outcomes, trials, second))
+    truth = math.log(first / second)
+    wrong = np.array([[ratio_bound(a, b, trials, error) > truth for b in outcomes] for a in outcomes])
+    assert chance[wrong].sum() <= error
+    careless = np.array([[ratio_bound(a, b, trials, 8 * error) > truth for b in outcomes] for a in outcomes])
+    assert chance[careless].sum() > error  # the check notices limits that are too narrow
+
+
 @pytest.mark.slow
-def test_the_bound_is_a_lower_bound_with_its_confidence() -> None:
-    built = GRR.for_epsilon(3, 0.5)
-    above = [
-        empirical_lower_bound(built, 400, RandomStream.from_seed("bound", i), confidence=0.9) > built.epsilon
-        for i in range(200)
-    ]
-    assert sum(above) <= 30  # at most 10 % of 200, plus four standard errors of 4.2
+@pytest.mark.parametrize("name", ["grr", "bloom", "several-means"])
+def test_the_bound_is_a_lower_bound_with_its_confidence(name: str) -> None:
+    built: Randomiser = GRR.for_epsilon(3, 0.5)
+    if name == "bloom":
+        built = BloomRappor.for_epsilon(3, 0.5, 12, 3)
+    if name == "several-means":
+        built = MultiMean.for_epsilon(3, 0.5, "duchi", asked=3)
+    above = [empirical_lower_bound(built, 400, seeded(name, i), confidence=0.9)[0] > built.epsilon for i in range(200)]
+    assert sum(above) <= 30  # at most 10 % of 200, plus two and a half standard errors of 4.2

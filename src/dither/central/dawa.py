@@ -28,7 +28,7 @@ import numpy as np
 
 from dither.central.linear import tree_axis
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe
-from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace
+from dither.central.noise import ByteSource, achieved_epsilon, calibrate, decide, discrete_laplace
 from dither.central.products import Product
 from dither.checks import check_between
 from dither.types import Floats, Integers
@@ -117,8 +117,11 @@ def release(task: CuratorTask, parameters: DawaParameters) -> NoisyHistogram:
     runs = candidate_runs(task.counts)
     # A bucket costs the noise of one count; the price is public.
     price = math.ceil(GRID / counting)
-    noisy = noisy_costs(runs, price, scale, task.source)
-    ends = cheapest_cut(runs, noisy, task.cells)
+    # The costs stay secret: only the cut is released, and their noise hides no more than that.
+    cut = decide(
+        lambda: tuple(cheapest_cut(runs, noisy_costs(runs, price, scale, task.source), task.cells)), task.source, spent
+    )
+    ends = np.array(cut, dtype=np.int64)
     lengths = np.diff(ends, prepend=0)
     buckets = np.add.reduceat(task.counts, ends - lengths)
     seen = observe(Product((tree_axis(buckets.size),)), buckets, counting, task.source, task.neighbours)

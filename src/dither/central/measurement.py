@@ -21,7 +21,7 @@ from typing import Literal, Protocol, get_args
 
 import numpy as np
 
-from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace, noise_variance
+from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate, noise_variance
 from dither.checks import check_choice
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
@@ -157,7 +157,7 @@ def observe(
     if sensitivity == 0:
         return Observation(exact, Fraction(0), 0, 0.0)
     scale = calibrate(sensitivity, epsilon)
-    noisy = exact + discrete_laplace(scale, exact.size, source)
+    noisy = add_noise(exact, scale, source)
     return Observation(noisy, scale, sensitivity, achieved_epsilon(sensitivity, scale))
 
 

@@ -11,15 +11,19 @@ Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential pri
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
 from dither.errors import PrivacyError
-from dither.types import Flags, Integers, Words
+from dither.types import Flags, Floats, Integers, Words
 
 ByteSource = Callable[[int], bytes]
+T = TypeVar("T")
+S = TypeVar("S", bound="NoisyStep | ChoiceStep")
 
 # A numerator below 2**45 leaves room in 64 bits for the factor K of algorithm 1 and for the geometric part: either
 # would have to exceed 2**15 to overflow, which has probability below exp(-2**15).
@@ -105,6 +109,78 @@ def discrete_laplace(scale: Fraction, size: int, source: ByteSource) -> Integers
     return out
 
 
+def add_noise(exact: Integers, scale: Fraction, source: ByteSource) -> Integers:
+    """Whole numbers with independent noise on each; every noisy value of a method is released through this function."""
+    if isinstance(source, Recorder):
+        return source.noisy(exact, scale)
+    return exact + discrete_laplace(scale, exact.size, source).reshape(exact.shape)
+
+
+def decide(draw: Callable[[], T], source: ByteSource, epsilon: float, log_chances: Floats | None = None) -> T:
+    """The outcome of a private choice that costs epsilon; `log_chances` has its law where that is known."""
+    if isinstance(source, Recorder):
+        return source.decided(draw, epsilon, log_chances)
+    return draw()
+
+
+@dataclass(frozen=True)
+class NoisyStep:
+    """Values that a method released with noise of a scale, and what they were without it."""
+
+    exact: Integers
+    released: Integers
+    scale: Fraction
+
+
+@dataclass(frozen=True)
+class ChoiceStep:
+    """What a method chose, the epsilon it states for the choice, and the logarithms of the chances if it knows them."""
+
+    released: object
+    epsilon: float
+    log_chances: Floats | None
+
+
+class NotPrivate(Exception):
+    """What an audit found wrong with a method."""
+
+
+class Recorder:
+    """A byte source that an audit puts in place of a method's own: it notes everything the method releases.
+
+    With the steps of an earlier run it replays them: the method releases the same values from another table, so that
+    the two tables' laws can be compared for one and the same release.
+    """
+
+    def __init__(self, source: ByteSource, replayed: Sequence[NoisyStep | ChoiceStep] | None = None) -> None:
+        self.steps: list[NoisyStep | ChoiceStep] = []
+        self._source = source
+        self._replayed = None if replayed is None else iter(replayed)
+
+    def __call__(self, count: int) -> bytes:
+        return self._source(count)
+
+    def noisy(self, exact: Integers, scale: Fraction) -> Integers:
+        """The values with noise, or those of the replayed run."""
+        fresh = self._replayed is None
+        released = add_noise(exact, scale, self._source) if fresh else self._next(NoisyStep).released
+        self.steps.append(NoisyStep(exact, released, scale))
+        return released.copy()
+
+    def decided(self, draw: Callable[[], T], epsilon: float, log_chances: Floats | None) -> T:
+        """The outcome of a choice, or that of the replayed run."""
+        outcome = draw() if self._replayed is None else self._next(ChoiceStep).released
+        self.steps.append(ChoiceStep(outcome, epsilon, log_chances))
+        return outcome  # type: ignore[return-value]
+
+    def _next(self, kind: type[S]) -> S:
+        assert self._replayed is not None
+        step = next(self._replayed, None)
+        if not isinstance(step, kind):
+            raise NotPrivate("the steps that a method takes depend on the table, not only on what it has released")
+        return step
+
+
 def _geometric(size: int, source: ByteSource) -> Integers:
     """How many coins of probability exp(-1) come up true before the first that does not."""
     out = np.zeros(size, dtype=np.int64)
@@ -178,6 +254,12 @@ def choose(scores: Integers, sensitivity: int, epsilon: float, source: ByteSourc
     Reference: McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007.
     """
     numerators, denominator = exponents(scores, sensitivity, epsilon)
+    weights = -numerators / denominator
+    log_chances = weights - np.logaddexp.reduce(weights)
+    return decide(lambda: _choose(numerators, denominator, source), source, epsilon, log_chances)
+
+
+def _choose(numerators: Integers, denominator: int, source: ByteSource) -> int:
     size = numerators.size
     batch = min(size, 4096)
     while True:

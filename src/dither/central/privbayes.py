@@ -25,7 +25,7 @@ import numpy as np
 
 from dither.central.linear import Cells
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, release_by
-from dither.central.noise import ByteSource, achieved_epsilon, calibrate, choose, discrete_laplace
+from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate, choose
 from dither.checks import check_between, check_whole_or_none
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
@@ -134,7 +134,7 @@ def learn(
     nodes = []
     for attribute, parents in edges:
         exact = counts_of((*parents, attribute))
-        noisy = exact + discrete_laplace(scale, exact.size, source).reshape(exact.shape)
+        noisy = add_noise(exact, scale, source)
         nodes.append(Node(attribute, parents, _conditional(noisy.astype(np.float64))))
     budget = Budget(spent_records, spent_choices, achieved_epsilon(sensitivity, scale))
     return NoisyNetwork(tuple(nodes), sizes, records, budget)
@@ -142,11 +142,11 @@ def learn(
 
 def _records(counts_of: CountsOf, epsilon: float, source: ByteSource, neighbours: Neighbours) -> tuple[float, float]:
     """The number of records, noisy unless the neighbour notion makes it public, and what it cost."""
-    exact = int(counts_of((0,)).sum())
+    exact = counts_of((0,)).sum(keepdims=True)
     if neighbours == "replace":
-        return float(exact), 0.0
+        return float(exact[0]), 0.0
     scale = calibrate(1, COUNT_SHARE * epsilon)
-    return float(max(0, exact + int(discrete_laplace(scale, 1, source)[0]))), achieved_epsilon(1, scale)
+    return float(max(0, add_noise(exact, scale, source)[0])), achieved_epsilon(1, scale)
 
 
 def _structure(

@@ -29,7 +29,7 @@ from itertools import product
 import numpy as np
 from scipy.linalg import hadamard
 
-from dither.central.noise import ByteSource, achieved_epsilon, calibrate, discrete_laplace
+from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate
 from dither.central.sensing import check_tau
 from dither.errors import ParameterError
 from dither.estimate.project import apportion, norm_sub
@@ -180,7 +180,7 @@ def release_records(
     noisy = np.zeros((len(codes), rows), dtype=np.int64)
     for which, group in enumerate(groups):
         noisy[dealt == which] = places.measured(codes[dealt == which], group)
-    noisy += discrete_laplace(scale, noisy.size, source).reshape(noisy.shape)
+    noisy = add_noise(noisy, scale, source)
     decoded, shares = np.empty_like(codes), []
     for j, (start, size) in enumerate(zip(places.starts, places.sizes, strict=True)):
         scores = decode(noisy, groups, dealt, start, size)

@@ -1,72 +1,343 @@
-"""Does a mechanism keep its epsilon? The exact figure from its thresholds, and a lower bound from its actual reports.
+"""Does a mechanism keep its epsilon? The exact figure from its law, and a lower bound from reports it really makes.
 
-The bound: an attacker who sees one report guesses which of two values made it. For an event that favours value 0, exact
-(Clopper-Pearson) limits of its probability under either value give epsilon >= ln(lower_0 / upper_1) with the stated
-confidence. A correct mechanism gives a bound below its epsilon; a bound above proves a violation.
+The lower bound comes from an attack. The attacker knows that a report was made from one of two inputs, the two that
+are easiest to tell apart, and looks for the event with the largest likelihood ratio (Neyman and Pearson). With hits
+counted over many reports of each input, exact (Clopper-Pearson) limits give epsilon >= ln(lower_1 / upper_2) with the
+stated confidence. A correct mechanism gives a bound just below its epsilon; a bound above it proves a violation.
+
+A report may consist of many parts, each with a small share of epsilon, as the bits of a Bloom filter. The event that
+all of them favour one input is then too rare to be seen. Where a mechanism draws its parts independently and by one
+law, their losses add up, so the bound of one part, pooled over all parts, is multiplied by their number. The event of
+the whole report is tested as well, which assumes nothing; the better of the two bounds counts.
+
 Reference: Ding, Wang, Wang, Zhang, Kifer, "Detecting violations of differential privacy", CCS 2018.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import singledispatch
+from typing import Any
 
-from scipy.special import betaincinv
+import numpy as np
+from scipy.special import betaincinv, ndtri
 
-from dither.checks import check_whole
-from dither.mechanisms import ByteSource, Mechanism
-from dither.types import JsonObject
+from dither.checks import check_choice, check_whole, check_whole_or_none
+from dither.errors import ParameterError
+from dither.mechanisms import NAMES, BitMechanism, BloomRappor, ByteSource, Mechanism, mechanism
+from dither.mechanisms.base import Randomiser
+from dither.mechanisms.duchi_vector import MOST_ATTRIBUTES, DuchiVector
+from dither.mechanisms.means import GRIDS, GridMean, mean_mechanism
+from dither.mechanisms.outputs import OutputMechanism
+from dither.mechanisms.probability import log_up
+from dither.mechanisms.registry import MEANS, MECHANISMS, added_kind
+from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms.square_wave import SquareWave
+from dither.protocols.histogram.intervals import interval_strategy
+from dither.types import Floats, JsonObject
 
-CONFIDENCE = 0.999
+CONFIDENCE = 0.999  # of a bound: a correct mechanism fails an audit at most once in a thousand runs
+MIN_TRIALS = 100  # fewer would say nothing
+USUAL_TRIALS = 20_000
+MAX_TRIALS = 16 * USUAL_TRIALS  # where the number is left to the audit: a few seconds
+TARGET = 0.85  # the share of what an event can show that the bound is expected to reach
+PILOT = 2_000
+LAW_BITS = 13  # of a report, up to which two laws are written out in a fraction of a second
+CELLS, ATTRIBUTES = 16, 4
+ALL_PAIRS = 24  # cells up to which every pair of inputs is looked at
+LOCAL_NAMES = (*NAMES, *(name for name in (*MECHANISMS, *MEANS) if name not in NAMES))
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The verdict on one mechanism at one epsilon."""
+    """The verdict on one mechanism at one epsilon.
+
+    `epsilon_stated` is what the mechanism says it spends, `epsilon_exact` what its law gives away (None where the
+    audit found no law to compute it from, see `problem`). `trials` is the number of reports made for each of two
+    inputs, or the number of releases of a central method.
+    """
 
     mechanism: str
-    cells: int
+    cells: int | None
+    attributes: int | None
     epsilon_asked: float
-    epsilon_exact: float
+    epsilon_stated: float
+    epsilon_exact: float | None
     epsilon_empirical_lower: float
     trials: int
     confidence: float
-    report_bytes: int
-    passed: bool
+    report_bytes: int | None
+    neighbours: str | None = None
+    problem: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether neither the law nor the reports give away more than was stated and asked for."""
+        if self.problem is not None or self.epsilon_exact is None:
+            return False
+        given_away = max(self.epsilon_exact, self.epsilon_empirical_lower)
+        return given_away <= self.epsilon_stated <= self.epsilon_asked
 
     def to_json(self) -> JsonObject:
         """Plain values."""
-        return asdict(self)
+        return asdict(self) | {"passed": self.passed}
 
 
-def empirical_lower_bound(
-    mechanism: Mechanism, trials: int, source: ByteSource, confidence: float = CONFIDENCE
-) -> float:
-    """A lower bound of epsilon from `trials` reports of each of two values, valid with the stated confidence."""
+@dataclass(frozen=True)
+class Attack:
+    """Two inputs, and how many of a report's independent, equally distributed parts favour the first of them."""
+
+    first: Any
+    second: Any
+    hits: Callable[[bytes], int]
+    parts: int = 1
+
+
+def audited_mechanism(name: str, epsilon: float, cells: int = CELLS, attributes: int = ATTRIBUTES) -> Randomiser:
+    """A local mechanism by name, built for an audit: every built-in one, and those of other packages.
+
+    Args:
+        name: One of `LOCAL_NAMES` or a plug-in's name.
+        epsilon: The guarantee asked for.
+        cells: The number of values of a categorical question. Mechanisms for means take numbers and ignore it.
+        attributes: The number of attributes of `duchi-vector` and `several-means`; the others ignore it.
+
+    Raises:
+        ParameterError: If there is no mechanism of this name, or it cannot be built for so many cells.
+    """
+    check_whole("attributes", attributes, 1, MOST_ATTRIBUTES)
+    if name == SquareWave.name:
+        return SquareWave.for_epsilon(cells, epsilon)
+    if name == "strategy":
+        return interval_strategy(cells, epsilon)
+    if name in GRIDS:
+        return mean_mechanism(name, epsilon)
+    if name == DuchiVector.name:
+        return DuchiVector.for_epsilon(attributes, epsilon)
+    if name == MultiMean.name:
+        return MultiMean.for_epsilon(attributes, epsilon)
+    if added_kind(name) is None:
+        check_choice("mechanism", name, LOCAL_NAMES)
+    return mechanism(name, cells, epsilon)
+
+
+# The attack that suits a mechanism.
+
+
+@singledispatch
+def attack_on(mechanism: Any) -> Attack:
+    """The inputs and the event by which an attacker tells a mechanism's reports apart best."""
+    raise TypeError(f"no attack is known on {type(mechanism).__name__}")
+
+
+@attack_on.register
+def _(mechanism: Mechanism) -> Attack:
     first, second = mechanism.far_apart
     event = mechanism.tells(first, second)
-    hits = [sum(event(mechanism.randomise(value, source)) for _ in range(trials)) for value in (first, second)]
-    tail = (1 - confidence) / 2
-    lower = float(betaincinv(hits[0], trials - hits[0] + 1, tail)) if hits[0] else 0.0
-    upper = float(betaincinv(hits[1] + 1, trials - hits[1], 1 - tail)) if hits[1] < trials else 1.0
+    return Attack(first, second, lambda report: int(event(report)))
+
+
+@attack_on.register
+def _(mechanism: BloomRappor) -> Attack:
+    """The bits in which two filters differ; each is flipped on its own."""
+    first, second = mechanism.far_apart
+    wanted = mechanism.filters[first]
+    differ = wanted ^ mechanism.filters[second]
+
+    def hits(report: bytes) -> int:
+        return (differ & ~(int.from_bytes(report, "little") ^ wanted)).bit_count()
+
+    return Attack(first, second, hits, differ.bit_count())
+
+
+@attack_on.register
+def _(mechanism: OutputMechanism) -> Attack:
+    """Rounding makes the ratios of outputs differ a little, so an event has all outputs that are nearly as good."""
+    cells = range(mechanism.cells)
+    columns = {cell: np.array(mechanism.column(cell), dtype=np.float64) / 2**mechanism.threshold_bits for cell in cells}
+    pairs = list(itertools.permutations(cells, 2)) if mechanism.cells <= ALL_PAIRS else [mechanism.far_apart]
+    favoured = {pair: favoured_outputs(columns[pair[0]], columns[pair[1]]) for pair in pairs}
+    first, second = max(pairs, key=lambda pair: favoured[pair][1])
+    outputs = favoured[first, second][0]
+    return Attack(first, second, lambda report: int(int.from_bytes(report, "little") in outputs))
+
+
+@attack_on.register
+def _(mechanism: GridMean) -> Attack:
+    outputs = _favoured_of_grid(mechanism)
+    return Attack((1.0,), (-1.0,), lambda report: int(int.from_bytes(report, "little") in outputs))
+
+
+@attack_on.register
+def _(mechanism: MultiMean) -> Attack:
+    """Every answer is a part; which attributes were asked says nothing."""
+    outputs = _favoured_of_grid(mechanism.grid)
+    width = 1 + mechanism.grid.report_bytes
+
+    def hits(report: bytes) -> int:
+        answers = (report[start + 1 : start + width] for start in range(0, len(report), width))
+        return sum(int.from_bytes(answer, "little") in outputs for answer in answers)
+
+    upper = (1.0,) * mechanism.attributes
+    return Attack(upper, tuple(-value for value in upper), hits, mechanism.asked)
+
+
+@attack_on.register
+def _(mechanism: DuchiVector) -> Attack:
+    """A vector that agrees with all signs of one record in more than half of the places."""
+    upper = (1.0,) * mechanism.attributes
+
+    def hits(report: bytes) -> int:
+        return int(2 * int.from_bytes(report, "little").bit_count() > mechanism.attributes)
+
+    return Attack(upper, tuple(-value for value in upper), hits)
+
+
+def _favoured_of_grid(grid: GridMean) -> frozenset[int]:
+    """The outputs that speak for the upper end against the lower one."""
+    upper = np.array([float(chance) for chance in grid.chances(grid.levels - 1)])
+    lower = np.array([float(chance) for chance in grid.chances(0)])
+    return favoured_outputs(upper, lower)[0]
+
+
+def favoured_outputs(first: Floats, second: Floats, trials: int = USUAL_TRIALS) -> tuple[frozenset[int], float]:
+    """The outputs above a likelihood ratio, and the bound expected of them: the ratio that makes it largest."""
+    possible = np.flatnonzero(first)
+    order = possible[np.argsort(-first[possible] / second[possible], kind="stable")]
+    expected = expected_bound(np.cumsum(first[order]), np.cumsum(second[order]), trials)
+    best = int(np.argmax(expected))
+    return frozenset(order[: best + 1].tolist()), float(expected[best])
+
+
+# Bounds.
+
+
+def expected_bound(first: Any, second: Any, trials: float, confidence: float = CONFIDENCE) -> Any:
+    """About what `ratio_bound` gives for an event of these probabilities."""
+    reach = ndtri(1 - (1 - confidence) / 2)
+    spread = np.sqrt((1 - first).clip(0) / (trials * first)) + np.sqrt((1 - second).clip(0) / (trials * second))
+    return np.log(first / second) - reach * spread
+
+
+def lower_limit(hits: int, trials: int, error: float) -> float:
+    """The Clopper-Pearson lower limit of a probability, wrong with at most this probability."""
+    return float(betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
+
+
+def upper_limit(hits: int, trials: int, error: float) -> float:
+    """The Clopper-Pearson upper limit of a probability, wrong with at most this probability."""
+    return float(betaincinv(hits + 1, trials - hits, 1 - error)) if hits < trials else 1.0
+
+
+def ratio_bound(first: int, second: int, trials: int, error: float) -> float:
+    """A lower bound of ln(P_1 / P_2) from hits in as many trials of each, wrong with at most this probability."""
+    lower, upper = lower_limit(first, trials, error / 2), upper_limit(second, trials, error / 2)
     return max(0.0, math.log(lower / upper)) if lower > 0 else 0.0
 
 
+def empirical_lower_bound(
+    mechanism: Randomiser, trials: int | None, source: ByteSource, confidence: float = CONFIDENCE
+) -> tuple[float, int]:
+    """A lower bound of epsilon, valid with the stated confidence, and the number of reports of each input it took.
+
+    Args:
+        mechanism: What is attacked; reports come from its `randomise`, the code that a device runs.
+        trials: Reports for each of two inputs. None makes as many as let the bound reach `TARGET` of what the event
+            can show, `USUAL_TRIALS` at least and `MAX_TRIALS` at most. Rare events (large epsilons, many cells of
+            `grr`) need more than that; the bound is then valid but low.
+        source: Random bytes.
+        confidence: The probability with which the bound is at most the true epsilon.
+    """
+    attack = attack_on(mechanism)
+    # The pilot's reports choose the event and the number of trials, and are not used again: the bound stays valid.
+    pilot = _hits(mechanism, attack, PILOT if trials is None else min(PILOT, trials), source)
+    count = _trials_for(pilot, attack.parts, confidence) if trials is None else trials
+    first, second = _hits(mechanism, attack, count, source)
+    error = 1 - confidence
+    if attack.parts == 1:
+        return ratio_bound(int(first[1]), int(second[1]), count, error), count
+    sizes = np.arange(attack.parts + 1)
+    pooled = ratio_bound(int(first @ sizes), int(second @ sizes), count * attack.parts, error / 2)
+    least = _least_hits(*pilot)
+    whole = ratio_bound(int(first[least:].sum()), int(second[least:].sum()), count, error / 2)
+    return max(attack.parts * pooled, whole), count
+
+
+def _hits(mechanism: Randomiser, attack: Attack, trials: int, source: ByteSource) -> tuple[Any, Any]:
+    """How many reports of each input had 0, 1, ... parts that favour the first."""
+    made: Any = mechanism  # `randomise` takes a cell or numbers
+    counts = []
+    for value in (attack.first, attack.second):
+        hits = [attack.hits(made.randomise(value, source)) for _ in range(trials)]
+        counts.append(np.bincount(hits, minlength=attack.parts + 1))
+    return counts[0], counts[1]
+
+
+def _least_hits(first: Any, second: Any) -> int:
+    """From how many favourable parts on a report counts as a hit: by the pilot's reports."""
+    above = [(counts[::-1].cumsum()[::-1][1:] + 1) / (counts.sum() + 2) for counts in (first, second)]
+    return 1 + int(np.argmax(expected_bound(above[0], above[1], USUAL_TRIALS)))
+
+
+def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
+    """The trials after which the bound is expected to be near what the event can show."""
+    sizes = np.arange(parts + 1)
+    rates = [np.float64((counts @ sizes + 1) / (counts.sum() * parts + 2)) for counts in pilot]
+    trials = USUAL_TRIALS
+    while trials < MAX_TRIALS:
+        if expected_bound(rates[0], rates[1], trials * parts, confidence) >= TARGET * np.log(rates[0] / rates[1]):
+            break
+        trials *= 2
+    return trials
+
+
+def epsilon_of_law(mechanism: Randomiser, attack: Attack) -> float | None:
+    """ln of the largest ratio between the written-out laws of the two inputs; None where they are too long."""
+    if isinstance(mechanism, BitMechanism) and mechanism.report_bits > LAW_BITS:
+        return None
+    made: Any = mechanism
+    inputs = [attack.first, attack.second]
+    if not isinstance(mechanism, Mechanism):
+        inputs = [[(made.levels - 1) * (value > 0) for value in numbers] for numbers in inputs]
+    try:
+        laws = [made.law(value) for value in inputs]
+    except ParameterError:  # too many reports to write out
+        return None
+    if set(laws[0]) != set(laws[1]):
+        return math.inf
+    return log_up(max(_ratios(laws)))
+
+
+def _ratios(laws: Sequence[dict[bytes, Fraction]]) -> list[Fraction]:
+    return [max(chance / laws[1][report], laws[1][report] / chance) for report, chance in laws[0].items() if chance]
+
+
 def audit(
-    mechanism: Mechanism, epsilon: float, trials: int, source: ByteSource, confidence: float = CONFIDENCE
+    mechanism: Randomiser,
+    epsilon: float,
+    trials: int | None,
+    source: ByteSource,
+    confidence: float = CONFIDENCE,
 ) -> Audit:
-    """Check a mechanism against the epsilon that was asked of it."""
-    check_whole("trials", trials, 100)  # fewer would say nothing
-    exact = mechanism.epsilon
-    bound = empirical_lower_bound(mechanism, trials, source, confidence)
+    """Check a local mechanism against the epsilon that was asked of it; the arguments are those of the lower bound."""
+    check_whole_or_none("trials", trials, MIN_TRIALS)
+    bound, made = empirical_lower_bound(mechanism, trials, source, confidence)
+    of_law = epsilon_of_law(mechanism, attack_on(mechanism))
+    finite = of_law is None or math.isfinite(of_law)
     return Audit(
-        mechanism.name,
-        mechanism.cells,
-        float(epsilon),
-        exact,
-        bound,
-        trials,
-        confidence,
-        mechanism.report_bytes,
-        exact <= epsilon and bound <= exact,
+        mechanism=mechanism.name,
+        cells=getattr(mechanism, "cells", None),
+        attributes=getattr(mechanism, "attributes", None),
+        epsilon_asked=float(epsilon),
+        epsilon_stated=mechanism.epsilon,
+        epsilon_exact=max(mechanism.epsilon, of_law or 0.0) if finite else None,
+        epsilon_empirical_lower=bound,
+        trials=made,
+        confidence=confidence,
+        report_bytes=mechanism.report_bytes,
+        problem=None if finite else "a report that one of two inputs never gives reveals which it was",
     )
