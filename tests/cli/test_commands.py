@@ -11,9 +11,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from dither.central import CENTRAL
 from dither.cli import VERBS, run
 from dither.datasets.generated import generate_network
 from dither.mechanisms import NAMES
+from dither.mechanisms.registry import MEANS as REGISTERED_MEANS
+from dither.mechanisms.registry import MECHANISMS
 from dither.protocols import HISTOGRAMS, MEANS, METHODS
 
 
@@ -96,6 +99,11 @@ def test_every_method_publishes_a_whole_release(method: str, holdout: list[str],
         (["publish", "TABLE", "--epsilon", "1", "-o", "FOREIGN"], "not an earlier release"),
         (["evaluate", "TABLE", "missing.parquet"], "missing.parquet"),
         (["audit", "--mechanism", "magic", "--cells", "4", "--epsilon", "1"], "magic"),
+        (["audit", "--mechanism", "central:magic", "--epsilon", "1"], "magic"),
+        (["audit", "--mechanism", "oue", "--epsilon", "0"], "epsilon"),
+        (["audit", "--mechanism", "several-means", "--attributes", "0", "--epsilon", "1"], "attributes"),
+        (["audit", "--mechanism", "central:laplace", "--cells", "2", "--epsilon", "1"], "cells"),
+        (["audit", "--mechanism", "central:laplace", "--neighbours", "near", "--epsilon", "1"], "neighbours"),
         (["audit", "--mechanism", "oue", "--cells", "1", "--epsilon", "1"], "cells"),
         (["audit", "--mechanism", "oue", "--cells", "4", "--epsilon", "1", "--trials", "3"], "trials"),
         (["schema", "infer", "missing.csv"], "missing.csv"),
@@ -125,6 +133,26 @@ def test_audit_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed["epsilon_asked"] == 1.5
     assert printed["passed"] is True
     assert printed["epsilon_empirical_lower"] <= printed["epsilon_exact"] <= 1.5
+
+
+@pytest.mark.parametrize("name", ["square-wave", "strategy", "duchi", "several-means", "central:laplace"])
+def test_audit_takes_every_kind_of_mechanism(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "--mechanism", name, "--cells", "8", "--epsilon", "1", "--trials", "500", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["mechanism"] == name
+    assert 0 < printed["epsilon_empirical_lower"] <= printed["epsilon_exact"] <= printed["epsilon_asked"] == 1.0
+
+
+@pytest.mark.slow
+def test_audit_of_all_covers_the_registry_and_the_central_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["audit", "--mechanism", "all", "--cells", "8", "--epsilon", "1", "--trials", "200"]
+    assert run([*arguments, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    central = {f"central:{name}" for name in CENTRAL}
+    assert {entry["mechanism"] for entry in printed["audits"]} == {*MECHANISMS, *REGISTERED_MEANS} | central
+    assert printed["passed"]
+    assert run(arguments) == 0
+    assert capsys.readouterr().out.count("passed") == len(printed["audits"])
 
 
 def test_methods_lists_all(capsys: pytest.CaptureFixture[str]) -> None:

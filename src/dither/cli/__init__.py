@@ -34,7 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
     "compare": ("compare:compare", "Run methods on your own table and compare what comes out."),
     "methods": ("plan:methods", "List the methods, what each asks, its parameters and its reference."),
-    "audit": ("evaluate:audit", "Check that a mechanism keeps its epsilon."),
+    "audit": ("audit:audit", "Check that a mechanism keeps its epsilon."),
     "schema": ("schema:schemas", "Schema files: the public domain of each attribute."),
     "histogram": (
         "histogram:histogram",

@@ -1,0 +1,91 @@
+"""dither audit: does a mechanism or a central method keep its epsilon?"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Annotated
+
+import typer
+
+from dither.central.audit import WAVELET_CELLS, audit_central
+from dither.central.measurement import check_neighbours
+from dither.central.methods import CENTRAL, central_method
+from dither.cli.options import AsJson
+from dither.evaluation.audit import ATTRIBUTES, CELLS, LOCAL_NAMES, Audit, audited_mechanism
+from dither.evaluation.audit import audit as check
+
+_CENTRAL = "central:"
+_AUDITED = (*LOCAL_NAMES, *(f"{_CENTRAL}{name}" for name in CENTRAL))
+
+
+def audit(
+    mechanism: Annotated[str, typer.Option(help=f"one of {', '.join(_AUDITED)}; a plug-in's name; or all")],
+    epsilon: Annotated[float, typer.Option(help="the guarantee asked for")],
+    cells: Annotated[
+        int | None,
+        typer.Option(
+            help=f"number of values the question distinguishes; without it {CELLS} (central:privelet: "
+            f"{WAVELET_CELLS}). Mechanisms for means take numbers and do not use it"
+        ),
+    ] = None,
+    attributes: Annotated[
+        int, typer.Option(help="number of attributes of duchi-vector and several-means")
+    ] = ATTRIBUTES,
+    neighbours: Annotated[
+        str, typer.Option(help="what neighbouring tables of a central method differ in: add-remove or replace")
+    ] = "add-remove",
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="reports of each of two values, or releases of a central method; without it as many as needed"
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Check mechanisms: exact epsilon from the law, and a lower bound from reports or releases really made.
+
+    The lower bound is an attack: the two inputs that are easiest to tell apart, and the event that tells them apart
+    best. It is valid with the stated confidence, so a bound above the stated epsilon proves a violation. Noise comes
+    from the code that devices and curators run, fed by the operating system's random numbers. Exit status 0 if
+    everything passes, 1 if not.
+
+    Example: dither audit --mechanism oue --cells 16 --epsilon 1
+    """
+    notion = check_neighbours(neighbours)
+    names = [name for name in _AUDITED if name != "best"] if mechanism == "all" else [mechanism]
+    audits = []
+    for name in names:
+        if name.startswith(_CENTRAL):
+            method = central_method(name.removeprefix(_CENTRAL))
+            result = audit_central(
+                method, epsilon, source=secrets.token_bytes, cells=cells, neighbours=notion, trials=trials
+            )
+        else:
+            built = audited_mechanism(name, epsilon, CELLS if cells is None else cells, attributes)
+            result = check(built, epsilon, trials, secrets.token_bytes)
+        audits.append(result)
+        if not as_json:
+            _show_audit(result)
+    passed = all(result.passed for result in audits)
+    if as_json and mechanism == "all":
+        print(json.dumps({"audits": [result.to_json() for result in audits], "passed": passed}, allow_nan=False))
+    elif as_json:
+        print(json.dumps(audits[0].to_json(), allow_nan=False))
+    return 0 if passed else 1
+
+
+def _show_audit(result: Audit) -> None:
+    size = f"{result.cells} cells" if result.cells else f"{result.attributes} attribute(s)"
+    how = f"{result.neighbours} neighbours" if result.neighbours else f"{result.report_bytes} bytes per report"
+    print(f"{result.mechanism}, {size}, {how}: {'passed' if result.passed else 'FAILED'}")
+    if result.problem is not None:
+        print(f"  {result.problem}")
+        return
+    drawn = f"{result.trials:,} releases" if result.neighbours else f"{result.trials:,} reports for each of two values"
+    print(f"  epsilon asked             {result.epsilon_asked:.9g}")
+    print(f"  epsilon stated            {result.epsilon_stated:.9g}")
+    print(f"  epsilon exact             {result.epsilon_exact:.9g}  (from the law, rounded up)")
+    print(
+        f"  epsilon empirical, lower  {result.epsilon_empirical_lower:.4g}  ({drawn}, confidence {result.confidence:.1%})"
+    )
