@@ -15,8 +15,8 @@ from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram
 from dither.central.methods import CENTRAL, CentralMethod
 from dither.central.noise import seeded_source
 
-# Of the exact loss: what the bound cannot see is the choice of `dawa` and part of that of `fourier`.
-POWER = {"dawa": 0.65, "fourier": 0.55}
+# Of the exact loss. What the bound hardly sees is a choice among many: its worst outcome is rare.
+POWER = {"dawa": 0.6, "fourier": 0.5, "privbayes": 0.7}
 QUICK = ("laplace", "threshold", "hierarchical", "projection")
 BY_SPEED = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in CENTRAL]
 

@@ -33,7 +33,7 @@ from dither.mechanisms.registry import MEANS, MECHANISMS, mean_from_json, mechan
 from dither.reports import Plan, Question, decode
 
 QUICK = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-MANY = settings(QUICK, max_examples=120)
+MANY = settings(QUICK, max_examples=50)
 BITS = 8  # of a draw, so that every draw can be tried
 
 

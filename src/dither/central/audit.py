@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice, product, zip_longest
+from itertools import islice, product
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from dither.central.methods import CentralMethod
 from dither.central.noise import ByteSource, ChoiceStep, NoisyStep, NotPrivate, Recorder
 from dither.central.records import release_records
 from dither.checks import check_whole, check_whole_or_none
-from dither.evaluation.audit import CELLS, CONFIDENCE, MIN_TRIALS, Audit, ratio_bound, upper_limit
+from dither.evaluation.audit import CELLS, CONFIDENCE, MIN_TRIALS, Audit, log_ratio_limit, upper_limit
 from dither.mechanisms.probability import check_epsilon
 from dither.schema.cells import codes_of
 from dither.types import Codes, Floats, Integers
@@ -54,6 +54,14 @@ class Release:
     figures: Floats | Codes
     epsilon: float
     steps: list[Step]
+
+
+@dataclass(frozen=True)
+class Path:
+    """The choices of one release, and a lower bound of what the noise after them tells."""
+
+    chosen: tuple[object, ...]
+    bound: float
 
 
 @dataclass(frozen=True)
@@ -186,17 +194,16 @@ def _compare(runner: Runner, releases: int, error: float) -> tuple[float, float,
     compared = [(pair, *_losses(runner, *pair)) for pair in runner.pairs()]
     compared.sort(key=lambda one: sum(one[2]), reverse=True)
     stated = max(epsilon for _, epsilon, _ in compared)
+    # Adaptive methods take another path each time: the pair is the one that tells most along many of them.
+    means = {}
     largest = sum(compared[0][2], Fraction(0))
-    # Along other paths a step may tell less. The bound takes the least of each, and the pair where that is largest.
-    finalists = []
-    for pair, _, first in compared[:FINALISTS]:
-        paths = [first, *(_losses(runner, *pair)[1] for _ in range(REPLAYS))]
-        largest = max(largest, *(sum(losses, Fraction(0)) for losses in paths))
-        finalists.append((pair, [min(losses) for losses in zip_longest(*paths, fillvalue=Fraction(0))]))
-    pair, least = max(finalists, key=lambda one: sum(one[1]))
+    for place, (pair, _, _) in enumerate(compared[:FINALISTS]):
+        totals = [sum(_losses(runner, *pair)[1], Fraction(0)) for _ in range(REPLAYS)]
+        largest, means[place] = max(largest, *totals), sum(totals)
+    worst = compared[max(means, key=means.__getitem__)][0]
     exact = float(largest)
     exact = exact if Fraction(exact) >= largest else math.nextafter(exact, math.inf)
-    return stated, exact, _empirical(runner, pair, least, releases, error)
+    return stated, exact, _empirical(runner, worst, releases, error)
 
 
 def _losses(runner: Runner, table: Integers, neighbour: Integers) -> tuple[float, list[Fraction]]:
@@ -208,27 +215,34 @@ def _losses(runner: Runner, table: Integers, neighbour: Integers) -> tuple[float
     return max(made.epsilon, again.epsilon), step_losses(made.steps, again.steps)
 
 
-def _empirical(
-    runner: Runner, pair: tuple[Integers, Integers], losses: Sequence[Fraction], releases: int, error: float
-) -> float:
+def _empirical(runner: Runner, pair: tuple[Integers, Integers], releases: int, error: float) -> float:
     """The bound of all steps together, wrong with at most this probability."""
-    runs = [[runner.run(table).steps for _ in range(releases // 2)] for table in pair]
-    longest = max((steps for half in runs for steps in half), key=len)
-    kinds = [isinstance(step, ChoiceStep) for step in longest]
-    each = error / (kinds.count(False) + 1)
-    bounds = []
-    for place, loss in enumerate(losses):
-        if kinds[place]:
-            continue
-        rate = noise_rate([steps[place] for half in runs for steps in half if place < len(steps)], each)
-        if rate > 1:
-            raise NotPrivate(f"the noise of step {place + 1} has at most {1 / rate:.3g} of its stated scale")
-        bounds.append(float(loss) * rate)
-    if not any(kinds):
-        return sum(bounds)
-    # Noise that comes before a choice may show in it: its loss is not counted a second time.
-    after = sum(bounds[kinds.index(True) :])
-    return max(sum(bounds), choice_bound(runs[0], runs[1], each) + after)
+    runs = [[runner.run(table) for _ in range(releases // 2)] for table in pair]
+    longest = max((made.steps for half in runs for made in half), key=len)
+    noisy = [place for place, step in enumerate(longest) if isinstance(step, NoisyStep)]
+    each = error / (len(noisy) + 1)
+    rates = {}
+    for place in noisy:
+        taken = [made.steps[place] for half in runs for made in half if place < len(made.steps)]
+        rates[place] = noise_rate(taken, each)
+        if rates[place] > 1:
+            raise NotPrivate(f"the noise of step {place + 1} has at most {1 / rates[place]:.3g} of its stated scale")
+    if len(noisy) == len(longest):
+        losses = _losses(runner, *pair)[1]
+        return float(sum(float(losses[place]) * rate for place, rate in rates.items()))
+    # Noise before the first choice may show in that choice: its loss is not counted a second time.
+    after = {place: rate for place, rate in rates.items() if any(isinstance(s, ChoiceStep) for s in longest[:place])}
+    paths = [
+        [_path(runner, made, other, after) for made in half] for half, other in zip(runs, reversed(pair), strict=True)
+    ]
+    return max(path_bound(paths[0], paths[1], each / 2), path_bound(paths[1], paths[0], each / 2))
+
+
+def _path(runner: Runner, made: Release, other: Integers, rates: Mapping[int, float]) -> Path:
+    """What a release chose, and the bound of the noise that followed, against the neighbouring table."""
+    losses = step_losses(made.steps, runner.run(other, made.steps).steps)
+    chosen = tuple(step.released for step in made.steps if isinstance(step, ChoiceStep))
+    return Path(chosen, sum(float(losses[place]) * rate for place, rate in rates.items() if place < len(losses)))
 
 
 def noise_rate(steps: Sequence[Step], error: float) -> float:
@@ -246,15 +260,26 @@ def noise_rate(steps: Sequence[Step], error: float) -> float:
     return max(0.0, -math.log(upper_limit(beyond, above, error))) / widest
 
 
-def choice_bound(first: Sequence[list[Step]], second: Sequence[list[Step]], error: float) -> float:
-    """A lower bound of what all choices together tell: the event is chosen on one half of the releases."""
-    outcomes = [[_outcome(steps) for steps in runs] for runs in (first, second)]
-    half = len(first) // 2
-    pilot = [Counter(of[:half]) for of in outcomes]
-    favoured = {outcome for outcome in pilot[0] if pilot[0][outcome] > pilot[1][outcome]}
-    hits = [sum(outcome in favoured for outcome in of[half:]) for of in outcomes]
-    return ratio_bound(hits[0], hits[1], len(first) - half, error)
+def path_bound(first: Sequence[Path], second: Sequence[Path], error: float) -> float:
+    """A lower bound of what choices and the noise after them tell together, from the paths taken on two tables.
 
+    An event is a set of choices after which the noise tells at least so much; how often it happens on either table says
+    what the choices tell. An eighth of the releases finds choices that speak for the first table, another eighth picks
+    the event, and the rest test it.
+    """
+    eighth = len(first) // 8
+    finding, picking, testing = slice(eighth), slice(eighth, 2 * eighth), slice(2 * eighth, None)
+    seen = [Counter(path.chosen for path in paths[finding]) for paths in (first, second)]
+    favoured = {chosen for chosen in seen[0] if seen[0][chosen] > seen[1][chosen]}
+    levels = np.unique(np.quantile([path.bound for path in first[finding]], np.linspace(0, 1, 11), method="lower"))
 
-def _outcome(steps: Sequence[Step]) -> tuple[object, ...]:
-    return tuple(step.released for step in steps if isinstance(step, ChoiceStep))
+    def told(level: float, only: bool, part: slice) -> float:
+        hits = [
+            sum(path.bound >= level and (not only or path.chosen in favoured) for path in paths[part])
+            for paths in (first, second)
+        ]
+        return level + log_ratio_limit(hits[0], hits[1], len(first[part]), error)
+
+    events = [(level, only) for level in levels.tolist() for only in (False, True)]
+    level, only = max(events, key=lambda event: told(event[0], event[1], picking))
+    return max(0.0, told(level, only, testing))

@@ -234,9 +234,14 @@ def upper_limit(hits: int, trials: int, error: float) -> float:
 
 
 def ratio_bound(first: int, second: int, trials: int, error: float) -> float:
-    """A lower bound of ln(P_1 / P_2) from hits in as many trials of each, wrong with at most this probability."""
+    """A lower bound of epsilon from hits in as many trials of each, wrong with at most this probability."""
+    return max(0.0, log_ratio_limit(first, second, trials, error))
+
+
+def log_ratio_limit(first: int, second: int, trials: int, error: float) -> float:
+    """A lower limit of ln(P_1 / P_2), wrong with at most this probability; it may be negative."""
     lower, upper = lower_limit(first, trials, error / 2), upper_limit(second, trials, error / 2)
-    return max(0.0, math.log(lower / upper)) if lower > 0 else 0.0
+    return math.log(lower / upper) if lower > 0 else -math.inf
 
 
 def empirical_lower_bound(
