@@ -15,8 +15,10 @@ from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram
 from dither.central.methods import CENTRAL, CentralMethod
 from dither.central.noise import seeded_source
 
-# Of the exact loss. What the bound hardly sees is a choice among many: its worst outcome is rare.
-POWER = {"dawa": 0.6, "fourier": 0.5, "privbayes": 0.7}
+# Of the exact loss. What the bound hardly sees is a choice among many: its worst outcome is rare. With the default number
+# of releases it reached 0.53 (standard deviation 0.02 over 12 seeds) for fourier, 0.68 (0.01) for dawa, 0.81 (0.02) for
+# privbayes; four standard deviations are left.
+POWER = {"dawa": 0.64, "fourier": 0.45, "privbayes": 0.73}
 QUICK = ("laplace", "threshold", "hierarchical", "projection")
 BY_SPEED = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in CENTRAL]
 
@@ -24,7 +26,8 @@ BY_SPEED = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("name", BY_SPEED)
 def test_correct_methods_pass(name: str, neighbours: Neighbours) -> None:
-    verdict = audit_central(CENTRAL[name], 1.0, source=seeded_source(5), neighbours=neighbours, trials=600)
+    trials = None if name in POWER else 600
+    verdict = audit_central(CENTRAL[name], 1.0, source=seeded_source(5), neighbours=neighbours, trials=trials)
     assert verdict.passed, verdict
     assert verdict.epsilon_exact is not None
     assert 0.65 < verdict.epsilon_exact <= verdict.epsilon_stated <= 1.0
