@@ -269,10 +269,11 @@ def ask(questions: Sequence[Question], shares: Sequence[float], numbers: Sequenc
     return tally
 
 
-def test_copies_of_a_question_have_one_crowd() -> None:
+def test_copies_of_a_question_are_crowds_of_their_own() -> None:
     first, second = Question(("a",), mechanism("grr", 3, 1.0)), Question(("b",), mechanism("oue", 9, 1.0))
     tally = ask([first, second, first, second], [0.6, 0.3, 0.07, 0.03], [600, 300, 70, 0])
-    assert crowds(tally) == [crowd_of(first.mechanism, 670), crowd_of(second.mechanism, 300)]
+    people = [(first, 600), (second, 300), (first, 70)]
+    assert crowds(tally) == [crowd_of(question.mechanism, n) for question, n in people]
     assert mixed_crowd(tally).people == 970
 
 

@@ -22,7 +22,6 @@ small crowds that falls below the exact divergence (docs/explanation/amplificati
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,7 +30,6 @@ import numpy as np
 from scipy import special
 
 from dither.mechanisms.probability import log_up
-from dither.reports import Question
 from dither.tally import PatternTally, RoundTally
 from dither.types import Counts, Floats
 
@@ -103,18 +101,17 @@ def worst_bound(found: Sequence[Crowd], delta: float) -> Bound:
 
 
 def crowds(tally: RoundTally) -> list[Crowd]:
-    """Those who were asked the same in a round; all who answered it where everybody is asked everything.
+    """The crowds of a round for a reader who knows who was asked what: one for each tally that is published.
 
-    A question that stands twice in a plan, once for the fit and once for the held-out error, has one crowd: which of the two a
-    report was taken for is drawn without a look at it, so that the sum over all of them could have been divided as well.
+    A question that stands twice in a plan, once for the fit and once for the held-out error, has
+    two crowds. Both tallies are in the release, and the token that decides the question decides
+    the copy too. Where every participant answers everything there is one crowd, the round.
     """
     plan = tally.plan
     if plan.split or isinstance(tally, PatternTally):
         return [mixed_crowd(tally)]
-    people = Counter[Question]()
-    for question, n in zip(plan.questions, tally.n.tolist(), strict=True):
-        people[question] += n
-    return [Crowd(n, q.mechanism.ratio, q.mechanism.in_common) for q, n in people.items() if n]
+    asked = zip(plan.questions, tally.n.tolist(), strict=True)
+    return [Crowd(n, q.mechanism.ratio, q.mechanism.in_common) for q, n in asked if n]
 
 
 def mixed_crowd(tally: RoundTally) -> Crowd:
