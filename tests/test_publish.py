@@ -166,7 +166,7 @@ def test_intervals_quality_and_exposure_of_a_saved_release(network, tmp_path: Pa
     assert 0.01 < moved["1%"] < moved["5%"] <= 1
     folder = release.save(tmp_path / "out")
     page = (folder / "report.html").read_text()
-    assert "If participants lie" in page
+    assert "Manipulation" in page
     assert "without the truth" in page
     again = dither.load_release(folder)
     names = network.schema.names[:2]

@@ -144,7 +144,7 @@ class Release:
             notes={
                 **machine.notes(),
                 **heldout_notes(machine, model),
-                **manipulation_notes(machine),
+                **manipulation_notes(machine, participants, issued=call.participation == "tokens"),
                 # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
                 **misfit_notes(machine.core, core_of(model)),
                 **({} if call.simulated else rounds_notes(model, machine.tallies)),

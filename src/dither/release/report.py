@@ -43,7 +43,7 @@ MOST_DISTANCES = 8
 WHOLE_SCHEMA = 30
 _HIDDEN_NOTES = (
     *("prior", "warnings", "fallback", "fallbacks", "held_out", "held_out_skipped"),
-    *("manipulation", "rounds_agree"),
+    *("manipulation", "manipulation_claim", "rounds_agree"),
 )
 Rows = Sequence[Sequence[object]]
 
@@ -146,7 +146,7 @@ def report_body(release: Release) -> ReportBody:
         compact=[_compact_card(_figure(release, name)) for name in rest[:COMPACT_ATTRIBUTES]],
         graph=_graph(release, pairs) if pairs else None,
         maps=[_pair_card(heat_map(release, pair, errors)) for pair in pairs[:MOST_HEAT_MAPS]],
-        exposed=_exposed(release.notes.get("manipulation") or {}),
+        manipulation=_manipulation(release.notes),
         asked=[_round(entry) for entry in release.asked],
         agreement=_agreement(release.notes.get("rounds_agree")),
         parameters=[(name, "none" if value is None else value) for name, value in release.parameters.items()],
@@ -303,10 +303,38 @@ def _pair_card(heat: HeatMap) -> PairCard:
     return PairCard(heat.pair, charts, head, rows, heat.intervals)
 
 
-def _exposed(bounds: Mapping[str, Mapping[str, float]]) -> Rows:
-    """How far dishonest participants could move the figures: the closed form of each mechanism, most exposed first."""
+@dataclass(frozen=True)
+class ManipulationTable:
+    """What a release claims about dishonest participants: a sentence, and a row for each attribute."""
+
+    sentence: str
+    head: Sequence[str]
+    rows: Rows
+
+
+_OPEN, _ISSUED = "open", "issued"
+_PARTICIPATION = {_OPEN: "open campaign", _ISSUED: "issued tokens"}
+_EARLIER = (
+    "These bounds were computed by an earlier version and assume that participants cannot choose their "
+    "question. They do not hold for an open campaign, where a participant can try tokens until one fits."
+)
+
+
+def _manipulation(notes: Mapping[str, Any]) -> ManipulationTable | None:
+    """The bounds of the campaign's own participation first, the most exposed attribute at the top."""
+    bounds, claim = notes.get("manipulation") or {}, notes.get("manipulation_claim")
+    if not bounds and claim is None:
+        return None
     ordered = sorted(bounds.items(), key=lambda entry: -entry[1]["5%"])
-    return [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in ordered]
+    if claim is None:
+        rows = [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in ordered]
+        return ManipulationTable(_EARLIER, ("Attribute", "1 % dishonest", "5 % dishonest"), rows)
+    first = claim["participation"]
+    kinds = (first, _ISSUED if first == _OPEN else _OPEN)
+    columns = [(kind, share) for kind in kinds for share in ("1%", "5%")]
+    head = [f"{_PARTICIPATION[kind]}, {share.replace('%', ' %')}" for kind, share in columns]
+    rows = [(name, *(percent(moved[kind][share]) for kind, share in columns)) for name, moved in ordered]
+    return ManipulationTable(claim["sentence"], ("Attribute", *head), rows)
 
 
 def _round(entry: AskedRound) -> Sequence[object]:
