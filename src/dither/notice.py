@@ -32,6 +32,7 @@ ADVICE = {
     "bias": "compare with a method without it",
     "misfit": "read figures about these pairs with their intervals, or ask more people; a rule states what is publicly known",
     "rounds-differ": "read figures about these attributes as of early and late participants mixed; another time assign by token",
+    "more-reports-than-expected": "compare with how many people were invited; another time issue tokens",
     "caution": "read the figure with what is said in mind",
     "no-interval": "ask about attributes that were asked together, or about fewer of them",
     "divisor-unsure": "ask about a larger group of people",

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from collector_harness import KEY, SCHEMA, Caller, ServerThread, until
+from collector_harness import KEY, SCHEMA, Caller, ServerThread, envelope_of, plan_of, token_of, until
 from web_harness import Seen, Visitor
 
 from dither.collector.sqlite import SqliteStore
@@ -245,6 +245,15 @@ def test_danger_asks_twice_and_says_what_is_lost(running: ServerThread, curator:
     assert refused.status == 409  # nobody has answered, so the method refuses and the page says why
     assert "answer" in refused.text
     assert send(curator, f"/console/c/{campaign}/do/explode", sure="yes").status == 404
+
+
+def test_far_more_reports_than_expected_are_pointed_out(running: ServerThread, curator: Visitor) -> None:
+    caller = Caller(running.url)
+    campaign = caller.create(participants=10, assignment="arrival")
+    plan = plan_of(caller.announcement(campaign))
+    sent = envelope_of(campaign, plan, [token_of(i, "excess") for i in range(60)])
+    assert caller.upload(campaign, sent).status == 201
+    until(lambda: "60 reports; 10 were expected" in curator.get(f"/console/c/{campaign}").text)
 
 
 def test_tickets_are_downloaded_once_as_links(running: ServerThread, curator: Visitor) -> None:

@@ -442,6 +442,7 @@ def _show(status: JsonObject, as_json: bool) -> None:
             f"  round {entry['round']}  {entry['state']:7}  {entry['reports']:,} reports  {entry['questions']} questions  "
             f"epsilon {entry['epsilon']:.6g}  {entry['population']:.1%} of the participants"
             + _ends(entry)
+            + (f"  more than the {entry['expected']:,} expected" if entry.get("excess") else "")
             + ("  its files may still show the order of arrival" if entry["untidied"] else "")
         )
 

@@ -20,7 +20,7 @@ from dither.collector.collector import Collector
 from dither.collector.downloads import read_counted, spool_reports
 from dither.collector.edge import TALLY_BYTES, read_body
 from dither.collector.problems import DOCUMENTED, Problem
-from dither.collector.schedule import reports_wanted
+from dither.collector.schedule import expected_reports, has_excess, reports_wanted
 from dither.collector.spec import STRICT, NewCampaign, Whole, read
 from dither.collector.store import State
 from dither.tally import CountTally
@@ -89,8 +89,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class RoundStatus:
-    """A round, when it closes by itself (at so many reports, `wanted`, or at a time in seconds since 1970, `closes`), whether it is
-    `held` for a tally counted elsewhere, and whether its files may still show the order of arrival (`untidied`)."""
+    """A round of a campaign.
+
+    It closes by itself at `wanted` reports, or at the time `closes` (seconds since 1970). `expected`
+    is its share of the expected participants, `excess` whether a round of an open campaign has far
+    more reports. `held` waits for a tally counted elsewhere; the files of an `untidied` round may
+    still show the order of arrival.
+    """
 
     round: int
     state: str
@@ -100,6 +105,8 @@ class RoundStatus:
     epsilon: float
     population: float
     wanted: int | None
+    expected: int
+    excess: bool
     closes: float | None
     held: bool
     untidied: bool
@@ -174,21 +181,24 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
 
     def status_of(live: Live) -> Status:
         untidied = collector.store.untidied(live.stored.id)
+        counts = [collector.store.count(stored.campaign, stored.number) for stored in live.rounds]
         rounds = [
             RoundStatus(
                 round=stored.number,
                 state=stored.state,
-                reports=collector.store.count(stored.campaign, stored.number),
+                reports=reports,
                 questions=len(plan.questions),
                 split=plan.split,
                 epsilon=plan.epsilon,
                 population=plan.population,
                 wanted=reports_wanted(live.spec, plan, stored.start),
+                expected=expected_reports(live.spec, plan),
+                excess=has_excess(live.spec, plan, reports),
                 closes=stored.closes,
                 held=stored.held,
                 untidied=stored.number in untidied,
             )
-            for stored, plan in zip(live.rounds, live.plans, strict=True)
+            for stored, plan, reports in zip(live.rounds, live.plans, counts, strict=True)
         ]
         published = live.stored.state is State.FINALISED and collector.publications.is_public(live.stored.id)
         return Status(**vars(_summary(live)), rounds=rounds, published=published)

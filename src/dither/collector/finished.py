@@ -6,11 +6,14 @@ import io
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dither.checks import check_whole
+from dither.collector.schedule import expected_reports, has_excess
 from dither.collector.spec import CampaignSpec
+from dither.notice import Notice
 from dither.protocols import ProtocolMachine
 from dither.protocols.histogram.consumer import Consumer, union
 from dither.protocols.histogram.machine import HistogramMachine
@@ -40,7 +43,24 @@ def make_release(
         return _about_a_number(machine.core, spec, campaign, *days)
     size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
     draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-    return Release.from_machine(machine, spec.call(size, campaign, *days), participants, draw)
+    call = spec.call(size, campaign, *days)
+    return Release.from_machine(machine, call, participants, draw, warnings=excess_notices(machine, spec))
+
+
+def excess_notices(machine: ProtocolMachine, spec: CampaignSpec) -> tuple[Notice, ...]:
+    """A warning if rounds of an open campaign took more reports than they expected."""
+    found = [
+        f"round {tally.plan.round + 1} took {tally.participants:,} reports, {expected_reports(spec, tally.plan):,} were expected"
+        for tally in machine.tallies
+        if has_excess(spec, tally.plan, tally.participants)
+    ]
+    if not found:
+        return ()
+    words = (
+        f"More reports than expected: {'; '.join(found)}. Anybody can take part in an open campaign any number of times, "
+        "so some of them may come from the same person or be forged."
+    )
+    return (Notice("more-reports-than-expected", words),)
 
 
 def _about_a_number(
@@ -61,7 +81,8 @@ def _about_a_number(
         created=created,
         finalised=finalised,
     )
-    known = {"campaign": facts, "schema": machine.campaign.schema, "path": "reports"}
+    known: dict[str, Any] = {"campaign": facts, "schema": machine.campaign.schema, "path": "reports"}
+    known["warnings"] = excess_notices(machine, spec)
     if isinstance(machine, Mean):
         return HistogramRelease.from_mean(machine, **known)
     asked = [Consumer(each.name, each.edges) for each in machine.campaign.schema]

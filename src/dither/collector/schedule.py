@@ -16,6 +16,7 @@ from dither.reports.closing import closing_seconds
 if TYPE_CHECKING:
     from dither.collector.spec import CampaignSpec
 
+_EXCESS_DEVIATIONS = 5
 _LAST = 1 - 1e-9  # populations are floats: an end this near to 1 is 1
 # A round's time is kept no finer, lest it tell when somebody came who filled the round before: hours where days are left.
 _HOUR, _MINUTE, _SOON = 3600.0, 60.0, 2 * 86_400.0
@@ -39,6 +40,21 @@ def reports_wanted(spec: CampaignSpec, plan: Plan, start: float) -> int | None:
         total = spec.participants
     end = total if is_last(plan, start) else round((start + plan.population) * total)
     return max(1, end - round(start * total))
+
+
+def expected_reports(spec: CampaignSpec, plan: Plan) -> int:
+    """How many reports a round is expected to take: its share of the campaign's participants."""
+    return round(max(spec.participants, spec.closes_at_reports or 0) * plan.population)
+
+
+def has_excess(spec: CampaignSpec, plan: Plan, reports: int) -> bool:
+    """Whether a round of an open campaign has more reports than it expects by more than chance.
+
+    Anybody can make up tokens there, so one client can send as many reports as it likes. Five
+    standard deviations of a Poisson number are exceeded once in millions of honest rounds.
+    """
+    expected = expected_reports(spec, plan)
+    return spec.participation == "open" and reports > expected + _EXCESS_DEVIATIONS * math.sqrt(expected)
 
 
 def round_closes(spec: CampaignSpec, plan: Plan, start: float, now: float) -> float | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dither.collector.campaigns import Live
 from dither.collector.live import Progress as Counted
 from dither.collector.precision import planned_answers, standard_error
+from dither.collector.schedule import expected_reports, has_excess
 from dither.collector.store import State
 from dither.reports import Plan
 from dither.web.wording import question_of
@@ -38,6 +39,7 @@ class RoundLine:
     state: str
     reports: int
     planned: int
+    excess: bool
     questions: int
     epsilon: float
 
@@ -92,7 +94,8 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
     lines = tuple(
         RoundLine(
             *(stored.number, stored.state, found.get(stored.number, 0)),
-            planned=round(spec.participants * plan.population),
+            planned=expected_reports(spec, plan),
+            excess=has_excess(spec, plan, found.get(stored.number, 0)),
             questions=len(plan.questions),
             epsilon=plan.epsilon,
         )
