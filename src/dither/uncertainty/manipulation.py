@@ -32,8 +32,8 @@ Where do the L forged reports go? Two kinds of participation give two bounds:
 
 A model fitted to questions about several attributes weighs them in its own way, and may leave most of
 them aside (a tree keeps some pairs): attacks measured on it exceed the pooled bound by up to one half.
-There W is that of the best measured set of attributes alone, as if the model used nothing else; with
-issued tokens, which spread the forgers, the bound is that of the question with the largest g.
+In open campaigns W is therefore that of the best measured set of attributes alone, as if the model used
+nothing else. With issued tokens every question moves alike, so the weights hardly matter.
 
 The projection onto distributions (norm-sub) subtracts the mean excess of the cells that stay positive,
 so a projected cell c of k moves by at most (1 - 1/k) times the largest difference d_c - d_i of two cells'
@@ -59,19 +59,20 @@ from dither.types import Floats, JsonObject
 SHARES = (0.01, 0.05)
 OPEN, ISSUED = "open", "issued"
 
-_COVERS = (
-    "The bound covers the estimate of each attribute from the questions about it; where these ask several "
-    "attributes together, it assumes that a model uses only the best measured of them. Figures about "
-    "several attributes at once, and what later rounds ask, can be moved too; no bound is stated for them."
+_NOT_COVERED = (
+    "Figures about several attributes at once, and what later rounds ask, can be moved too; no bound is "
+    "stated for them."
 )
 _SENTENCES = {
     OPEN: (
         "In an open campaign participants make up their own tokens and can choose their question: the bound "
-        f"is that of all dishonest participants on the question that moves the figure most. {_COVERS}"
+        "is that of all dishonest participants on the question that moves the figure most. Where questions "
+        "ask several attributes together, it assumes that a model uses only the best measured of them. " + _NOT_COVERED
     ),
     ISSUED: (
-        "Tokens were issued, and participants cannot choose their question: the bound is that of "
-        f"dishonest participants spread evenly over all questions. {_COVERS}"
+        "Tokens were issued, and participants cannot choose their question: the bound is that of dishonest "
+        "participants spread evenly over all questions, for the estimate pooled from the questions about "
+        f"an attribute. {_NOT_COVERED}"
     ),
 }
 _NO_BOUND = (
@@ -133,13 +134,12 @@ def exposure(
     weight, least, most = (
         np.array([getattr(target, part) for target in targets]) for part in ("weight", "least", "most")
     )
-    if any(target.asked > set(names) for target in targets):
-        total = people * weight if participants is None else np.full_like(weight, _best_measured(targets))
-    else:
-        if participants is None:  # one target that everybody answered
-            weight, least, most = (np.array([people @ part]) for part in (weight, least, most))
-            people = np.ones(1)
-        total = np.full_like(weight, people @ weight)
+    total = float(people @ weight)
+    if participants is None:  # one target that everybody answered
+        weight, least, most = (np.array([people @ part]) for part in (weight, least, most))
+        people = np.ones(1)
+    elif any(target.asked > set(names) for target in targets):
+        total = _best_measured(targets)
     figures = np.asarray(frequencies, dtype=np.float64).ravel()
     contrast = 1 - 1 / figures.size
     spread = (most - least)[:, None]
