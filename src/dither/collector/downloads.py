@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 
 from dither.collector.campaigns import CountedElsewhere
 from dither.collector.store import Store
-from dither.errors import ReportError
 from dither.reports import Plan
 from dither.tally import tally_from_bytes
-from dither.tally.archive import unpack
+from dither.tally.archive import decoding, unpack
 
 _COLUMNS = pa.schema([("report_id", pa.binary(32)), ("question", pa.int32()), ("payload", pa.binary())])
 
@@ -57,9 +56,7 @@ def spool_reports(store: Store, campaign: str, plan: Plan, after: bytes | None =
 
 def read_counted(data: bytes) -> CountedElsewhere:
     """A tally counted elsewhere, as `dither campaign close-round --tally` sends it; `ReportError` if it is not one."""
-    try:
-        meta, arrays = unpack(data)
+    meta, arrays = unpack(data)
+    with decoding("tally counted elsewhere"):
         tally = tally_from_bytes(arrays["tally"].astype(np.uint8, copy=False).tobytes())
         return CountedElsewhere(tally, int(meta["reports"]), int(meta["digest"], 16))
-    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise ReportError(f"not a tally counted elsewhere: {error!r}"[:200]) from None

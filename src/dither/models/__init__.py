@@ -6,7 +6,7 @@ from importlib import import_module
 
 from dither.errors import ReportError
 from dither.models.model import Independent, Model
-from dither.tally.archive import unpack
+from dither.tally.archive import decoding, unpack
 
 # A model's kind -> module in this package and class in it; a module is imported when its kind is read.
 KINDS: dict[str, str] = {
@@ -21,12 +21,17 @@ __all__ = ["KINDS", "Independent", "Model", "model_from_bytes"]
 
 
 def model_from_bytes(data: bytes) -> Model:
-    """Rebuild any model from what its `to_bytes` gave; an archive of an unknown kind is an error."""
+    """Rebuild any model from what its `to_bytes` gave.
+
+    Raises:
+        ReportError: the bytes are not a model of a known kind.
+    """
     kind = unpack(data)[0].get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ReportError(
             f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}", value=kind
         )
     module, name = KINDS[kind].split(":")
-    model: Model = getattr(import_module(f"dither.models.{module}"), name).from_bytes(data)
+    with decoding("model"):
+        model: Model = getattr(import_module(f"dither.models.{module}"), name).from_bytes(data)
     return model

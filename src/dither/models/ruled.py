@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dither.errors import StateError
+from dither.errors import ReportError, StateError
 from dither.models.grouped import grouped_marginal
 from dither.models.model import MOST_CELLS, Model, check_marginal
 from dither.schema import Schema, schema_from_json
@@ -192,7 +192,32 @@ class Ruled:
         meta, arrays = unpack(data)
         within = {name.removeprefix("within "): a for name, a in arrays.items() if name.startswith("within ")}
         outcomes = {name.removeprefix("outcome "): a for name, a in arrays.items() if name.startswith("outcome ")}
-        return cls(schema_from_json(meta["schema"]), model_from_bytes(arrays["core"].tobytes()), within, outcomes)
+        core = arrays["core"].tobytes()
+        # Rules stand around a model once. Archives nested more deeply would be copied at each level.
+        if unpack(core)[0].get("kind") == cls.kind:
+            raise ReportError("a model with rules lies inside another")
+        model = cls(schema_from_json(meta["schema"]), model_from_bytes(core), within, outcomes)
+        model._check_parts()
+        return model
+
+    def _check_parts(self) -> None:
+        """An error where the model inside, the shares or the outcomes do not fit the schema."""
+        if set(self.outcomes) != set(self._by):
+            raise ReportError("the outcomes are not those of the determined attributes")
+        for name, by in self._by.items():
+            codes, size = self.outcomes[name], self.schema[name].cardinality
+            if codes.shape != (self.schema[by].cardinality,) or codes.dtype.kind not in "iu":
+                raise ReportError(f"the outcomes of {name} have the wrong shape")
+            if (codes < 0).any() or (codes >= size).any():
+                raise ReportError(f"an outcome of {name} is none of its values")
+        for name, share in self.within.items():
+            if share.shape != (self.schema[name].cardinality,) or not np.isfinite(share).all():
+                raise ReportError(f"the shares within groups of {name} have the wrong shape")
+        for root in {self.root(name) for name in self.schema.names}:
+            groups = self._groups_of(root)
+            asked = int(groups.max()) + 1 if root in self.within else self.schema[root].cardinality
+            if self.core.schema[root].cardinality != asked:
+                raise ReportError(f"the model inside has another number of values of {root}")
 
 
 def core_of(model: Model) -> Model:

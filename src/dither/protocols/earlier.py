@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from dither.errors import ReportError
 from dither.estimate import AnswerCounts, answers_of, pool
 from dither.schema import Schema
 from dither.tally import CountTally, tally_from_bytes
+from dither.tally.archive import decoding
 from dither.types import Bytes, JsonMapping, JsonObject
 
 ARRAY = "earlier tally "  # and its number, of the arrays in a state
@@ -49,11 +49,9 @@ class EarlierReports:
 
 def earlier_from_state(facts: JsonMapping, arrays: dict[str, np.ndarray]) -> EarlierReports:
     """The earlier campaign that a saved machine knew."""
-    try:
+    with decoding("prior in the state of a method"):
         count, source, digest = int(facts["tallies"]), str(facts["source"]), str(facts["sha256"])
         found = [tally_from_bytes(arrays[f"{ARRAY}{i}"].tobytes()) for i in range(min(count, MOST_TALLIES))]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ReportError(f"not the state of a method: its prior is damaged ({error!r})") from None
     return EarlierReports(tuple(t for t in found if isinstance(t, CountTally)), source, digest)
 
 

@@ -23,7 +23,7 @@ from dither.protocols.prior import Prior, prior_from_state
 from dither.reports import Plan
 from dither.schema import Schema, schema_from_json
 from dither.tally import CountTally, RoundTally, tally_from_bytes
-from dither.tally.archive import pack, unpack
+from dither.tally.archive import decoding, pack, unpack
 from dither.types import JsonObject, Progress
 
 P = TypeVar("P")  # the dataclass of a method's parameters
@@ -191,10 +191,8 @@ class ProtocolMachine(ABC, Generic[P]):
 def tallies_in(state: bytes) -> list[RoundTally]:
     """The tallies of the rounds that a saved machine had closed."""
     meta, arrays = unpack(state)
-    try:
+    with decoding("state of a method"):
         return [tally_from_bytes(arrays[str(i)].tobytes()) for i in range(meta["rounds"])]
-    except (KeyError, TypeError) as error:
-        raise ReportError(f"not the state of a method: {error!r}") from None
 
 
 def check_close(open_plan: Plan | None, tally: RoundTally) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 
 from dither.checks import check_whole
-from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms.probability import check_epsilon
 from dither.plugins import Plugin, plugin, usable
 from dither.protocols.holdout import HoldOut
@@ -17,7 +17,7 @@ from dither.protocols.prior import prior_from_state
 from dither.protocols.reduced import Reduced
 from dither.protocols.reduction import reduce_schema
 from dither.schema import Schema, schema_from_json
-from dither.tally.archive import unpack
+from dither.tally.archive import decoding, unpack
 from dither.types import JsonMapping, JsonObject
 
 
@@ -269,17 +269,23 @@ def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMa
 
 
 def restore(state: bytes) -> ProtocolMachine:
-    """Go on with a saved machine."""
+    """Go on with a saved machine.
+
+    Raises:
+        ReportError: the bytes are not the state of a method.
+    """
     machine = start_again(state)
-    for tally in tallies_in(state):
-        machine.close(tally)
+    tallies = tallies_in(state)
+    with decoding("state of a method"):
+        for tally in tallies:
+            machine.close(tally)
     return machine
 
 
 def start_again(state: bytes) -> ProtocolMachine:
     """A saved machine as it was before its first round."""
     meta, arrays = unpack(state)
-    try:
+    with decoding("state of a method"):
         chosen = method(str(meta.get("method")))
         campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
         machine = _begin(chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name))
@@ -288,5 +294,3 @@ def start_again(state: bytes) -> ProtocolMachine:
         if "prior" in meta:
             machine.core.prior = prior_from_state(meta["prior"], arrays, machine.core.campaign.schema)
         return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine
-    except (KeyError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
-        raise ReportError(f"not the state of a method: {error!r}") from None

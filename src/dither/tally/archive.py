@@ -1,22 +1,28 @@
-"""Arrays and plain values as one deterministic byte string: how tallies, models and protocol states are kept.
+"""Arrays and plain values as one deterministic byte string: how tallies, models and protocol states
+are stored.
 
-Layout: the magic line, the length of a JSON header, the header (meta and each array's name, dtype and shape, in order), then
-the arrays' bytes. Equal content gives equal bytes, and nothing in it can execute.
+Layout: the magic line, the length of a JSON header, the header (meta and each array's name, dtype
+and shape, in order), then the arrays' bytes. Equal content gives equal bytes, and nothing in it can
+execute. Guarantee: a malformed archive raises `ReportError`, and no array takes more memory than
+its bytes in the file.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
-from dither.errors import ReportError
+from dither.errors import DitherError, ReportError
 from dither.types import AnyArray, JsonMapping, JsonObject
 
 _MAGIC = b"dither-archive-1\n"
 _DTYPES = ("|u1", "<u4", "<i4", "<i8", "<f4", "<f8")
+# An array without elements has no bytes that bound its other dimensions, and a sum over its empty
+# axis would allocate them. The largest in use is the length of a report.
+_MAX_EMPTY_DIMENSIONS = 1 << 20
 
 
 def pack(meta: JsonMapping, arrays: Mapping[str, AnyArray]) -> bytes:
@@ -36,26 +42,73 @@ def pack(meta: JsonMapping, arrays: Mapping[str, AnyArray]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
-    """The inverse of `pack`; bytes that are not an archive raise `ReportError`."""
+    """Return the meta and the arrays of an archive, the inverse of `pack`.
+
+    Raises:
+        ReportError: the bytes are not an archive that `pack` could have written.
+    """
     start = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC or len(data) < start:
         raise ReportError("not a Dither archive, or one of another version")
     end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
-    try:
+    if end > len(data):
+        raise ReportError("a damaged Dither archive: cut short")
+    with decoding("archive"):
         header = json.loads(data[start:end])
-        meta, arrays = header["meta"], {}
+        meta = header["meta"]
+        arrays: dict[str, AnyArray] = {}
         if not isinstance(meta, dict):
             raise TypeError("its meta is no object")
         for name, dtype, shape in header["arrays"]:
+            if not isinstance(name, str) or name in arrays:
+                raise ValueError("an array without a name of its own")
             if dtype not in _DTYPES:
-                raise ValueError(dtype)
-            size = math.prod(shape) * np.dtype(dtype).itemsize
-            if end + size > len(data):
-                raise ValueError("cut short")
-            arrays[name] = np.frombuffer(data[end : end + size], dtype=dtype).reshape(shape).copy()
-            end += size
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
-        raise ReportError(f"a damaged Dither archive: {error}") from None
+                raise ValueError(f"an array of type {dtype!r}"[:100])
+            size = np.dtype(dtype).itemsize
+            count = _element_count(shape, (len(data) - end) // size)
+            arrays[name] = np.frombuffer(data, dtype, count, end).reshape(shape).copy()
+            end += count * size
     if end != len(data):
         raise ReportError("a damaged Dither archive: bytes after its end")
     return meta, arrays
+
+
+def _element_count(shape: object, available: int) -> int:
+    """How many elements an array of this shape has; an error if there are not that many in the file."""
+    if not isinstance(shape, list):
+        raise TypeError("an array's shape is no list")
+    # Checked before anything is multiplied: a list times a text would repeat the text.
+    if any(type(length) is not int or length < 0 for length in shape):
+        raise ValueError("an array's dimensions must be whole numbers from 0")
+    product = 1
+    for length in shape:
+        product *= length or 1
+        if product > max(available, _MAX_EMPTY_DIMENSIONS):
+            raise ValueError("an array is cut short")
+    if 0 in shape:
+        return 0
+    if product > available:
+        raise ValueError("an array is cut short")
+    return product
+
+
+@contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Turn every error that malformed content causes into `ReportError`."""
+    try:
+        with np.errstate(all="ignore"):  # checks of numbers that are not finite need no warning too
+            yield
+    except ReportError:
+        raise
+    except (
+        DitherError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ) as error:
+        message = str(error) if isinstance(error, DitherError | ValueError) else repr(error)
+        raise ReportError(f"a damaged Dither {what}: {message[:200]}") from None

@@ -15,7 +15,7 @@ from dither.errors import ParameterError, ReportError
 from dither.mechanisms import BitMechanism, Mechanism, PackedReports, PureMechanism
 from dither.reports import Plan, plan_from_json
 from dither.reports.plan import check_payload
-from dither.tally.archive import pack, unpack
+from dither.tally.archive import decoding, pack, unpack
 from dither.types import Bytes, Counts
 
 
@@ -127,12 +127,19 @@ def zero(plan: Plan) -> RoundTally:
 
 
 def tally_from_bytes(data: bytes) -> RoundTally:
-    """Load a saved tally."""
+    """Load a saved tally.
+
+    Raises:
+        ReportError: the bytes are not a tally. `check_tally` says whether its counts are possible.
+    """
     meta, arrays = unpack(data)
-    plan = plan_from_json(meta["plan"])
-    if meta["kind"] == CountTally.kind:
-        return CountTally(plan, arrays["n"], [arrays[str(i)] for i in range(len(plan.questions))])
-    return PatternTally(plan, arrays["patterns"], arrays["counts"])
+    with decoding("tally"):
+        plan = plan_from_json(meta["plan"])
+        if meta["kind"] == CountTally.kind:
+            return CountTally(plan, arrays["n"], [arrays[str(i)] for i in range(len(plan.questions))])
+        if meta["kind"] != PatternTally.kind:
+            raise ReportError("a tally of an unknown kind")
+        return PatternTally(plan, arrays["patterns"], arrays["counts"])
 
 
 def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:

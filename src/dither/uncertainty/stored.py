@@ -10,7 +10,7 @@ import numpy as np
 from dither.errors import ReportError
 from dither.models import Model, model_from_bytes
 from dither.schema import Schema
-from dither.tally.archive import pack, unpack
+from dither.tally.archive import decoding, pack, unpack
 from dither.types import AnyArray, JsonObject
 from dither.uncertainty.bootstrap import Bootstrap
 from dither.uncertainty.misfit import Misfit, PairMisfit
@@ -46,7 +46,7 @@ def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Boo
         raise ReportError(f"not the replicates of a release ({FORMAT})")
     if meta.get("of") != _digest(model):
         raise ReportError("the replicates are of another release's model")
-    try:
+    with decoding("set of replicates"):
         if not 2 <= len(meta["models"]) <= MOST_REPLICATES:
             raise ValueError(f"{len(meta['models'])} replicates")
         replicates = tuple(_model(entry, str(i), arrays, model.schema) for i, entry in enumerate(meta["models"]))
@@ -54,8 +54,6 @@ def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Boo
         asked = None if meta["asked"] is None else frozenset(_known(some, model.schema) for some in meta["asked"])
         misfit = Misfit(pairs, _number(meta["typical"]), _number(meta["spread"]))
         return Bootstrap(model, replicates, bool(meta["learnt"]), misfit, asked, reports)
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
-        raise ReportError(f"damaged replicates: {error!r}") from None
 
 
 def _digest(model: Model) -> str:
