@@ -72,7 +72,7 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     for change, words in (
         ({"format": "x"}, "dither-histogram-1"),
         ({"consumers": [{}]}, "edges"),
-        ({"range": 3}, "whole manifest"),
+        ({"range": 3}, "release.json is damaged"),
     ):
         (out / "release.json").write_text(json.dumps(manifest | change))
         with pytest.raises(InputError, match=words):

@@ -212,17 +212,22 @@ class CentralRelease:
         """Read a saved release."""
         folder = Path(directory)
         manifest = read_manifest(folder, FORMAT)
-        with reading(folder):
+        estimate = deviations = None
+        with reading(folder / SCHEMA):
+            schema = load_schema(folder / SCHEMA)
+        if (folder / HISTOGRAM).is_file():
+            with reading(folder / HISTOGRAM):
+                estimate = _read(folder / HISTOGRAM).columns[len(schema)].to_numpy()
+                _check_estimate(schema, estimate)
+        if (folder / DEVIATIONS).is_file():
+            with reading(folder / DEVIATIONS):
+                deviations = unpack((folder / DEVIATIONS).read_bytes())[1]["deviations"]
+                _check_deviations(schema, estimate, deviations)
+        with reading(folder / SYNTHETIC):
+            synthetic = _read(folder / SYNTHETIC)
+        with reading(folder / MANIFEST):
             check_whole("rows", manifest["rows"])
             check_record(manifest["call"])
-            schema = load_schema(folder / SCHEMA)
-            estimate = deviations = None
-            if (folder / HISTOGRAM).is_file():
-                estimate = _read(folder / HISTOGRAM).columns[len(schema)].to_numpy()
-            if (folder / DEVIATIONS).is_file():
-                deviations = unpack((folder / DEVIATIONS).read_bytes())[1]["deviations"]
-            synthetic = _read(folder / SYNTHETIC)
-            _check_cells(schema, estimate, deviations)
             _check_whole(manifest, schema, synthetic, estimate, deviations)
             kept = (
                 "epsilon_asked",
@@ -276,13 +281,17 @@ class CentralRelease:
         }
 
 
-def _check_cells(schema: Schema, estimate: Floats | None, deviations: Floats | None) -> None:
+def _check_estimate(schema: Schema, estimate: Floats) -> None:
     cells = math.prod(schema.cardinalities)
-    if estimate is not None and (estimate.shape != (cells,) or not np.isfinite(estimate).all()):
+    if estimate.shape != (cells,) or not np.isfinite(estimate).all():
         raise ValueError(f"the histogram does not have a number for each of {cells:,} cells")
-    if deviations is not None and (deviations.ndim != 2 or deviations.shape[1] != cells or estimate is None):
+
+
+def _check_deviations(schema: Schema, estimate: Floats | None, deviations: Floats) -> None:
+    cells = math.prod(schema.cardinalities)
+    if deviations.ndim != 2 or deviations.shape[1] != cells or estimate is None:
         raise ValueError(f"the deviations are not of {cells:,} cells")
-    if deviations is not None and (len(deviations) == 0 or not np.isfinite(deviations).all()):
+    if len(deviations) == 0 or not np.isfinite(deviations).all():
         raise ValueError(f"the deviations do not have a number for each of {cells:,} cells")
 
 

@@ -161,9 +161,13 @@ def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonO
 
 
 def check_record(call: object) -> None:
-    """A `ValueError` unless a manifest's `call` is such a record, or none was kept."""
-    if call is not None and not (isinstance(call, dict) and isinstance(call.get("function"), str)):
+    """Raise an error unless a manifest's `call` is such a record, or none was kept."""
+    if call is None:
+        return
+    if not (isinstance(call, dict) and isinstance(call.get("function"), str)):
         raise ValueError(f"call must name its function, not {call!r}")
+    command_again(call)
+    python_again(call)
 
 
 def command_again(call: JsonMapping) -> str | None:

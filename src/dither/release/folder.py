@@ -15,8 +15,9 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 
-from dither.errors import InputError, ReportError
+from dither.errors import DitherError, InputError, ReportError
 from dither.estimate import Marginal
 from dither.models import model_from_bytes
 from dither.notice import notice_from_json
@@ -26,6 +27,7 @@ from dither.release.release import FORMAT, Release
 from dither.release.words import central_from_json, find_warnings
 from dither.schema import Schema, load_schema, schema_from_json
 from dither.schema.files import read_table, write_table
+from dither.schema.schema import file_fault
 from dither.tally.archive import pack, unpack
 from dither.types import JsonObject, NativeTable
 from dither.uncertainty.replicates import reports_in
@@ -133,22 +135,33 @@ def load_release(directory: str | Path) -> Release:
     """
     folder = Path(directory)
     manifest = read_manifest(folder)
-    with reading(folder):
+    with reading(folder / MANIFEST):
         call = call_from_json(manifest["call"])
+    with reading(folder / "schema.json"):
         schema = load_schema(folder / "schema.json")
+    with reading(folder / "model.bin"):
         model = model_from_bytes((folder / "model.bin").read_bytes())
-        state, replicates = _optional(folder / "state.bin"), _optional(folder / "replicates.bin")
+    with reading(folder / "measured.bin"):
+        measured = _unpack_measured((folder / "measured.bin").read_bytes(), schema)
+    with reading(folder / "state.bin"):
+        state = _optional(folder / "state.bin")
+        reports = reports_in(schema, state)
+    with reading(folder / "replicates.bin"):
+        packed = _optional(folder / "replicates.bin")
+        replicates = None if packed is None else unpack_replicates(packed, model, reports)
+    synthetic = _synthetic(folder, schema)
+    with reading(folder / MANIFEST):
         _check_one_release(folder, manifest, call, schema, state)
         release = Release(
             call=call,
             schema=schema,
             model=model,
-            synthetic=_synthetic(folder, schema),
-            measured=_unpack_measured((folder / "measured.bin").read_bytes(), schema),
+            synthetic=synthetic,
+            measured=measured,
             asked=asked_from_json(manifest["asked"]),
             central=None if manifest.get("central") is None else central_from_json(manifest["central"]),
             state=state,
-            replicates=None if replicates is None else unpack_replicates(replicates, model, reports_in(schema, state)),
+            replicates=replicates,
             **{name: _plain_field(name, manifest[name]) for name in _PLAIN_FIELDS},
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
@@ -174,16 +187,35 @@ def _mixed(folder: Path, first: str, second: str) -> InputError:
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[None]:
-    """Whatever a damaged folder makes go wrong becomes one clear error."""
+def reading(path: Path) -> Iterator[None]:
+    """Turn every error that a damaged or missing file of a release causes into one `InputError`.
+
+    The message names the file.
+    """
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
+    except DitherError as error:
+        if isinstance(error, InputError) and path.name in str(error):
+            raise
+        fault = f"is damaged: {error}"
     except OSError as error:
-        raise InputError(f"{folder} is not a whole release: cannot read {error.filename}", where=str(folder)) from None
-    except (KeyError, IndexError, AttributeError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"{folder / MANIFEST} is not a whole manifest: {error!r}", where=str(folder)) from None
-    except ReportError as error:
-        raise InputError(f"{folder} is not a whole release: {error}", where=str(folder)) from None
+        fault = f"cannot be read: {file_fault(error)}"
+    except MemoryError:
+        fault = "needs more memory than there is"
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        RecursionError,
+        pa.ArrowException,
+    ) as error:
+        fault = f"is damaged: {error!r}"
+    else:
+        return
+    raise InputError(f"{path.parent} is not a whole release: {path.name} {fault[:300]}", where=str(path)) from None
 
 
 def _synthetic(folder: Path, schema: Schema) -> NativeTable:
@@ -191,7 +223,8 @@ def _synthetic(folder: Path, schema: Schema) -> NativeTable:
     path = folder / "synthetic.csv"
     if not path.is_file():
         path = folder / "synthetic.parquet"
-    table = read_table(path, schema if path.suffix == ".csv" else None)
+    with reading(path):
+        table = read_table(path, schema if path.suffix == ".csv" else None)
     known = set(nw.from_native(table, eager_only=True).columns)
     if lacking := [name for name in schema.names if name not in known]:
         raise InputError(f"{path} has no column {lacking[0]!r}, which schema.json names", where=str(path))

@@ -43,6 +43,7 @@ FORMAT = "dither-histogram-1"
 CELLS = "cells.bin"
 SCHEMA = "schema.json"
 FILES = (MANIFEST, "report.html", CELLS, SCHEMA, consumer_files.FOLDER)
+_MAX_FIGURE = 1e150  # of an edge or count: the width of an interval and its square stay finite
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,14 @@ class HistogramRelease:
         """Read a saved release."""
         folder = Path(directory)
         manifest = read_manifest(folder, FORMAT)
-        with reading(folder):
+        cells = schema = None
+        if (folder / CELLS).is_file():
+            with reading(folder / CELLS):
+                cells = _unpack_cells((folder / CELLS).read_bytes())
+        if (folder / SCHEMA).is_file():
+            with reading(folder / SCHEMA):
+                schema = load_schema(folder / SCHEMA)
+        with reading(folder / MANIFEST):
             for name in ("participants", "bits_per_report"):
                 check_whole(name, manifest[name])
             if manifest["call"] is not None or manifest.get("campaign") is None:
@@ -294,9 +302,9 @@ class HistogramRelease:
                 high=float(manifest["range"][1]),
                 partition=tuple(map(float, manifest["partition"])),
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
-                cells=_unpack_cells((folder / CELLS).read_bytes()) if (folder / CELLS).is_file() else None,
+                cells=cells,
                 campaign=None if manifest.get("campaign") is None else collected_from_json(manifest["campaign"]),
-                schema=load_schema(folder / SCHEMA) if (folder / SCHEMA).is_file() else None,
+                schema=schema,
                 collected_mean=None if manifest.get("mean") is None else mean_answer_from_json(manifest["mean"]),
             )
 
@@ -333,6 +341,11 @@ def _consumer(data: JsonMapping) -> ConsumerHistogram:
     raw = np.asarray(data["raw"], float) if "raw" in data else estimates
     if not estimates.shape == errors.shape == raw.shape == (len(edges) - 1,):
         raise ValueError(f"consumer {data['name']!r} has not as many counts as bins")
+    figures = np.concatenate([edges, estimates, errors, raw])
+    if not (np.abs(figures) < _MAX_FIGURE).all() or (errors < 0).any():  # also where one is no number
+        raise ValueError(f"consumer {data['name']!r} has edges or counts that are no finite numbers")
+    if len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise ValueError(f"consumer {data['name']!r} has edges that are not in order")
     return ConsumerHistogram(str(data["name"]), edges, estimates, errors, raw, data.get("epsilon"))
 
 
