@@ -85,11 +85,15 @@ def free_port() -> int:
 class ServerProcess:
     """A collector in a process of its own."""
 
-    def __init__(self, store: str | Path, *, port: int = 0, queue: int = 20_000, before: str = "") -> None:
-        """`before` is Python that the process runs first, with the collector's modules loaded."""
+    def __init__(
+        self, store: str | Path, *, port: int = 0, queue: int = 20_000, before: str = "", options: str = ""
+    ) -> None:
+        """`before` is Python that the process runs first, with the collector's modules loaded; `options`
+        are further arguments of `serve`."""
         code = f"{before}\n" + (
             "import sys; from dither.collector.serving import listen, serve; "
-            "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4]))"
+            "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4])"
+            f"{options})"
         )
         self.process = nursery.Collector(code, str(store), KEY, str(port), str(queue))
         line = self.process.stdout.readline()

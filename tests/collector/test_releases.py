@@ -232,7 +232,7 @@ def test_a_question_that_takes_too_long_ends_and_the_next_one_is_answered(
 ) -> None:
     one, digest, data = asked
     one.answer(digest, Question("member"), lambda: data)
-    one._attendants["answers"]._process.send_signal(signal.SIGSTOP)  # as if it were at work for ever
+    one._workers["answers"]._process.send_signal(signal.SIGSTOP)  # as if it were at work for ever
     monkeypatch.setattr(questions, "QUESTION_SECONDS", 0.2)
     with pytest.raises(QuestionTooLong):
         one.answer(digest, Question("member"), lambda: data)
@@ -243,7 +243,7 @@ def test_a_question_that_takes_too_long_ends_and_the_next_one_is_answered(
 def test_so_many_wait_and_the_others_hear_it_at_once(asked: tuple[Questions, str, bytes]) -> None:
     one, digest, data = asked
     refused: list[Exception] = []
-    with one._turn:  # as if somebody asked something long
+    with one._asking.turn:  # as if somebody asked something long
 
         def ask() -> None:
             try:
@@ -294,6 +294,6 @@ def test_a_session_reads_as_its_key_does(site: Site) -> None:
 def test_uploads_go_on_while_a_question_is_answered(site: Site, asked: tuple[Questions, str, bytes]) -> None:
     caller = Caller(site.server.url)
     plan = plan_of(caller.announcement(site.open))
-    with asked[0]._turn:
+    with asked[0]._asking.turn:
         body = answers_of(site.open, plan, schema_from_json(SCHEMA), 1)
         assert caller.upload(site.open, body).status in (200, 201)

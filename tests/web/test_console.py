@@ -421,6 +421,7 @@ def test_rates_are_of_the_last_hour() -> None:
     assert rates.look("c", 120) == pytest.approx(0.0)
 
 
+@pytest.mark.slow
 def test_a_schema_file_is_taken_as_it_is_and_a_table_gives_a_draft_with_a_warning(curator: Visitor) -> None:
     csrf = {"csrf": token(curator)}
     told = curator.upload("/console/new/file", csrf, "s.json", json.dumps(SCHEMA.to_json()).encode())
@@ -434,6 +435,7 @@ def test_a_schema_file_is_taken_as_it_is_and_a_table_gives_a_draft_with_a_warnin
     assert 'value="way"' in drafted.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "data"),
     [

@@ -17,7 +17,7 @@ from dither.collector.access import Access, Who
 from dither.collector.audit import acting
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.downloads import read_counted, spool_reports
+from dither.collector.downloads import spool_reports
 from dither.collector.edge import TALLY_BYTES, read_body
 from dither.collector.problems import DOCUMENTED, Problem
 from dither.collector.schedule import expected_reports, has_excess, reports_wanted
@@ -244,8 +244,9 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
     @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=_TAKES_TALLY)
     def close_with(campaign: str, number: RoundNumber, body: Counted, who: Who) -> Status:
         """Close a round with a tally counted elsewhere, if it counts exactly the reports stored. Safe to repeat."""
+        counted = collector.questions.read_tally(body)
         with acting(who.name, "close-round-with-tally"):
-            return status_of(campaigns.close_round(campaign, int(number), read_counted(body)))
+            return status_of(campaigns.close_round(campaign, int(number), counted))
 
     @routes.post("/{campaign}/finalise", openapi_extra=takes(FinaliseRequest))
     def finalise(campaign: str, body: Body, who: Who) -> Status:

@@ -1,15 +1,19 @@
-"""What the process beside a collector does with releases: answers questions, makes replicates. It never sees a report.
+"""The bounded process beside a collector: it answers questions about releases, makes replicates and
+reads files from outside. It never sees a report.
 
-It is a process of its own so that a heavy question takes nothing from uploads: other threads of the collector would wait for it
-between two steps, memory it asks for would be theirs, and no thread can be stopped. Here it runs with a lower priority, within a
-limit of memory, and whoever asks for too long is answered by its end. Releases are kept by the digest of their bytes, as many as
-fit into `HELD_BYTES`; their synthetic rows are not, since no question needs them.
+It is a process of its own so that a heavy question or a hostile file takes nothing from uploads:
+other threads of the collector would wait for it between two steps, memory it asks for would be
+theirs, and no thread can be stopped. It runs with a lower priority and within a memory limit, is
+ended when a job takes too long, and is the first that the kernel ends when memory runs out.
+Releases are held by the digest of their bytes, as many as fit into `HELD_BYTES`, without their
+synthetic rows, which no question needs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import resource
 import signal
@@ -18,14 +22,17 @@ import tempfile
 import zipfile
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import narwhals as nw
 
+from dither.collector.campaigns import CountedElsewhere
+from dither.collector.downloads import read_counted
 from dither.collector.finished import zip_release
-from dither.errors import DitherError, ParameterError
+from dither.errors import DitherError, ParameterError, ReportError, TableError
 from dither.release import Release, load_release
 from dither.release.folder import format_of
 from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
@@ -35,6 +42,10 @@ from dither.release.number_report import number_body
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.ask import Inquiry
 from dither.release.report import ReportBody, report_body
+from dither.reports import limits
+from dither.schema import load_schema
+from dither.schema.files import read_noted
+from dither.schema.infer import draft_schema
 
 HELD_BYTES = 256 << 20  # of releases, unpacked
 MEMORY_BYTES = 4 << 30  # that the process may ask for
@@ -66,7 +77,38 @@ class Replicates:
     count: int = REPLICATES
 
 
-Job = Question | Report | Replicates
+@dataclass(frozen=True)
+class DraftSchema:
+    """Asks for the schema in a file that was uploaded as `name`: a schema file's own, or a draft from
+    a table."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True)
+class DraftedSchema:
+    """A schema as JSON, and whether it was read off data."""
+
+    json: str
+    from_data: bool
+
+
+@dataclass(frozen=True)
+class ReadTally:
+    """Asks for the tally in a file that was counted elsewhere."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """The job needed more memory than the process may take."""
+
+
+FileJob = DraftSchema | ReadTally
+ReleaseJob = Question | Report | Replicates
+Job = ReleaseJob | FileJob
 
 
 @dataclass(frozen=True)
@@ -117,7 +159,9 @@ def read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
         return (HistogramRelease.load if about_a_number else load_release)(Path(scratch)), size
 
 
-def do(job: Job, inquiry: Inquiry | HistogramRelease, data: bytes | None) -> Answer | AnswerTable | ReportBody | bytes:
+def do(
+    job: ReleaseJob, inquiry: Inquiry | HistogramRelease, data: bytes | None
+) -> Answer | AnswerTable | ReportBody | bytes:
     """A job's result, without what ties it to the release."""
     if isinstance(inquiry, HistogramRelease):
         return _about_a_number(job, inquiry, data)
@@ -141,7 +185,7 @@ def do(job: Job, inquiry: Inquiry | HistogramRelease, data: bytes | None) -> Ans
 
 
 def _about_a_number(
-    job: Job, release: HistogramRelease, data: bytes | None
+    job: ReleaseJob, release: HistogramRelease, data: bytes | None
 ) -> Answer | AnswerTable | ReportBody | bytes:
     """The same of a release about one number. Its figures have their errors without replicates."""
     if isinstance(job, Replicates):
@@ -156,23 +200,64 @@ def _about_a_number(
     return ask_number(release, job.number)
 
 
-def attend(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
-    """Answer jobs from a pipe, one at a time, until nobody is at its other end."""
+def read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
+    """What is in a file from outside; no more of it than the collector can use.
+
+    Raises:
+        DitherError: the file is not what it should be; the message has the name it was uploaded as.
+    """
+    path = Path(job.path)
+    if isinstance(job, ReadTally):
+        counted = read_counted(path.read_bytes())
+        if len(json.dumps(counted.tally.plan.to_json())) > limits.PLAN_BYTES:
+            raise ReportError("the plan of this tally is larger than any that devices read")
+        return counted
+    try:
+        from_data = path.suffix != ".json"
+        schema = draft_schema(read_noted(path)[0]) if from_data else load_schema(path)
+    except DitherError as error:
+        raise TableError(str(error).replace(job.path, job.name), where=job.name) from None
+    text = json.dumps(schema.to_json())
+    if len(text) > limits.BODY_BYTES:
+        raise TableError(
+            f"the schema of {job.name} takes {len(text):,} bytes; at most {limits.BODY_BYTES:,} can "
+            "be sent to create a campaign: use fewer columns or fewer values",
+            where=job.name,
+        )
+    return DraftedSchema(text, from_data)
+
+
+def serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
+    """Do jobs from a pipe, one at a time, until its other end is closed."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the collector ends this process itself, or dies
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    with suppress(OSError):  # where the kernel runs out of memory, it ends this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
     releases = Releases(held)
     pipe.send(None)  # it is up
     while True:
         try:
             digest, job, data = pipe.recv()
-            pipe.send(_result(releases, digest, job, data))
+            pipe.send(_file_result(job) if isinstance(job, FileJob) else _result(releases, digest, job, data))
         except (EOFError, BrokenPipeError):
             return
 
 
-def _result(releases: Releases, digest: str, job: Job, data: bytes | None) -> object:
+def _file_result(job: FileJob) -> object:
+    """What a file holds, `OutOfMemory`, or the error to raise at the other end."""
+    try:
+        return read_file(job)
+    except (TableError, ReportError) as error:
+        return type(error)(str(error), where=error.where)
+    except MemoryError:
+        return OutOfMemory()
+    except Exception as error:  # a defect; its text may carry values of the file
+        return RuntimeError(f"{type(error).__name__} while a file was read")
+
+
+def _result(releases: Releases, digest: str, job: ReleaseJob, data: bytes | None) -> object:
     """What a job gives, `Absent`, or the error to raise at the other end."""
     try:
         inquiry = releases.get(digest)
@@ -204,4 +289,4 @@ def names_in(by: str, known: Sequence[str]) -> tuple[str, ...]:
 
 def main() -> None:
     """The process: `Questions` gives it a pipe's number and its limit of memory."""
-    attend(Connection(int(sys.argv[1])), int(sys.argv[2]))
+    serve_jobs(Connection(int(sys.argv[1])), int(sys.argv[2]))

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from dither.collector.campaigns import NoCampaign
 from dither.collector.live import TooManyWatchers
 from dither.collector.publications import NoRelease
-from dither.collector.questions import TooManyQuestions
+from dither.collector.questions import FileTooLarge, TooManyQuestions
 from dither.collector.sessions import SPAN_SECONDS, SignInRefused, TooManySignIns
 from dither.collector.store import Outcome, StoreAway, StoreFull
 from dither.collector.writer import QueueFull
@@ -90,6 +90,7 @@ _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (StateError, "wrong-state"),
     (TooFewAnswers, "too-few-answers"),
     (ReportError, "bad-envelope"),
+    (FileTooLarge, "too-large"),
     (InputError, "invalid"),
 )
 DOCUMENTED: dict[int | str, JsonObject] = {

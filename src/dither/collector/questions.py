@@ -1,8 +1,11 @@
-"""Questions about releases, put to a process beside the collector that `answering` runs: bounded in number, time and memory.
+"""Questions about releases and files from outside, given to the bounded process beside the collector
+that `answering` runs.
 
-Guarantee: whatever is asked, uploads go on. One question is answered at a time, `MOST_WAITING` may wait, and whoever comes after
-hears at once that too many ask. A question that takes longer than `QUESTION_SECONDS` ends the process, and the next one starts
-another. Replicates are made in a process of their own, one set at a time, so that questions need not wait for them.
+Guarantee: uploads go on whatever is asked or sent. One question is answered at a time, at most
+`MOST_WAITING` wait, and further ones are refused at once. A question that takes longer than
+`QUESTION_SECONDS` ends the process, and the next one starts another. Replicates are made in a
+process of their own, one set at a time, so that questions need not wait for them. Files are read in
+one of their own as well, which ends with the file: nothing of it stays in memory.
 """
 
 from __future__ import annotations
@@ -11,12 +14,26 @@ import logging
 import multiprocessing
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dither.collector.answering import MEMORY_BYTES, Absent, Job, Question, Replicates, Report
-from dither.errors import DitherError, ParameterError
+from dither.collector.answering import (
+    MEMORY_BYTES,
+    Absent,
+    DraftedSchema,
+    DraftSchema,
+    FileJob,
+    Job,
+    OutOfMemory,
+    Question,
+    ReadTally,
+    Replicates,
+    Report,
+)
+from dither.collector.campaigns import CountedElsewhere
+from dither.errors import DitherError, InputError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
@@ -25,6 +42,7 @@ REPORT_SECONDS = 120.0  # the content of a report, which is kept afterwards
 START_SECONDS = 60.0  # for the process to come up, once
 LOAD_SECONDS = 60.0  # for a release to be read, once; nobody who asks chooses how long that takes
 REPLICATES_SECONDS = 3600.0
+FILE_SECONDS = 60.0  # to read a file from outside
 MOST_WAITING = 8
 WAIT_SECONDS = 30.0  # for those before
 log = logging.getLogger("dither.collector")
@@ -38,8 +56,36 @@ class QuestionTooLong(ParameterError):
     """The answer would take longer than a question may."""
 
 
-class _Attendant:
-    """A process that answers, and the pipe to it."""
+class FileTooLarge(InputError):
+    """Reading a file takes more memory or time than it may."""
+
+
+class _Line:
+    """Those who wait for a process: one has its turn, few wait, others are refused."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.turn = threading.Lock()
+        self._room = threading.BoundedSemaphore(MOST_WAITING + 1)
+
+    @contextmanager
+    def my_turn(self) -> Iterator[None]:
+        """Wait for the turn and keep it."""
+        if not self._room.acquire(blocking=False):
+            raise TooManyQuestions(f"{MOST_WAITING} {self._what} wait already; try again in a moment")
+        try:
+            if not self.turn.acquire(timeout=WAIT_SECONDS):
+                raise TooManyQuestions(f"the {self._what} before took longer than {WAIT_SECONDS:g} s; try again")
+            try:
+                yield
+            finally:
+                self.turn.release()
+        finally:
+            self._room.release()
+
+
+class _Worker:
+    """A process that does jobs, and the pipe to it."""
 
     def __init__(self, memory: int) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
@@ -50,7 +96,7 @@ class _Attendant:
         theirs.close()
         try:
             if not self._pipe.poll(START_SECONDS):
-                raise TooManyQuestions("the process that answers questions did not start; ask again in a moment")
+                raise TooManyQuestions("the bounded process did not start; try again in a moment")
             self._pipe.recv()
         except BaseException:
             self.end()
@@ -76,10 +122,10 @@ class Questions:
 
     def __init__(self, memory: int = MEMORY_BYTES) -> None:
         self._memory = memory
-        self._turn = threading.Lock()
+        self._asking = _Line("questions")
+        self._reading = _Line("files")
         self._making = threading.Lock()
-        self._room = threading.BoundedSemaphore(MOST_WAITING + 1)
-        self._attendants: dict[str, _Attendant] = {}
+        self._workers: dict[str, _Worker] = {}
         self._ended = False
 
     def answer(self, digest: str, question: Question, fetch: Callable[[], bytes]) -> Answer | AnswerTable:
@@ -106,37 +152,68 @@ class Questions:
             self._end("replicates")
             self._making.release()
 
+    def draft_schema(self, path: str, name: str) -> DraftedSchema:
+        """The schema in a file at `path` that was uploaded as `name`: its own, or a draft from a table.
+
+        Raises:
+            InputError: the file is neither, or reading it takes too much (`FileTooLarge`).
+        """
+        found = self._read(DraftSchema(path, name))
+        assert isinstance(found, DraftedSchema)
+        return found
+
+    def read_tally(self, data: bytes) -> CountedElsewhere:
+        """A tally that was counted elsewhere.
+
+        Raises:
+            ReportError: the bytes are not one.
+            FileTooLarge: reading it takes too much.
+        """
+        with tempfile.NamedTemporaryFile(prefix="dither-upload-") as file:
+            file.write(data)
+            file.flush()
+            found = self._read(ReadTally(file.name))
+        assert isinstance(found, CountedElsewhere)
+        return found
+
     def stop(self) -> None:
-        """End the processes; whoever waits for one hears that it is gone."""
+        """End the processes; a caller that waits for one gets an error."""
         self._ended = True
-        for name in list(self._attendants):
+        for name in list(self._workers):
             self._end(name)
 
     def _in_turn(self, digest: str, job: Job, fetch: Callable[[], bytes], seconds: float) -> object:
-        with self._my_turn():
+        with self._asking.my_turn():
             return self._asked("answers", digest, job, fetch, seconds)
 
-    @contextmanager
-    def _my_turn(self) -> Iterator[None]:
-        if not self._room.acquire(blocking=False):
-            raise TooManyQuestions(f"{MOST_WAITING} questions wait already; ask again in a moment")
-        try:
-            if not self._turn.acquire(timeout=WAIT_SECONDS):
-                raise TooManyQuestions(f"the questions before took longer than {WAIT_SECONDS:g} s; ask again")
+    def _read(self, job: FileJob) -> object:
+        with self._reading.my_turn():
             try:
-                yield
+                worker = self._workers.get("files") or self._start("files")
+                found = worker.ask("", job, None, FILE_SECONDS)
+            except QuestionTooLong:
+                raise FileTooLarge(
+                    f"reading the file takes longer than {FILE_SECONDS:g} s; send a smaller one"
+                ) from None
+            except (EOFError, OSError):  # it ran out of memory in a way that Python could not report
+                if self._ended:
+                    raise TooManyQuestions("the collector is being stopped") from None
+                found = OutOfMemory()
             finally:
-                self._turn.release()
-        finally:
-            self._room.release()
+                self._end("files")
+        if isinstance(found, OutOfMemory):
+            raise FileTooLarge(
+                f"reading the file needs more memory than the {self._memory >> 20:,} MiB it may take; send a smaller one"
+            )
+        return _checked(found)
 
     def _asked(self, name: str, digest: str, job: Job, fetch: Callable[[], bytes], seconds: float) -> object:
         """Ask, and once more with the release's bytes if the process does not hold it."""
         try:
-            attendant = self._attendants.get(name) or self._start(name)
-            found = attendant.ask(digest, job, None, seconds)
+            worker = self._workers.get(name) or self._start(name)
+            found = worker.ask(digest, job, None, seconds)
             if isinstance(found, Absent):
-                found = attendant.ask(digest, job, fetch(), seconds + LOAD_SECONDS)
+                found = worker.ask(digest, job, fetch(), seconds + LOAD_SECONDS)
         except QuestionTooLong:
             self._end(name)
             raise
@@ -145,21 +222,25 @@ class Questions:
             if self._ended:
                 raise TooManyQuestions("the collector is being stopped") from None
             raise QuestionTooLong("the question needs more memory than one may", where="by") from None
-        if isinstance(found, DitherError):
-            raise found
-        if isinstance(found, Exception):
-            log.error("a question met a defect: %s", found)
-            raise found
-        return found
+        return _checked(found)
 
-    def _start(self, name: str) -> _Attendant:
+    def _start(self, name: str) -> _Worker:
         if self._ended:
             raise TooManyQuestions("the collector is being stopped")
-        made = self._attendants[name] = _Attendant(self._memory)
+        made = self._workers[name] = _Worker(self._memory)
         return made
 
     def _end(self, name: str) -> None:
-        attendant = self._attendants.pop(name, None)
-        if attendant is not None:
+        worker = self._workers.pop(name, None)
+        if worker is not None:
             with suppress(OSError):
-                attendant.end()
+                worker.end()
+
+
+def _checked(found: object) -> object:
+    """A job's result; the error that it is, raised."""
+    if isinstance(found, Exception):
+        if not isinstance(found, DitherError):
+            log.error("the bounded process met a defect: %s", found)
+        raise found
+    return found

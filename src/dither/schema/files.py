@@ -53,6 +53,10 @@ def read_noted(
                 notes.append(assumed_form(path, assumed))
         else:
             table = _read_parquet(path)
+    except MemoryError:  # PyArrow's own is one of these
+        raise TableError(
+            f"{path} needs more memory than this process may use; take fewer columns or rows", where=str(path)
+        ) from None
     except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
         kind = "Parquet" if suffix == ".parquet" else "CSV"
         raise TableError(f"cannot read {path} as {kind}: {file_fault(error)}", where=str(path)) from None

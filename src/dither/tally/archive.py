@@ -108,7 +108,6 @@ def decoding(what: str) -> Iterator[None]:
         ValueError,
         ArithmeticError,
         RecursionError,
-        MemoryError,
     ) as error:
         message = str(error) if isinstance(error, DitherError | ValueError) else repr(error)
         raise ReportError(f"a damaged Dither {what}: {message[:200]}") from None

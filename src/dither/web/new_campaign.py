@@ -6,6 +6,7 @@ follows what is typed.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,14 +17,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from dither.collector.questions import Questions
 from dither.collector.sessions import Session
-from dither.errors import DitherError, ParameterError, SchemaError, TableError
+from dither.errors import DitherError, ParameterError, SchemaError
 from dither.notice import REASON_EPSILON
 from dither.protocols import DEFAULT, METHODS
 from dither.release.pages import sentence
-from dither.schema import Schema, load_schema
-from dither.schema.files import read_noted
-from dither.schema.infer import LEAK_WARNING, draft_schema
+from dither.schema import Schema, schema_from_json
+from dither.schema.infer import LEAK_WARNING
 from dither.types import JsonObject
 from dither.web.console import Console, Form, go
 from dither.web.planning import Planner, outlook_chart
@@ -154,7 +155,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
         if chosen is None:
             return show(form.session, Draft(), "choose a file first")
         try:
-            schema, leaks = await run_in_threadpool(_read_file, chosen)
+            schema, leaks = await run_in_threadpool(_read_file, console.collector.questions, chosen)
         except DitherError as error:
             return show(form.session, Draft(), str(error))
         note = f"{sentence(LEAK_WARNING)} Look through every answer below before you go on." if leaks else ""
@@ -183,7 +184,7 @@ def _with_schema(draft: Draft, schema: SchemaForm) -> Draft:
     return replace(draft, schema=schema)
 
 
-def _read_file(chosen: UploadFile) -> tuple[Schema, bool]:
+def _read_file(questions: Questions, chosen: UploadFile) -> tuple[Schema, bool]:
     """The schema of a schema file, or a draft from a table; and whether it was read off data."""
     name = Path(chosen.filename or "file").name
     suffix = Path(name).suffix.lower()
@@ -192,11 +193,5 @@ def _read_file(chosen: UploadFile) -> tuple[Schema, bool]:
         with place.open("wb") as out:
             while block := chosen.file.read(1 << 20):
                 out.write(block)
-        try:
-            if suffix == ".json":
-                return load_schema(place), False
-            table, _ = read_noted(place)
-            return draft_schema(table), True
-        except DitherError as error:
-            said = str(error).replace(str(place), name)
-            raise TableError(said, where=name) from None
+        drafted = questions.draft_schema(str(place), name)
+    return schema_from_json(json.loads(drafted.json)), drafted.from_data
