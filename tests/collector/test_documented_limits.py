@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dither.collector import campaigns, collector, edge, serving
+from dither.collector import answering, campaigns, collector, edge, questions, releases, serving
 from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
 from dither.collector.metrics import Metrics
 from dither.collector.problems import PROBLEMS
@@ -18,6 +18,9 @@ def test_the_table_of_limits() -> None:
     for row in (
         f"| body of a request | {limits.BODY_BYTES >> 20} MiB,",
         f"| bodies of all requests in memory | {edge.BODIES_BYTES >> 20} MiB |",
+        f"| a table or schema in the console | {edge.UPLOAD_BYTES >> 20} MiB |",
+        f"in the bounded process | {questions.FILE_SECONDS:g} s, {answering.MEMORY_BYTES >> 30} GiB | 413",
+        f"or folder under way | {releases.MAX_DOWNLOADS} in each collector process | 429 |",
         f"| a report; reports in a request | {limits.REPORT_BYTES >> 10} KiB; {limits.REQUEST_REPORTS:,} |",
         f"while they are read | {c.header_bytes >> 10} KiB, {c.header_lines} headers | 431",
         f"on one connection | {c.pipelined} |",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, BinaryIO
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -296,19 +296,31 @@ def _add_counting(routes: APIRouter, collector: Collector) -> None:
 
 
 class FileAnswer(StreamingResponse):
-    """What was written to a file, from its beginning; the file is closed when it has been sent or nobody reads it any more."""
+    """What was written to a file, from its beginning.
 
-    def __init__(self, file: BinaryIO, media_type: str, more: Mapping[str, str] | None = None) -> None:
+    When it has been sent, or its reader is gone, the file is closed and `done` is called.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        media_type: str,
+        more: Mapping[str, str] | None = None,
+        done: Callable[[], object] | None = None,
+    ) -> None:
         headers = {"content-length": str(file.tell()), **(more or {})}
         file.seek(0)
         super().__init__(iter(lambda: file.read(_PIECE), b""), headers=headers, media_type=media_type)
         self._file = file
+        self._done = done
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._file.close()
+            if self._done is not None:
+                self._done()
 
 
 def _summary(live: Live) -> Summary:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, BinaryIO
 
@@ -32,6 +33,9 @@ from dither.release.spreadsheet import copy_as_spreadsheet, write_spreadsheet
 
 CSV = "text/csv; charset=utf-8; header=present"
 FORMATS = ("json", "csv", "parquet")
+# Of all releases together, in each collector process. A download converts or copies a whole table in
+# one of the framework's 40 threads and keeps it on disk until its reader has taken it.
+MAX_DOWNLOADS = 8
 Text = Annotated[str, Query()]
 Names = Annotated[Sequence[str], Query()]
 
@@ -122,26 +126,35 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         asked = replace(question_of(where, given, by), number=number if number.asked else None)
         return answer_file(publications.ask(release, asked), format)
 
+    slots = threading.BoundedSemaphore(MAX_DOWNLOADS)
+
+    def download(write: Callable[[BinaryIO], object], media_type: str, name: str) -> Response:
+        """A file that `write` fills, sent from disk; it keeps one of the slots until it is sent."""
+        if not slots.acquire(blocking=False):
+            raise Problem("too-many-downloads", f"{MAX_DOWNLOADS} downloads are under way; try again in a moment")
+        file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            write(file)
+        except BaseException:
+            file.close()
+            slots.release()
+            raise
+        return FileAnswer(file, media_type, named(name), slots.release)
+
     @routes.get("/synthetic.parquet", response_class=Response, responses=sends(PARQUET, "The synthetic table"))
     def parquet(release: Published = found) -> Response:
         """The synthetic table, a Parquet file."""
-        return Response(_synthetic(release), media_type=PARQUET, headers=named("synthetic.parquet"))
+        return download(lambda file: file.write(_synthetic(release)), PARQUET, "synthetic.parquet")
 
     @routes.get("/synthetic.csv", response_class=Response, responses=sends("text/csv", "The synthetic table"))
     def csv(release: Published = found) -> Response:
         """The synthetic table as CSV; text that a spreadsheet would take for a formula has an apostrophe before it."""
-        file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
-        try:
-            copy_as_spreadsheet(io.BytesIO(_synthetic(release)), file)
-        except BaseException:
-            file.close()
-            raise
-        return FileAnswer(file, CSV, named("synthetic.csv"))
+        return download(lambda file: copy_as_spreadsheet(io.BytesIO(_synthetic(release)), file), CSV, "synthetic.csv")
 
     @routes.get("/folder.zip", response_class=Response, responses=sends(ZIP, "The release's folder"))
     def folder(release: Published = found) -> Response:
         """The release's folder, which `dither query` and `dither.load_release` read once it is unpacked."""
-        return Response(publications.archive(release), media_type=ZIP, headers=named("release.zip"))
+        return download(lambda file: file.write(publications.archive(release)), ZIP, "release.zip")
 
     def _synthetic(release: Published) -> bytes:
         held = publications.file(release, "synthetic.parquet")
