@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent / "collector"))
 import collector_harness
 from collector_harness import Caller, Cluster, envelope_of, free_port, plan_of, token_of
 
+from dither.collector.answering import MEMORY_BYTES
 from dither.collector.serving import admin_key
 from dither.errors import InputError
 
@@ -118,6 +119,35 @@ def test_a_collector_takes_a_key_that_it_may_read_and_not_change(open_folder: Pa
         os.seteuid(0)
         os.setegid(0)
     assert stat.S_IMODE(key.stat().st_mode) == mode
+
+
+def gibibytes(text: str) -> float:
+    """A size as systemd and compose files write it."""
+    number, unit = re.fullmatch(r"(\d+)([gGmM])", text).groups()  # type: ignore[union-attr]
+    return int(number) / (1 if unit in "gG" else 1024)
+
+
+def test_the_memory_limits_leave_room_for_the_bounded_process() -> None:
+    bounded = MEMORY_BYTES / (1 << 30)
+    unit = UNIT.read_text(encoding="utf-8")
+    settings = dict(line.split("=", 1) for line in unit.splitlines() if re.match(r"\w+=", line))
+    collector_env = (DEPLOY / "systemd" / "collector.env").read_text(encoding="utf-8")
+    workers = int(re.search(r"^DITHER_WORKERS=(\d+)$", collector_env, re.MULTILINE)[1])  # type: ignore[index]
+    assert workers + bounded < gibibytes(settings["MemoryHigh"]) < gibibytes(settings["MemoryMax"]) <= 16
+    assert settings["OOMPolicy"] == "continue", "systemd would end the collector with the bounded process"
+    compose = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    services = compose.partition("\nservices:\n")[2].partition("\nnetworks:\n")[0]
+    parts = re.split(r"^  ([\w-]+):", services, flags=re.MULTILINE)[1:]
+    limits = {}
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        found = re.search(r"^    mem_limit: (\w+)$", text, re.MULTILINE)
+        assert found is not None or "<<: *collector" in text, f"{name} has no memory limit"
+        if found is not None:
+            limits[name] = gibibytes(found[1])
+    assert set(limits) == {"database", "collector-1", "proxy"}
+    scratch = gibibytes(re.search(r"/tmp:size=(\w+)", compose)[1])  # type: ignore[index]
+    processes = int(compose_command()[compose_command().index("--workers") + 1])
+    assert processes + bounded + scratch <= limits["collector-1"] <= 16
 
 
 def test_the_image_runs_as_nobody_special_and_fetches_nothing_when_it_runs() -> None:

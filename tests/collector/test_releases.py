@@ -283,6 +283,13 @@ def test_the_limit_of_memory_holds(asked: tuple[Questions, str, bytes]) -> None:
     small.stop()
 
 
+def test_the_kernel_ends_the_bounded_process_first(asked: tuple[Questions, str, bytes]) -> None:
+    one, digest, data = asked
+    one.answer(digest, Question("member"), lambda: data)
+    process = one._workers["answers"]._process.pid
+    assert Path(f"/proc/{process}/oom_score_adj").read_text().strip() == "1000"
+
+
 def test_a_session_reads_as_its_key_does(site: Site) -> None:
     value, _ = site.server.collector.sessions.sign_in(KEY)
     path = f"/v1/releases/{site.private}"
