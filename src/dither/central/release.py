@@ -284,13 +284,15 @@ class CentralRelease:
 def _check_estimate(schema: Schema, estimate: Floats) -> None:
     cells = math.prod(schema.cardinalities)
     if estimate.shape != (cells,) or not np.isfinite(estimate).all():
-        raise ValueError(f"the histogram does not have a number for each of {cells:,} cells")
+        raise ValueError(f"the histogram does not have a number for each of {cells:,} cells of {SCHEMA}")
 
 
 def _check_deviations(schema: Schema, estimate: Floats | None, deviations: Floats) -> None:
     cells = math.prod(schema.cardinalities)
-    if deviations.ndim != 2 or deviations.shape[1] != cells or estimate is None:
-        raise ValueError(f"the deviations are not of {cells:,} cells")
+    if estimate is None:
+        raise ValueError(f"there are deviations, and {HISTOGRAM} is missing")
+    if deviations.ndim != 2 or deviations.shape[1] != cells:
+        raise ValueError(f"the deviations are not of the {cells:,} cells of {SCHEMA}")
     if len(deviations) == 0 or not np.isfinite(deviations).all():
         raise ValueError(f"the deviations do not have a number for each of {cells:,} cells")
 

@@ -96,8 +96,11 @@ class Call:
 def call_from_json(data: JsonMapping) -> Call:
     """The inverse of `Call.to_json`; an unknown option is an error."""
     epsilon = float("inf") if data["no_privacy"] else float(data["epsilon"])
-    lists = {key: tuple(data[key]) for key in _LISTS if data.get(key) is not None}
-    return Call(**{**data, **lists, "epsilon": epsilon})
+    lists = {key: tuple(map(str, data[key])) for key in _LISTS if data.get(key) is not None}
+    call = Call(**{**data, **lists, "epsilon": epsilon})
+    if not isinstance(call.parameters, Mapping) or not isinstance(call.table, str | None):
+        raise ValueError("call has a table that is no name, or parameters that are no table of names and values")
+    return call
 
 
 def command(call: Call) -> str:

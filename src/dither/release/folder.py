@@ -133,12 +133,17 @@ def load_release(directory: str | Path) -> Release:
     ...     dither.load_release(release.save(f"{folder}/out")).method
     'independent'
     """
+    from dither.release import report
+
     folder = Path(directory)
     manifest = read_manifest(folder)
     with reading(folder / MANIFEST):
         call = call_from_json(manifest["call"])
     with reading(folder / "schema.json"):
         schema = load_schema(folder / "schema.json")
+    with reading(folder / MANIFEST):
+        if manifest["schema_fingerprint"] != schema.fingerprint:
+            raise _mixed(folder, MANIFEST, "schema.json")
     with reading(folder / "model.bin"):
         model = model_from_bytes((folder / "model.bin").read_bytes())
     with reading(folder / "measured.bin"):
@@ -151,7 +156,7 @@ def load_release(directory: str | Path) -> Release:
         replicates = None if packed is None else unpack_replicates(packed, model, reports)
     synthetic = _synthetic(folder, schema)
     with reading(folder / MANIFEST):
-        _check_one_release(folder, manifest, call, schema, state)
+        _check_state(folder, call, schema, state)
         release = Release(
             call=call,
             schema=schema,
@@ -166,13 +171,13 @@ def load_release(directory: str | Path) -> Release:
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
         )
+        report.check_shown(release)
         return replace(release, warnings=find_warnings(release))  # what a seed calls for stands whatever was written
 
 
-def _check_one_release(folder: Path, manifest: JsonObject, call: Call, schema: Schema, state: bytes | None) -> None:
-    """An error if files of several releases lie together: the guarantee of one says nothing about another's figures."""
-    if manifest["schema_fingerprint"] != schema.fingerprint:
-        raise _mixed(folder, MANIFEST, "schema.json")
+def _check_state(folder: Path, call: Call, schema: Schema, state: bytes | None) -> None:
+    """An error if `state.bin` is another release's: the guarantee of one says nothing about another's
+    figures."""
     if state is None:
         return
     facts, _ = unpack(state)

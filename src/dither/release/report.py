@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 from markupsafe import Markup
 
 from dither.display.bars import Bar, bar_chart
@@ -368,6 +369,24 @@ def _seconds(stages: Mapping[str, float]) -> Rows:
     if not stages:
         return []
     return [(stage, f"{taken:,.3f} s") for stage, taken in (*stages.items(), ("total", sum(stages.values())))]
+
+
+def check_shown(release: Release) -> None:
+    """Raise the error that the report would meet in what a manifest says, without making the report."""
+    notes = release.notes
+    _exposed(notes.get("manipulation") or {})
+    _agreement(notes.get("rounds_agree"))
+    for entry in release.asked:
+        _round(entry)
+    _seconds(release.seconds)
+    _run(release)
+    rerun_command(release)
+    rerun_python(release)
+    citation(release)
+    try:
+        render_part("report_notes.html", release=release, contents=[])
+    except TemplateError as error:
+        raise ValueError(f"notes: {error}") from None
 
 
 def _run(release: Release) -> Rows:
