@@ -374,7 +374,7 @@ def _seconds(stages: Mapping[str, float]) -> Rows:
 def check_shown(release: Release) -> None:
     """Raise the error that the report would meet in what a manifest says, without making the report."""
     notes = release.notes
-    _exposed(notes.get("manipulation") or {})
+    _manipulation(notes)
     _agreement(notes.get("rounds_agree"))
     for entry in release.asked:
         _round(entry)
