@@ -107,6 +107,8 @@ export interface TakePartOptions {
   ticket?: boolean;
   /** The attributes that may be asked about; a question about any other is refused. */
   allowed?: string[];
+  /** The questions that the person was shown (`chosen`); if others would be answered, nothing is (code 'not-allowed'). */
+  questions?: Question[];
   /** The one schema that is answered. */
   schemaFingerprint?: string;
   /** Token and reports go to the server of the first visit only, unless the collector has moved to this `url`. */
@@ -140,6 +142,11 @@ export interface TakePartResult {
 }
 /** Seconds until the next try: what the server asks for (0 if nothing) plus a random part of the longer of it and `backoff`. */
 export function retryPause(asked?: number, backoff?: number): number;
+
+/** One request without redirects, over in 30 s and of at most `most` bytes. Throws Unreachable or Refused. */
+export function ask(
+  fetch: typeof globalThis.fetch, address: string, most: number, options?: RequestInit,
+): Promise<{ status: number; type: string; text: string; retryAfter: number }>;
 
 /** Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes. Throws Refused or Unreachable. */
 export function takePart(options: TakePartOptions): Promise<TakePartResult>;

@@ -767,8 +767,8 @@ function checkAddress(url) {
   return parts.origin + parts.pathname.replace(/\/+$/, '');
 }
 
-// One request, never redirected: {status, type, text, retryAfter}.
-async function ask(fetch, address, most, options = {}) {
+/** One request, never redirected, over in 30 s, of at most `most` bytes: {status, type, text, retryAfter}. Throws Unreachable or Refused. */
+export async function ask(fetch, address, most, options = {}) {
   try {
     const plain = { credentials: 'omit', referrerPolicy: 'no-referrer', redirect: 'error', cache: 'no-store' };
     const answer = await fetch(address, { ...plain, signal: AbortSignal.timeout(30000), ...options });
@@ -875,7 +875,7 @@ export async function isStored({ url, campaign, receipt, fetch = globalThis.fetc
 }
 
 async function takeTurn({
-  url, campaign, record, cap, capTotal, period, token, ticket = token !== undefined, allowed, schemaFingerprint, moved = false, storage = localStorage,
+  url, campaign, record, cap, capTotal, period, token, ticket = token !== undefined, allowed, questions, schemaFingerprint, moved = false, storage = localStorage,
   random = systemRandom, clock = () => Date.now() / 1000, fetch = globalThis.fetch,
 }) {
   need(object(record) && !(record instanceof Map), 'a record is an object from names to values');
@@ -889,7 +889,7 @@ async function takeTurn({
   const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
   need(a.campaign === campaign, 'the collector announces another campaign');
   need(schemaFingerprint === undefined || fingerprint === schemaFingerprint, 'another schema than the one agreed on', 'changed');
-  const options = { server, moved, campaign, record, cap, capTotal, period, token, ticket, allowed, storage, random, clock };
+  const options = { server, moved, campaign, record, cap, capTotal, period, token, ticket, allowed, questions, storage, random, clock };
   let kept, unused = false;
   for (let tries = 0; !kept; tries++) {
     need(tries < 5, 'another page keeps changing the books');
@@ -957,7 +957,7 @@ export const practise = (a, questions, record, random = systemRandom) => drawAns
 // changed the books meanwhile; then nothing was written either, and the noise drawn here is forgotten.
 async function answerOnce(
   a, epsilon, fingerprint,
-  { server, moved, campaign, record, cap, capTotal, period, token, ticket, allowed, storage, random, clock, unused },
+  { server, moved, campaign, record, cap, capTotal, period, token, ticket, allowed, questions, storage, random, clock, unused },
 ) {
   const id = fromHex(campaign), plan = a.plan, now = clock();
   need(finite(now), 'the clock tells no time');
@@ -988,6 +988,7 @@ async function answerOnce(
   const { asked: mine, later, question, questions: asked } = await chosen(a, own);
   if (!mine) return { result: 'not-asked', spent: spent(), comeBack: later ? a.round_closes ?? null : null };
   need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed', 'not-allowed');
+  need(!questions || JSON.stringify(questions) === JSON.stringify(asked), 'other questions than those shown', 'not-allowed');
   const known = asked.map((q) => books.memo[memoKey(q.attributes)]);
   asked.forEach((q, i) => need(!known[i] || known[i].question === JSON.stringify(q), 'a question is asked a second time'));
   const cost = known.every(Boolean) ? 0 : epsilon;
