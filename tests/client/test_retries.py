@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, participant, plan, problem
 
-from dither.client import Answer, Device, Unreachable
+from dither.client import Answer, Device, Participant, Unreachable
 from dither.collector.problems import RetrySpread
+from dither.errors import PrivacyError
 
 DAY = 86_400.0
 OVERLOADED = Answer(429, b'{"type":"urn:dither:problem:overloaded"}', 5.0, "application/problem+json")
@@ -75,27 +76,67 @@ def states(device: Device) -> list[str]:
     return [report.state for report in device.outbox()]
 
 
+DELETED = problem(404, "no-campaign")
+
+
+def visit(device: Device, way: str, answer: Answer = DELETED, **more: Any) -> None:
+    person = participant(device, lambda *arguments: answer, tries=1, **more)
+    if way == "send":
+        person.send()
+        return
+    with pytest.raises(Unreachable):
+        person.take_part(RECORD)
+
+
 @pytest.mark.parametrize("way", ["take_part", "send"])
 def test_a_report_of_a_deleted_campaign_ends_after_thirty_days(way: str) -> None:
-    def visit(device: Device, answer: Answer) -> Any:
-        person = participant(device, lambda *arguments: answer, tries=1)
-        if way == "send":
-            return person.send()
-        with pytest.raises(Unreachable):
-            person.take_part(RECORD)
-        return None
-
-    deleted = problem(404, "no-campaign")
     device, clock = waiting_device()
     spent = device.spent(CAMPAIGN)
+    clock.now += 31 * DAY
+    visit(device, way)
+    assert states(device) == ["waiting"], "the days count from the first time the collector says so"
     clock.now += 30 * DAY - 1
-    visit(device, deleted)
+    visit(device, way)
     assert states(device) == ["waiting"], "a wrong database may be put right"
     clock.now += 1
-    visit(device, deleted)
+    visit(device, way)
     assert states(device) == ["refused"]
     assert device.outbox()[0].body == b""
     assert device.spent(CAMPAIGN) == spent, "what was drawn stays spent"
+    device.close()
+
+
+def test_the_days_count_again_once_the_campaign_was_there() -> None:
+    device, clock = waiting_device()
+    visit(device, "take_part")
+    clock.now += 29 * DAY
+    assert participant(device, Collector(announce(plan()), *[None] * 5)).take_part(RECORD).result == "waiting"
+    clock.now += 2 * DAY
+    visit(device, "take_part")
+    assert states(device) == ["waiting"]
+    assert participant(device, Collector(announce(plan()))).take_part(RECORD).result == "acknowledged"
+    device.close()
+
+
+def test_another_server_cannot_end_a_report_by_not_knowing_its_campaign() -> None:
+    device, clock = waiting_device()
+    for _ in range(3):
+        with pytest.raises(PrivacyError, match="takes part in campaign"):
+            Participant(
+                device, "https://other.example", CAMPAIGN, cap=2.0, transport=lambda *arguments: DELETED, tries=1
+            ).take_part(RECORD)
+        clock.now += 31 * DAY
+    assert states(device) == ["waiting"]
+    device.close()
+
+
+def test_a_later_rounds_acknowledgement_counts_more_than_an_earlier_refusal() -> None:
+    device = Device(":memory:")
+    refuses = Collector(announce(plan(0, epsilon=0.5, names=("colour",))), problem(409, "round-closed"))
+    assert participant(device, refuses).take_part(RECORD).result == "refused"
+    takes = Collector(announce(plan(1, epsilon=0.5, names=("member",))))
+    assert participant(device, takes).take_part(RECORD).result == "acknowledged"
+    assert participant(device, takes).take_part(RECORD).result == "acknowledged", "and so at every later visit"
     device.close()
 
 

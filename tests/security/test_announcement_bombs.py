@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -295,3 +296,52 @@ def test_plans_read_elsewhere_are_as_strict() -> None:
         with pytest.raises(DitherError):
             plan_from_json(wrong)
     assert SCHEMA.cells(["colour"]) == 3
+
+
+def repeated_names(size: int) -> dict[str, Any]:
+    asked = {
+        "attributes": ["a"] * size + ["b"],
+        "grouped": ["b"] * size,
+        "mechanism": GRR.for_epsilon(3, 1.0).to_json(),
+    }
+    whole = plan().to_json() | {"questions": [asked], "shares": [1.0]}
+    return announce(plan()) | {"plan": whole}
+
+
+def with_attribute(**entry: Any) -> dict[str, Any]:
+    schema = {"format": "dither-schema-1", "attributes": [{"name": "a", "kind": "categorical", **entry}]}
+    return announce(plan()) | {"schema": schema}
+
+
+def mapped_groups(size: int) -> dict[str, Any]:
+    return with_attribute(values=list(range(size)), groups={"g": list(range(size))})
+
+
+def mapped_labels(size: int) -> dict[str, Any]:
+    return with_attribute(values=[str(i) for i in range(size)], labels={f"-{i}": "l" for i in range(size)})
+
+
+def mapped_rule(size: int) -> dict[str, Any]:
+    values = [str(i) for i in range(size)]
+    body = with_attribute(values=values)
+    body["schema"]["attributes"].append({"name": "b", "kind": "boolean"})
+    body["schema"]["rules"] = [{"determines": "b", "by": "a", "map": {f"-{value}": True for value in values}}]
+    return body
+
+
+@pytest.mark.parametrize("body", [repeated_names, mapped_groups, mapped_labels, mapped_rule])
+def test_the_work_grows_no_faster_than_the_announcement(body: Callable[[int], dict[str, Any]]) -> None:
+    """Ten times the bytes took a hundred times the work: an announcement of 8 MiB kept a device busy for hours."""
+
+    def work(size: int) -> float:
+        text = json.dumps(body(size)).encode()
+        best = math.inf
+        for _ in range(3):
+            begun = time.process_time()
+            with pytest.raises(DitherError):
+                read_announcement(text)
+            best = min(best, time.process_time() - begun)
+        return best
+
+    # Nine times as many entries: nine times the work if it is linear, 81 times if it is quadratic.
+    assert work(18_000) < 27 * work(2_000)

@@ -9,8 +9,8 @@ import pytest
 from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, participant, plan, problem, stored
 
 from dither.client import Answer, Device, Participant
-from dither.client.announcement import read_announcement
-from dither.client.device import CAMPAIGN_BYTES
+from dither.client.announcement import Announcement, read_announcement
+from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES
 from dither.client.fleet import SimulatedFleet, submit_round
 from dither.client.participant import MOST_SLEEP
 from dither.collector.problems import PROBLEMS
@@ -147,6 +147,27 @@ def test_a_server_that_acknowledges_nothing_fills_its_own_outbox_and_nobody_else
         participant(device, again, tries=1).take_part(RECORD)
     with device.transaction():
         device.enter(read_announcement(json.dumps(announce(asked, campaign="1e" * 16)).encode()), 0.0, report)
+    device.close()
+
+
+def test_a_server_with_many_campaigns_fills_its_own_outbox_and_no_other_servers() -> None:
+    device, asked = Device(":memory:"), plan(names=("colour",))
+
+    def join(campaign: str, address: str) -> Announcement:
+        announcement = read_announcement(json.dumps(announce(asked, campaign=campaign)).encode())
+        device.join(announcement, 2.0, address=address)
+        return announcement
+
+    body, count = bytes(CAMPAIGN_BYTES), OUTBOX_BYTES // CAMPAIGN_BYTES
+    hostile = [join(f"{number:032x}", "https://hostile.example") for number in range(count + 1)]
+    honest = join("1e" * 16, "https://honest.example")
+    for announcement in hostile[:-1]:
+        with device.transaction():
+            device.enter(announcement, 0.0, body)
+    with pytest.raises(PrivacyError, match="outbox is full"), device.transaction():
+        device.enter(hostile[-1], 0.0, body)
+    with device.transaction():
+        device.enter(honest, 0.0, body)
     device.close()
 
 

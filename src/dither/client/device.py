@@ -45,10 +45,11 @@ _ADDED = (
     ("answers", "time", "REAL"),
     ("campaigns", "address", "TEXT"),
     ("campaigns", "assignment", "TEXT"),
+    ("campaigns", "unknown_since", "REAL"),  # when the collector first said that it has no such campaign
     ("campaigns", "drawn", "INTEGER"),  # 1 if this device drew the token itself
 )
-OUTBOX_BYTES = 4 << 20  # that wait to be sent, and of one campaign: a server that acknowledges nothing stops no other's
-CAMPAIGN_BYTES = 256 << 10
+OUTBOX_BYTES = 4 << 20  # that wait to be sent to one server: one that acknowledges nothing stops no other
+CAMPAIGN_BYTES = 256 << 10  # of these, for one campaign
 
 
 @dataclass(frozen=True)
@@ -268,8 +269,12 @@ class Device:
         """Enter an answer into the ledger and the outbox. Call it inside a transaction."""
         assert announcement.plan is not None
         campaign, number = announcement.campaign.hex(), announcement.plan.round
-        query = "SELECT coalesce(sum(length(body)), 0), coalesce(sum(length(body) * (campaign = ?)), 0) FROM outbox"
-        held, own = self._run(query, campaign)[0]
+        query = (
+            "SELECT coalesce(sum(length(body)), 0), coalesce(sum(length(body) * (o.campaign = ?)), 0) "
+            "FROM outbox o JOIN campaigns c USING (campaign) "
+            "WHERE c.address IS (SELECT address FROM campaigns WHERE campaign = ?)"
+        )
+        held, own = self._run(query, campaign, campaign)[0]
         if held + len(body) > OUTBOX_BYTES or own + len(body) > CAMPAIGN_BYTES:
             raise PrivacyError("the outbox is full; send what waits in it first", where="outbox", value=held)
         self._run(
@@ -285,10 +290,15 @@ class Device:
         )
         return [WaitingReport(*row) for row in self._run(query, campaign, campaign)]
 
-    def age(self, waiting: WaitingReport) -> float:
-        """Seconds since a report was made."""
-        query = "SELECT time FROM answers WHERE campaign = ? AND round = ?"
-        return self._now() - float(self._run(query, waiting.campaign, waiting.round)[0][0])
+    def note_known(self, campaign: str, known: bool) -> float:
+        """Note whether the collector has the campaign; return for how many seconds it has said that it has not."""
+        if known:
+            self._run("UPDATE campaigns SET unknown_since = NULL WHERE campaign = ?", campaign)
+            return 0.0
+        now = self._now()
+        self._run("UPDATE campaigns SET unknown_since = coalesce(unknown_since, ?) WHERE campaign = ?", now, campaign)
+        found = self._run("SELECT unknown_since FROM campaigns WHERE campaign = ?", campaign)
+        return now - float(found[0][0]) if found else 0.0
 
     def settle(self, waiting: WaitingReport, state: str) -> None:
         """Note what became of a report; its bytes are no longer needed."""

@@ -23,7 +23,7 @@ from dither.schema import Attribute, Schema
 Result = Literal["acknowledged", "answered", "used-elsewhere", "waiting", "refused", "not-asked", "not-open"]
 MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
 # A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a
-# report only after this many days. Operators have as long to notice a wrong database (decision 0017).
+# report only when the collector has said nothing else for this many days (decision 0017).
 UNKNOWN_CAMPAIGN_DAYS = 30
 _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
@@ -163,14 +163,15 @@ class Participant:
     def look(self) -> Announcement:
         """Fetch and check what the collector announces."""
         answer = self._persist(lambda: self._transport("GET", self._address, None))
-        if answer is not None and is_unknown_campaign(answer.status, answer.content_type, answer.body):
-            self._give_up_old_reports()
+        if answer is not None:
+            self._note_unknown(answer)
         if answer is None or answer.status != 200:
             said = "does not answer" if answer is None else f"says {answer.status}: {answer.reason}"
             raise Unreachable(f"the collector {said}")
         announcement = read_announcement(answer.body)
         if announcement.campaign.hex() != self.campaign:
             raise ReportError(f"the collector announces campaign {announcement.campaign.hex()}, not {self.campaign}")
+        self.device.note_known(self.campaign, True)
         if self._fingerprint is not None and announcement.schema.fingerprint != self._fingerprint:
             raise PrivacyError(
                 f"campaign {self.campaign} has the schema {announcement.schema.fingerprint}, not the one agreed on",
@@ -186,11 +187,14 @@ class Participant:
         return self._send_waiting()
 
     def _send_waiting(self) -> TakePartResult | None:
+        """Send what waits; the result is that of the latest round, None if its report was acknowledged before."""
         last: TakePartResult | None = None
         for waiting in self.device.outbox(self.campaign):
             if waiting.state == "waiting":
                 last = self._send(waiting)
-            elif waiting.state in ("answered", "refused"):
+            elif waiting.state == "acknowledged":
+                last = None
+            else:
                 last = self._taken("answered" if waiting.state == "answered" else "refused")
         return last
 
@@ -237,8 +241,8 @@ class Participant:
         if answer is None:
             return self._taken("waiting")
         state = verdict(answer.status, answer.content_type, answer.body)
-        if is_unknown_campaign(answer.status, answer.content_type, answer.body):
-            self._give_up_old_reports()
+        if self._note_unknown(answer):
+            return self._taken("refused", answer.reason)
         if state != "waiting":
             self.device.settle(waiting, state)
         return self._taken(state, "" if state == "acknowledged" else answer.reason)
@@ -262,11 +266,17 @@ class Participant:
                 self._sleep(pause)
         return answer
 
-    def _give_up_old_reports(self) -> None:
-        """End reports that wait for a campaign which the collector has not known for a long time."""
+    def _note_unknown(self, answer: Answer) -> bool:
+        """End the reports of a campaign that its collector has not known for a long time; return whether it did."""
+        if not is_unknown_campaign(answer.status, answer.content_type, answer.body):
+            return False
+        self.device.check_address(self.campaign, self._server, self._moved)
+        if self.device.note_known(self.campaign, False) < UNKNOWN_CAMPAIGN_DAYS * 86_400:
+            return False
         for waiting in self.device.outbox(self.campaign):
-            if waiting.state == "waiting" and self.device.age(waiting) >= UNKNOWN_CAMPAIGN_DAYS * 86_400:
+            if waiting.state == "waiting":
                 self.device.settle(waiting, "refused")
+        return True
 
     def _taken(self, result: Result, reason: str = "") -> TakePartResult:
         return TakePartResult(result, self.device.spent(self.campaign), reason)

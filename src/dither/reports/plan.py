@@ -207,8 +207,10 @@ def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
     if key not in made:
         made[key] = mechanism_from_json(entry["mechanism"])
     grouped = _listed(entry, "grouped") if "grouped" in entry else []
-    if not all(isinstance(name, str) and name in names for name in grouped) or ("grouped" in entry and not grouped):
-        raise ReportError("what a question groups must be some of its attributes")
+    asked = frozenset(names)  # a server chooses how long both lists are
+    fits = all(isinstance(name, str) and name in asked for name in grouped) and len(set(grouped)) == len(grouped)
+    if not fits or ("grouped" in entry and not grouped):
+        raise ReportError("what a question groups must be some of its attributes, each once")
     if entry.get("rounded", True) is not True:
         raise ReportError("a question says that it rounds, or nothing about it")
     return Question(tuple(names), made[key], tuple(grouped), "rounded" in entry)

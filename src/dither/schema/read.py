@@ -161,10 +161,11 @@ def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
     labels = texts.get("labels", ())
     if isinstance(labels, Mapping):
         own = attribute.labels[: attribute.answers]
-        stray = [value for value in labels if value not in own]
+        known = set(own)
+        stray = [value for value in labels if value not in known]
         if attribute.on_line or stray:
             found = "takes a list of labels, one for each answer" if attribute.on_line else f"has no value {stray[0]!r}"
-            raise SchemaError(f"attribute {attribute.name!r} {found}; mend its labels", where=attribute.name)
+            raise SchemaError(f"attribute {attribute.name!r} {found}; correct its labels", where=attribute.name)
         labels = [labels.get(value, value) for value in own]
     return replace(
         attribute,
@@ -286,7 +287,8 @@ def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
             if value in of:
                 raise SchemaError(f"attribute {name!r}: the value {value!r} is in two groups", where=name, value=value)
             of[value] = group
-    stray = [value for value in of if value not in set(values)] or [value for value in values if value not in of]
+    known = set(values)
+    stray = [value for value in of if value not in known] or [value for value in values if value not in of]
     if stray:
         raise SchemaError(
             f"attribute {name!r}: groups must hold every value once; {stray[0]!r} is not in both",

@@ -153,7 +153,8 @@ def _outcomes(which: str, entry: Mapping[str, Any], by: Attribute) -> tuple[Valu
     labels = by.labels[: by.answers]
     given = {str(key): value for key, value in entry["map"].items()}
     absent = [label for label in labels if label not in given]
-    stray = [key for key in given if key not in labels]
+    known = set(labels)
+    stray = [key for key in given if key not in known]
     if absent or stray:
         said = f"lacks {absent[0]!r}" if absent else f"has {stray[0]!r}, which is no value of {by.name!r}"
         raise SchemaError(f"{which}: the map {said}", where="rules")
