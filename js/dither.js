@@ -30,11 +30,31 @@ function join(...parts) {
   for (const part of parts) { out.set(part, at); at += part.length; }
   return out;
 }
-// ln of a ratio, rounded up by more than the error of a double, so that no ledger counts too little.
-const lnUp = (over, under, times = 1) => {
-  const ln = Math.log(Number(over) / Number(under));
-  return times * (ln + 4e-15 * (1 + ln));
+const nextUp = (x) => {
+  const view = new DataView(new ArrayBuffer(8));
+  view.setFloat64(0, x);
+  view.setBigUint64(0, view.getBigUint64(0) + 1n);
+  return view.getFloat64(0);
 };
+// ln of m / n for n <= m <= 2 n, in units of 2^-160: twice the series of the inverse hyperbolic tangent.
+const LN_BITS = 160n;
+function lnSmall(m, n) {
+  const z = ((m - n) << LN_BITS) / (m + n), square = (z * z) >> LN_BITS;
+  let sum = 0n, power = z;
+  for (let k = 1n; power > 0n; k += 2n) { sum += power / k; power = (power * square) >> LN_BITS; }
+  return 2n * sum;
+}
+const LN_2 = lnSmall(2n, 1n);
+// The smallest double that is at least `times` ln(over / under), as in Python: no ledger counts too little, and none too much.
+function lnUp(over, under, times = 1) {
+  let [m, n] = [BigInt(over), BigInt(under)], doubled = 0n;
+  if (m === n) return 0;
+  while (m > 2n * n) { n *= 2n; doubled++; }
+  const ln = BigInt(times) * (doubled * LN_2 + lnSmall(m, n)) + (1n << 24n); // what the series lacks is far below 2^24 units
+  let double = Number(ln) / 2 ** 160;
+  while (BigInt(double * 2 ** 160) < ln) double = nextUp(double);
+  return double;
+}
 const bitsOf = (report) => report.reduce((n, byte) => { for (; byte; byte &= byte - 1) n++; return n; }, 0);
 
 const FIELDS = {
@@ -171,7 +191,7 @@ const MAKERS = {
       reportBytes: Math.ceil(m.cells / 8),
       drawBytes: m.cells * 8 + step,
       // A set that holds the value against one that does not, and how uneven keys of 64 bits may make the orders.
-      epsilon: async () => lnUp(covering * arcs, left) + (2 * m.cells * m.cells) / 2 ** 64,
+      epsilon: async () => nextUp(lnUp(covering * arcs, left) + (2 * m.cells * m.cells) / 2 ** 64),
       randomise(value, draws) {
         const keys = Array.from({ length: m.cells }, (_, i) => little(draws, 8 * i, 8 * i + 8));
         const order = keys.map((_, i) => i).sort((i, j) => (keys[i] < keys[j] ? -1 : keys[i] > keys[j] ? 1 : i - j));
@@ -389,7 +409,7 @@ export async function planEpsilon(plan) {
     if (!made.has(key)) made.set(key, await mechanism(q.mechanism).epsilon());
   }
   const parts = plan.questions.map((q) => made.get(JSON.stringify(q.mechanism)));
-  return plan.split ? parts.reduce((a, b) => a + b, 0) * (1 + 1e-15 * parts.length) : parts.reduce((a, b) => Math.max(a, b));
+  return plan.split ? addUp(parts) : parts.reduce((a, b) => Math.max(a, b));
 }
 
 // What a device reads and works out at most; the same numbers as Python's reports.limits and schema.
@@ -426,11 +446,16 @@ function marked(text) {
 }
 const ascii = (text) =>
   JSON.stringify(text).replace(/[\u007f-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+// Python compares characters, JavaScript halves of surrogate pairs.
+const byCodePoints = (a, b) => {
+  const [x, y] = [[...a], [...b]], at = x.findIndex((c, i) => c !== y[i]);
+  return at < 0 ? x.length - y.length : (x[at].codePointAt(0) - (y[at]?.codePointAt(0) ?? -1));
+};
 // The characters of Python's json.dumps(sort_keys=True, separators=(",", ":")).
 function canonical(x) {
   if (typeof x === 'string') return x[0] === 's' ? ascii(x.slice(1)) : x.slice(1);
   if (Array.isArray(x)) return `[${x.map(canonical).join()}]`;
-  return object(x) ? `{${Object.keys(x).sort().map((k) => `${ascii(k.slice(1))}:${canonical(x[k])}`).join()}}` : String(x);
+  return object(x) ? `{${Object.keys(x).sort(byCodePoints).map((k) => `${ascii(k.slice(1))}:${canonical(x[k])}`).join()}}` : String(x);
 }
 
 // A schema without what only people read: two that differ in nothing else mean the same codes.
@@ -491,7 +516,12 @@ const turns = (a) => (a.cycles ?? []).reduce((n, cycle) => n * CYCLES[cycle], 1)
 const answers = (a) => (LINES.includes(a.kind) ? lineOf(a).cells * turns(a) : a.kind === 'boolean' ? 2 : a.values.length);
 const cardinality = (a) => answers(a) + (a.missing ? 1 : 0);
 const NUMBERS = ['numeric', 'duration'];
-const groups = (q, a) => ((q.grouped ?? []).includes(a.name) ? [...new Set(a.groups)] : null);
+const groupNames = new WeakMap();
+function groups(q, a) {
+  if (!(q.grouped ?? []).includes(a.name)) return null;
+  if (!groupNames.has(a)) groupNames.set(a, [...new Set(a.groups)]);
+  return groupNames.get(a);
+}
 // How many answers of an attribute a question distinguishes, and which of them a code (or a level) is.
 const widthIn = (q, a) => (q.rounded ? q.mechanism.cells : groups(q, a) ? groups(q, a).length + (a.missing ? 1 : 0) : cardinality(a));
 const answerIn = (q, a, code) => {
@@ -622,8 +652,9 @@ async function checkPlan(a, known) {
     built.set(key, made);
     const round = rounded && attributes.length === 1 ? known.get(attributes[0]) : undefined;
     need(!rounded || (round && NUMBERS.includes(round.kind) && !round.missing && finite(round.edges.at(-1) - round.edges[0])), 'a question that rounds no number');
-    need(grouped === undefined || (Array.isArray(grouped) && grouped.length >= 1
-      && grouped.every((n) => attributes.includes(n) && known.get(n).groups)), 'a question that groups what has no groups');
+    const names = new Set(attributes);
+    need(grouped === undefined || (Array.isArray(grouped) && grouped.length >= 1 && new Set(grouped).size === grouped.length
+      && grouped.every((n) => names.has(n) && known.get(n).groups)), 'a question that groups what has no groups');
     const cells = attributes.reduce((k, n) => (k > 2 ** 53 ? k : k * widthIn(q, known.get(n))), 1);
     need(made.cells === cells, 'a question of other cells');
     need(made.reportBytes <= MOST.reportBytes && made.drawBytes <= MOST.drawBytes, 'a question too large for a device');
@@ -855,6 +886,24 @@ function openBooks(storage) {
   return { books, save };
 }
 
+// One draw for each campaign and round. A page may see in its localStorage for a moment what another page has changed already, lock or
+// no lock; a transaction of IndexedDB sees what is there. Gives the entry that counts: this one, or the one that was there first.
+const claim = (key, entry) => new Promise((resolve, reject) => {
+  if (!globalThis.indexedDB) return resolve(entry);
+  const fail = () => reject(new Refused('the storage keeps nothing', 'storage'));
+  const opened = indexedDB.open('dither', 1);
+  opened.onupgradeneeded = () => opened.result.createObjectStore('drawn');
+  opened.onerror = opened.onblocked = fail;
+  opened.onsuccess = () => {
+    let counts = entry;
+    const changes = opened.result.transaction('drawn', 'readwrite', { durability: 'strict' }), drawn = changes.objectStore('drawn'), held = drawn.get(key);
+    held.onsuccess = () => { if (held.result === undefined) drawn.put(entry, key); else counts = held.result; };
+    changes.onabort = changes.onerror = fail;
+    changes.oncomplete = () => { opened.result.close(); resolve(counts); };
+  };
+  return undefined;
+});
+
 let turn = Promise.resolve();
 
 /** Take part once: look, check against caps and ledger, randomise, keep, send; a retry sends the same bytes. Options: dither.d.ts. */
@@ -884,7 +933,7 @@ async function takeTurn({
   need(token === undefined || fromHex(token).length === 32, 'a token has 32 bytes');
   need(/^[0-9a-f]{32}$/.test(campaign), 'a campaign id has 16 bytes');
   const server = checkAddress(url), address = `${server}/v1/campaigns/${campaign}`, said = await ask(fetch, address, MOST.announcement);
-  if (unknownCampaign(said)) await exclusively(storage, () => giveUpOld(storage, campaign, clock()));
+  if (unknownCampaign(said)) await exclusively(storage, () => noteUnknown(storage, campaign, server, clock()));
   if (said.status !== 200) throw new Unreachable(`the collector says ${said.status}`, said.status === 404 ? 'no-campaign' : 'offline', said.retryAfter);
   const { announcement: a, epsilon, fingerprint } = await readAnnouncement(said.text);
   need(a.campaign === campaign, 'the collector announces another campaign');
@@ -899,29 +948,54 @@ async function takeTurn({
       kept = unused ? undefined : { result: 'used-elsewhere', spent: kept.spent };
     }
   }
+  const earlier = await sendEarlier(fetch, address, storage, campaign, kept.round ?? a.plan?.round);
+  if (earlier && ['not-open', 'not-asked', 'used-elsewhere'].includes(kept.result)) kept = { ...kept, ...earlier };
   const { result, spent, body, round, cause, outside = [], receipt = '', comeBack = null } = kept;
   const came = (state, why, retryAfter = null) => ({ result: state, code: codeFor(state, why, a), spent, outside, receipt, comeBack, retryAfter });
-  if (result !== 'waiting') return came(result, cause);
+  if (result !== 'waiting' || body === undefined) return came(result, cause, kept.retryAfter);
+  const { state, cause: why, retryAfter } = await sendBody(fetch, address, storage, campaign, round, body);
+  return came(state, why, retryAfter);
+}
+
+// Send one report and note what became of it: {state, cause, retryAfter (null unless it still waits)}.
+async function sendBody(fetch, address, storage, campaign, round, body) {
   const headers = { 'content-type': 'application/vnd.dither.reports' };
-  const [state, why, after] = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
-    .then(({ status, type, text, retryAfter }) => [verdict(status, type, text), text, retryAfter], (error) => ['waiting', '', error.retryAfter ?? retryPause()]);
-  const causeIs = state === 'refused' ? JSON.parse(why).type.slice(PROBLEM.length) : undefined;
-  if (state !== 'waiting') await exclusively(storage, () => settle(storage, campaign, round, body, { state, cause: causeIs }));
-  return came(state, causeIs, state === 'waiting' ? after : null);
+  const [state, text, after] = await ask(fetch, `${address}/reports`, MOST.answer, { method: 'POST', headers, body: fromHex(body) })
+    .then((said) => [verdict(said.status, said.type, said.text), said.text, said.retryAfter], (error) => ['waiting', '', error.retryAfter ?? retryPause()]);
+  if (state === 'waiting') return { state, retryAfter: after };
+  const cause = state === 'refused' ? JSON.parse(text).type.slice(PROBLEM.length) : undefined;
+  await exclusively(storage, () => settle(storage, campaign, round, body, { state, cause }));
+  return { state, cause, retryAfter: null };
+}
+
+// Send what waits from other rounds than the one at hand: what became of the latest of them, null if there is none.
+async function sendEarlier(fetch, address, storage, campaign, open) {
+  const answers = Object.entries(openBooks(storage).books.campaigns[campaign]?.answers ?? {});
+  const waiting = answers.filter(([round, x]) => Number(round) !== open && x.state === 'waiting').sort(([x], [y]) => x - y);
+  let last = null;
+  for (const [round, { body }] of waiting) {
+    const { state, cause, retryAfter } = await sendBody(fetch, address, storage, campaign, round, body);
+    last = { result: state, cause, retryAfter, body: undefined };
+  }
+  return last;
 }
 
 // A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a report only
-// after these days. Python has the same number.
+// when its collector has said nothing else for these days. Python has the same number.
 const UNKNOWN_CAMPAIGN_DAYS = 30;
 const unknownCampaign = ({ status, type, text }) => {
   if (status !== 404 || !isProblem(type)) return false;
   try { return JSON.parse(text)?.type === `${PROBLEM}no-campaign`; } catch { return false; }
 };
-function giveUpOld(storage, campaign, now) {
-  const { books, save } = openBooks(storage), answers = Object.values(books.campaigns[campaign]?.answers ?? {});
-  const old = answers.filter((x) => x.state === 'waiting' && Math.max(now, books.latest) - x.time >= UNKNOWN_CAMPAIGN_DAYS * DAY);
-  for (const answer of old) Object.assign(answer, { state: 'refused', cause: 'no-campaign', body: '' });
-  if (old.length) save();
+function noteUnknown(storage, campaign, server, time) {
+  const { books, save } = openBooks(storage), own = books.campaigns[campaign], now = Math.max(time, books.latest);
+  if (own?.server !== server) return;
+  own.unknownSince ??= now;
+  const ended = now - own.unknownSince >= UNKNOWN_CAMPAIGN_DAYS * DAY;
+  for (const answer of Object.values(own.answers)) {
+    if (ended && answer.state === 'waiting') Object.assign(answer, { state: 'refused', cause: 'no-campaign', body: '' });
+  }
+  save();
 }
 
 const CODES = { conflict: 'answered', 'round-closed': 'closed', 'not-this-round': 'not-asked', 'unknown-token': 'token' };
@@ -971,7 +1045,7 @@ async function answerOnce(
   const assignment = a.assignment ?? 'token'; // one answer in all must not become one in each round
   need((books.assignment ??= assignment) === assignment, 'the campaign has changed how it asks people', 'changed');
   need(token === undefined || books.token === token, 'this device takes part with another token', 'token');
-  Object.assign(books, { server, cap: Math.min(books.cap, cap) });
+  Object.assign(books, { server, cap: Math.min(books.cap, cap), unknownSince: undefined });
   device.latest = Math.max(device.latest, now); // a clock that goes back frees nothing
   if (capTotal !== undefined) Object.assign(device, { capTotal, period });
   if (!save()) return undefined; // the token is kept from the first look on
@@ -990,7 +1064,9 @@ async function answerOnce(
   need(!allowed || asked.every((q) => q.attributes.every((n) => allowed.includes(n))), 'a question that is not allowed', 'not-allowed');
   need(!questions || JSON.stringify(questions) === JSON.stringify(asked), 'other questions than those shown', 'not-allowed');
   const known = asked.map((q) => books.memo[memoKey(q.attributes)]);
-  asked.forEach((q, i) => need(!known[i] || known[i].question === JSON.stringify(q), 'a question is asked a second time'));
+  // Earlier versions kept the question itself, as long as the server made it.
+  const digests = await Promise.all(asked.map(async (q) => toHex(await sha256(utf8(JSON.stringify(q))))));
+  asked.forEach((q, i) => need(!known[i] || [digests[i], JSON.stringify(q)].includes(known[i].question), 'a question is asked a second time'));
   const cost = known.every(Boolean) ? 0 : epsilon;
   need(cost === 0 || spent() + cost <= books.cap, 'the plan would exceed the cap', 'cap');
   const since = device.period ? device.latest - device.period : -Infinity;
@@ -1000,10 +1076,20 @@ async function answerOnce(
   // Another device may hold the ticket too: nothing is drawn before the collector has said that it is unused.
   if ((ticket || !books.drawn) && !unused) return { result: 'ask', spent: spent(), receipt };
   const { parts, outside } = await drawAnswers(a, asked, known, record, random);
-  asked.forEach((q, i) => { books.memo[memoKey(q.attributes)] = { question: JSON.stringify(q), payload: toHex(parts[i]) }; });
+  const memo = Object.fromEntries(asked.map((q, i) => [memoKey(q.attributes), { question: digests[i], payload: toHex(parts[i]) }]));
   const body = toHex(encodeEnvelope(id, plan.round, [{ token: own, question, payload: join(...parts) }]));
   const waiting = Object.values(books.answers).reduce((n, x) => n + x.body.length / 2, body.length / 2);
   need(waiting <= MOST.waiting, 'too many reports of this campaign wait to be acknowledged');
-  books.answers[plan.round] = { plan: planDigest, epsilon: cost, time: device.latest, body, state: 'waiting' };
-  return save() ? { result: 'waiting', spent: spent(), body, outside, round, receipt } : undefined; // kept before anything is sent
+  const answer = { plan: planDigest, epsilon: cost, time: device.latest, body, state: 'waiting' };
+  const key = JSON.stringify([server, campaign, once ? 'all' : plan.round]);
+  const counts = storage === globalThis.localStorage ? await claim(key, { token: books.token, answer, memo }) : { token: books.token, answer, memo };
+  // Another page of this browser was faster: its draw is the one that is sent.
+  need(!ticket || counts.token === books.token, 'this device takes part with another token', 'token');
+  need(counts.answer.plan === planDigest, 'the round was answered, and its plan has changed', 'changed');
+  books.token = counts.token;
+  Object.assign(books.memo, counts.memo);
+  books.answers[plan.round] = counts.answer;
+  if (!save()) return undefined; // kept before anything is sent
+  const sentAs = toHex(await reportId(fromHex(counts.token), id, once ? null : round));
+  return { result: 'waiting', spent: spent(), body: counts.answer.body, outside, round, receipt: sentAs };
 }

@@ -347,16 +347,71 @@ test('what waits says when to try again: what the server asks and a random part,
   assert.ok(away.retryAfter >= 9 && away.retryAfter <= 29);
 });
 
-test('a report of a campaign that the collector does not know ends after thirty days, and no stranger ends it', async () => {
-  const DAY = 86400, gone = (answer) => collector(() => answer);
-  for (const [answer, days, state] of [
-    [() => problem(404, 'no-campaign'), 29.9, 'waiting'], [() => problem(404, 'no-campaign'), 30, 'refused'],
-    [() => new Response('<html>', { status: 404 }), 900, 'waiting'], [() => problem(404, 'not-found'), 900, 'waiting'],
-    [() => new Response('{"type":"urn:dither:problem:no-campaign"}', { status: 404 }), 900, 'waiting'],
+test('a report of a campaign that its collector has not known for thirty days ends, and no stranger ends it', async () => {
+  const DAY = 86400, at = 1.7e9;
+  const unknown = [() => problem(404, 'no-campaign'), () => problem(404, 'no-campaign')];
+  for (const [[first, second], days, state, more] of [
+    [unknown, 29.9, 'waiting'], [unknown, 30, 'refused'],
+    [[() => new Response(JSON.stringify(announce())), unknown[1]], 900, 'waiting'],
+    [unknown, 900, 'waiting', { url: 'https://other.example' }],
+    [[unknown[0], () => new Response('<html>', { status: 404 })], 900, 'waiting'],
+    [[unknown[0], () => problem(404, 'not-found')], 900, 'waiting'],
+    [[unknown[0], () => new Response('{"type":"urn:dither:problem:no-campaign"}', { status: 404 })], 900, 'waiting'],
   ]) {
-    const storage = shelf(), at = 1.7e9;
+    const storage = shelf();
     assert.equal((await part(collector(announce(), 0).fetch, storage, { clock: () => at })).result, 'waiting');
-    await assert.rejects(part(gone(answer()).fetch, storage, { clock: () => at + days * DAY }), Unreachable);
+    await part(collector(first, 0).fetch, storage, { clock: () => at + 100 * DAY, ...more }).catch((e) => assert.ok(e instanceof Unreachable));
+    await part(collector(second).fetch, storage, { clock: () => at + (100 + days) * DAY, ...more }).catch((e) => assert.ok(e instanceof Unreachable));
     assert.equal(booksOf(storage).answers[0].state, state, `${days} days`);
   }
+});
+
+test('what waits from an earlier round is sent when another one is open, or none', async () => {
+  const token = '00'.repeat(32);
+  for (const next of [announce({ round: 1, population: 1e-9 }), announce(null)]) {
+    const storage = shelf(), first = collector(announce(), 0);
+    assert.equal((await part(first.fetch, storage, { token, ticket: false })).result, 'waiting');
+    const second = collector(next, 0, stored());
+    assert.deepEqual([(await part(second.fetch, storage)).result, (await part(second.fetch, storage)).result], ['waiting', 'acknowledged']);
+    assert.deepEqual(second.bodies, [first.bodies[0], first.bodies[0]]);
+    assert.ok(['not-asked', 'not-open'].includes((await part(second.fetch, storage)).result));
+    assert.equal(second.bodies.length, 2);
+  }
+});
+
+test('an epsilon that a mechanism reaches exactly is accepted, and one below it is not', async () => {
+  const three = announce({}, { values: ['x', 'y'] }); // three draws of four for the truth
+  const exact = 1.0986122886681098, text = (epsilon) => JSON.stringify({ ...three, epsilon }); // the double just above ln 3
+  assert.equal((await dither.readAnnouncement(text(exact))).epsilon, exact);
+  await refuses(() => dither.readAnnouncement(text(1.0986122886681096)), /spends more/);
+});
+
+test('the books hold digests of questions, so that no announcement fills the storage', async () => {
+  const values = Array.from({ length: 4000 }, (_, i) => `value ${i}`), storage = shelf();
+  const mechanism = { name: 'strategy', cells: 4000, sets: Array.from({ length: 40 }, () => 'f'.repeat(1000)) };
+  const others = 2 ** 32 - 40 * 1000;
+  Object.assign(mechanism, { high: mechanism.sets.map(() => 1000), low: mechanism.sets.map(() => 1000), rest: Array(4000).fill(others), threshold_bits: 32 });
+  const long = announce({ questions: [{ attributes: ['a'], mechanism }], shares: [1] }, { names: ['a'], values });
+  assert.equal((await part(collector(long).fetch, storage, { record: { a: 'value 7' } })).result, 'acknowledged');
+  assert.ok(storage.getItem('dither:device').length < 2000, `${storage.getItem('dither:device').length}`);
+  const again = collector({ ...long, plan: { ...long.plan, round: 1 } });
+  assert.equal((await part(again.fetch, storage, { record: {} })).spent, booksOf(storage).answers[0].epsilon, 'the same question costs nothing');
+});
+
+test('groups of many values and long lists take no more work than their length', async () => {
+  const count = 40000, values = Array.from({ length: count }, (_, i) => i), names = ['a'];
+  const grouped = announce({}, { names, values });
+  Object.assign(grouped.schema.attributes[0], { groups: values.map((i) => `g${i % 2}`) });
+  grouped.schema_fingerprint = fingerprint(grouped.schema);
+  const question = { attributes: ['a'], grouped: ['a'], mechanism: { name: 'grr', cells: 2, other: 2 ** 30, threshold_bits: 32 } };
+  const plan = (n) => ({ ...grouped, epsilon: 2, plan: { ...grouped.plan, questions: Array(n).fill(question), shares: [1, ...Array(n - 1).fill(0)] } });
+  const work = async (n) => {
+    const text = JSON.stringify(plan(n));
+    let best = Infinity;
+    for (let i = 0; i < 3; i++) { const begun = process.cpuUsage(); await dither.readAnnouncement(text); best = Math.min(best, process.cpuUsage(begun).user); }
+    return best;
+  };
+  assert.ok(await work(400) < 8 * await work(1), 'the groups of an attribute are found once');
+  const repeats = announce({ questions: [{ ...question, attributes: ['a'], grouped: Array(9).fill('a') }], shares: [1] }, { names, values });
+  await refuses(() => dither.readAnnouncement(JSON.stringify(repeats)));
 });

@@ -23,7 +23,7 @@ const checks = {
     assert.equal(random.length, m.drawBytes);
     m.check(report);
     const epsilon = await epsilonOf(c.mechanism);
-    assert.ok(epsilon >= c.epsilon && epsilon <= c.epsilon + 2e-14 * (1 + c.epsilon), `${epsilon} ${c.epsilon}`);
+    assert.ok(epsilon >= c.epsilon && epsilon <= c.epsilon + 4e-16 * (1 + c.epsilon), `${epsilon} ${c.epsilon}`);
     await refuses(() => m.randomise(c.value, (count) => random.subarray(0, count - 1)));
   },
   odds(c) {

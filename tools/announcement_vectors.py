@@ -278,6 +278,10 @@ def _answered() -> Iterator[tuple[Schema, Plan | None]]:
     yield _LINES, Plan(0, (*lines, Question(("city", "stay"), oue(9, 0.5), ("city",))), (0.2, 0.2, 0.2, 0.2, 0.1, 0.1))
     yield _SMALL, Plan(1, (Question(("a",), BloomRappor.for_epsilon(3, 1.0, 65, 6)),), (1.0,))
     yield _PAY, _pay_plan()
+    # Python sorts these names by code points, JavaScript by halves of surrogate pairs unless it is told otherwise.
+    wide = tuple(Attribute(name, "boolean", (False, True)) for name in ("\uff5e", "\U0001f600"))
+    tied = Schema(wide, (Impossible((("\uff5e", (True,)), ("\U0001f600", (True,)))),))
+    yield tied, Plan(0, (Question(("\uff5e",), GRR.for_epsilon(2, 1.0)),), (1.0,))
 
 
 def _pay_plan() -> Plan:

@@ -128,7 +128,7 @@ def test_the_browsers_encoder_keeps_every_vector() -> None:
 
 def test_the_browsers_encoder_is_small_and_stands_alone() -> None:
     source = (ROOT / "js" / "dither.js").read_bytes()
-    assert len(gzip.compress(source, 9)) <= 20_000
+    assert len(gzip.compress(source, 9)) <= 22_000
     text = source.decode()
     assert "import " not in text
     assert "require(" not in text
