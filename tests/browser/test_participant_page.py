@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from collector_harness import Caller, ServerThread, asked_tokens, plan_of, seeded_source, token_of
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Row
+from dither.mechanisms import PureMechanism
+from dither.protocols.mean import Mean
 from dither.reports import Envelope, Plan, Report, encode
 from dither.reports.plan import is_asked, pick
 from dither.schema import Schema
@@ -181,7 +183,7 @@ def test_what_is_typed_stays_whatever_the_network_does(running: ServerThread, ca
     phone.unroute("**/v1/campaigns/*")
     phone.evaluate(look_again)
     phone.evaluate("new Promise((done) => { setTimeout(done, 300); })")  # longer than the collector takes to answer
-    assert len(looked) == 1, "what was typed is sent, and nothing asks anew"
+    assert len(looked) == 1, "what was typed is sent, and nothing else is asked for"
     assert typed(phone) == filled
     phone.get_by_role("button", name="Randomise and send").click()
     expect(phone.locator("#state")).to_contain_text("Sent and stored")
@@ -428,3 +430,116 @@ def people(caller: Caller, campaign: str, announced: dict[str, Any], schema: Sch
             Report(token, question, b"".join(q.mechanism.randomise(q.cell(schema, codes), source) for q in asked))
         )
     assert caller.upload(campaign, encode(Envelope(held, plan.round, tuple(reports)))).status == 201
+
+
+def bytes_of_report(page: Page) -> list[bytes]:
+    """The payloads of the reports that a page sends from now on."""
+    sent: list[bytes] = []
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/reports"):
+            assert request.post_data_buffer is not None
+            sent.append(request.post_data_buffer[64:])
+
+    page.on("request", note)
+    return sent
+
+
+def said(page: Page) -> str:
+    """What the page says was sent, without the marks around quoted words."""
+    return re.sub("[\u2068\u2069]", "", page.locator("#said").inner_text())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rounding"),
+    [
+        ({"mechanism": "duchi"}, "rounded at random to 0 or 1,000; the nearer one is more likely"),
+        (
+            {"mechanism": "piecewise", "levels": 9},
+            "rounded at random to one of 9 evenly spaced numbers from 0 to 1,000, 125 apart",
+        ),
+    ],
+)
+def test_a_number_for_a_mean_is_described_by_its_levels(
+    running: ServerThread, caller: Caller, phone: Page, parameters: dict[str, Any], rounding: str
+) -> None:
+    schema = Mean.schema_of("pay", 0.0, 1000.0).to_json()
+    campaign = caller.create(schema=schema, method="mean", parameters=parameters)
+    sent = bytes_of_report(phone)
+    phone.goto(f"{running.url}/c/{campaign}")
+    expect(phone.locator("#fields")).to_contain_text(rounding)
+    phone.locator("#fields input").fill("490")
+    expect(phone.locator("#fields")).to_contain_text(rounding)
+    expect(phone.locator("#fields")).not_to_contain_text("Counted as")
+    phone.locator("#fields input").fill("1200")
+    expect(phone.locator("#fields")).to_contain_text("Counted as: 1,000.")
+    expect(phone.locator("#fields")).to_contain_text(rounding)
+    assert "Nothing finer" not in phone.locator("main").inner_text()
+    expect(phone.locator("#odds")).to_be_hidden()  # a rounded number has no one report that fits it
+    expect(phone.locator("#try")).to_be_hidden()
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    (payload,) = sent
+    if parameters["mechanism"] == "duchi":
+        level = ["0", "1,000"][int.from_bytes(payload, "little")]
+        assert said(phone) == f"“{level}”, one of the 2 numbers to which yours may be rounded."
+    else:
+        assert said(phone) == f"{len(payload)} byte of noise about the 9 numbers to which yours may be rounded."
+
+
+def test_the_report_of_a_rounded_number_is_named_by_its_level(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    """A plan may round to several levels and report the level itself; a level is not the bin of the same number."""
+    campaign = caller.create(schema=Mean.schema_of("pay", 0.0, 1000.0).to_json(), method="mean")
+    announced = caller.announcement(campaign)
+    grr = {"name": "grr", "cells": 5, "other": 2**29, "threshold_bits": 32}
+    announced["plan"]["questions"] = [{"attributes": ["pay"], "mechanism": grr, "rounded": True}]
+    announced["plan"]["shares"] = [1.0]
+    phone.route(f"**/v1/campaigns/{campaign}", lambda route: route.fulfill(json=announced))
+    stored_here = {"results": ["stored"]}
+    phone.route("**/reports", lambda route: route.fulfill(status=201, json=stored_here))
+    sent = bytes_of_report(phone)
+    phone.goto(f"{running.url}/c/{campaign}")
+    expect(phone.locator("#fields")).to_contain_text("one of 5 evenly spaced numbers from 0 to 1,000, 250 apart")
+    phone.locator("#fields input").fill("490")
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    level = ["0", "250", "500", "750", "1,000"][sent[0][0]]
+    assert said(phone) == f"“{level}”, one of the 5 numbers to which yours may be rounded."
+
+
+@pytest.mark.parametrize(
+    ("typed_text", "means"),
+    [("US", "US"), ("us", "us"), (" lead", " lead"), ("LEAD ", " lead"), ("V7", "v7"), ("Us", None), ("v", None)],
+)
+def test_a_long_list_takes_what_is_typed_exactly_if_it_can(
+    running: ServerThread, caller: Caller, phone: Page, typed_text: str, means: str | None
+) -> None:
+    values = [*(f"v{i}" for i in range(300)), "US", " lead", "us"]
+    schema = {"attributes": [{"name": "job", "kind": "categorical", "values": values}]}
+    campaign = caller.create(schema=schema, epsilon=8.0)
+    phone.add_init_script("crypto.getRandomValues = (array) => array.fill(0)")  # draws of zeros report the truth
+    sent = bytes_of_report(phone)
+    phone.goto(f"{running.url}/c/{campaign}")
+    phone.locator("#fields input").first.fill(typed_text)
+    note = phone.locator("#fields").get_by_text("The list has no such answer")
+    expect(note).to_have_count(0 if means else 1)
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    plan, token = plan_of(caller.announcement(campaign)), phone.evaluate(f"localStorage['dither:token:{campaign}']")
+    mechanism = plan.questions[pick(bytes.fromhex(token), bytes.fromhex(campaign), plan)].mechanism
+    assert isinstance(mechanism, PureMechanism)
+    assert mechanism.supports(sent[0], values.index(means) if means else 0)  # a uniform draw of zeros is the first
+
+
+def test_practice_with_an_answer_outside_what_is_asked(running: ServerThread, caller: Caller, phone: Page) -> None:
+    campaign = caller.create(schema={"attributes": SCHEMA["attributes"][1:2]})
+    phone.goto(f"{running.url}/c/{campaign}")
+    phone.locator("#fields input").fill("17")
+    phone.get_by_role("button", name="Draw 20 times").click()
+    expect(phone.locator("#practised")).to_contain_text("outside what is asked, so no draw can fit it")
+    expect(phone.locator("#strip")).to_be_hidden()
+    phone.locator("#fields input").fill("18")
+    phone.get_by_role("button", name="Draw 20 times").click()
+    expect(phone.locator("#practised")).to_contain_text("of 20 practice draws fit your answer")

@@ -1,86 +1,127 @@
 // The form of a participant: one control for each attribute that is asked, made from the schema.
+//
+// The collector chooses the schema, so a form that refused values outside it would tell them by its silence (decision 16).
+// A control refuses an empty field and what is no number or date at all; it never refuses by what the schema lists.
 
-import { codeOf } from './dither.js';
-import { element } from './words.js';
+import { codeOf, levelOf } from './dither.js';
+import { element, numberText, quoted, roundingText } from './words.js';
 
 const RADIOS = 8, OPTIONS = 300;
+const NONE = 'None of these';
 
-/** A control for an attribute: {box, read()}, where read gives {value} or {fault}. */
-export function control(attribute, words, at) {
-  const own = words[attribute.name], id = `a${at}`;
+/** A control for an attribute: {box, read()}, where read gives {value} or {fault}; `levels` if its number is rounded to so many. */
+export function control(attribute, words, at, levels = null) {
+  const own = words[attribute.name], id = `a${at}`, instead = sentInstead(attribute, own);
   if (['categorical', 'ordinal', 'boolean'].includes(attribute.kind)) {
     const values = attribute.kind === 'boolean' ? [false, true] : attribute.values;
-    const offered = [...values.entries()].map(([code, value]) => ({ value, text: own.labels[code] }));
-    if (attribute.missing) offered.push({ value: undefined, text: own.labels[values.length] });
-    if (offered.length <= RADIOS) return radios(own, id, offered);
-    return offered.length <= OPTIONS ? menu(own, id, offered) : search(own, id, offered);
+    const offered = [...values.entries()].map(([code, value]) => ({ value, text: own.labels[code], note: '' }));
+    if (attribute.missing) offered.push({ value: undefined, text: own.labels[values.length], note: '' });
+    if (offered.length > OPTIONS) return search(own, id, offered, instead);
+    const make = offered.length <= RADIOS ? radios : menu;
+    return make(own, id, [...offered, { value: undefined, text: NONE, note: instead }]);
   }
-  return line(attribute, own, id);
+  return line(attribute, own, id, instead, levels);
 }
+
+const sentInstead = (attribute, own) => 'Please send all the same, so that silence tells nothing about you: your device then randomises '
+  + `${attribute.missing ? quoted(own.labels.at(-1)) : 'an answer picked at random'} instead.`;
 
 const helpOf = (own, id) => (own.help ? element('p', { className: 'help', id: `${id}-help`, dir: 'auto' }, own.help) : null);
 const faultOf = (id) => element('p', { className: 'fault', id: `${id}-fault`, hidden: true });
-const describe = (own, id, ...more) => [own.help ? `${id}-help` : '', ...more, `${id}-fault`].filter(Boolean).join(' ');
+const noteOf = (id, text = '') => element('p', { className: 'help', id: `${id}-note`, dir: 'auto', 'aria-live': 'polite' }, text);
+const describe = (own, id) => [own.help ? `${id}-help` : '', `${id}-note`, `${id}-fault`].filter(Boolean).join(' ');
+// The same words again would be read out again.
+const tell = (note, text) => { if (note.textContent !== text) note.textContent = text; };
+
+function tickBox(id, text) {
+  const input = element('input', { type: 'checkbox', id: `${id}-none` });
+  return { input, label: element('label', { className: 'check' }, input, element('span', { dir: 'auto' }, text)) };
+}
 
 function radios(own, id, offered) {
-  const choices = element('div', { className: 'choices' });
+  const choices = element('div', { className: 'choices' }), note = noteOf(id);
   const boxes = offered.map(({ text }, i) => {
     const input = element('input', { type: 'radio', name: id, id: `${id}-${i}`, value: String(i) });
     choices.append(element('label', {}, input, element('span', { dir: 'auto' }, text)));
     return input;
   });
+  const chosen = () => offered[boxes.findIndex((input) => input.checked)];
+  choices.addEventListener('input', () => tell(note, chosen().note));
   const box = element('fieldset', { className: 'field', id, dir: 'auto', 'aria-describedby': describe(own, id) },
-    element('legend', {}, own.question), helpOf(own, id), choices, faultOf(id));
-  return {
-    box,
-    read() {
-      const chosen = boxes.findIndex((input) => input.checked);
-      return chosen < 0 ? { fault: 'Choose one.' } : { value: offered[chosen].value };
-    },
-  };
+    element('legend', {}, own.question), helpOf(own, id), choices, note, faultOf(id));
+  return { box, read: () => (chosen() ? { value: chosen().value } : { fault: 'Choose one.' }) };
 }
 
 function menu(own, id, offered) {
-  const select = element('select', { id, 'aria-describedby': describe(own, id) }, element('option', { value: '' }, 'Choose…'));
+  const select = element('select', { id, 'aria-describedby': describe(own, id) }, element('option', { value: '' }, 'Choose…')), note = noteOf(id);
   offered.forEach(({ text }, i) => select.append(element('option', { value: String(i) }, text)));
-  return field(own, id, select, () => (select.value === '' ? { fault: 'Choose one.' } : { value: offered[Number(select.value)].value }));
+  const chosen = () => (select.value === '' ? undefined : offered[Number(select.value)]);
+  select.addEventListener('input', () => tell(note, chosen()?.note ?? ''));
+  return field(own, id, select, () => (chosen() ? { value: chosen().value } : { fault: 'Choose one.' }), note);
 }
 
-function search(own, id, offered) {
-  const list = element('datalist', { id: `${id}-list` });
+// What is typed is the answer written exactly so; else the only one that differs in nothing but case and space around it.
+function finder(offered) {
+  const exact = new Map(), folded = new Map(), fold = (text) => text.trim().toLowerCase();
+  for (const { text, value } of offered) {
+    if (exact.has(text)) continue;
+    exact.set(text, { value });
+    folded.set(fold(text), folded.has(fold(text)) ? undefined : { value });
+  }
+  return (typed) => exact.get(typed) ?? folded.get(fold(typed));
+}
+
+function search(own, id, offered, instead) {
+  const list = element('datalist', { id: `${id}-list` }), find = finder(offered);
   for (const { text } of offered.slice(0, 2000)) list.append(element('option', { value: text }));
   const input = element('input', { type: 'text', id, list: `${id}-list`, autocomplete: 'off', 'aria-describedby': describe(own, id) });
-  const byText = new Map(offered.map(({ text, value }) => [text.toLowerCase(), { value }]));
-  const read = () => byText.get(input.value.trim().toLowerCase()) ?? { fault: 'Type one of the listed answers, as it is written there.' };
-  return field(own, id, input, read, list);
+  const none = tickBox(id, NONE), note = noteOf(id);
+  const look = () => {
+    input.disabled = none.input.checked;
+    if (none.input.checked) tell(note, instead);
+    else if (input.value === '' || find(input.value)) tell(note, '');
+    else tell(note, `The list has no such answer. If yours is in it, choose it there. ${instead}`);
+  };
+  const read = () => {
+    if (none.input.checked) return { value: undefined };
+    return input.value === '' ? { fault: `Type your answer, or tick “${NONE}”.` } : find(input.value) ?? { value: undefined };
+  };
+  for (const one of [input, none.input]) one.addEventListener('input', look);
+  return field(own, id, input, read, list, none.label, note);
 }
 
 const TYPES = { numeric: 'number', duration: 'number', date: 'date', datetime: 'datetime-local' };
 
-function line(attribute, own, id) {
-  const [low, high] = own.range, numbers = TYPES[attribute.kind] === 'number';
-  const step = !numbers ? null : attribute.unit ?? 'any';
+function line(attribute, own, id, instead, levels) {
+  const numbers = TYPES[attribute.kind] === 'number', step = numbers ? attribute.unit ?? 'any' : null;
   const input = element('input', {
-    type: TYPES[attribute.kind], id, step, min: low, max: high, inputMode: numbers ? 'decimal' : undefined,
-    'aria-describedby': describe(own, id, `${id}-bin`),
+    type: TYPES[attribute.kind], id, step, inputMode: numbers ? 'decimal' : undefined, 'aria-describedby': describe(own, id),
   });
-  const bin = element('p', { className: 'help', id: `${id}-bin`, dir: 'auto', 'aria-live': 'polite' }, own.between);
-  const none = attribute.missing ? element('input', { type: 'checkbox', id: `${id}-none` }) : null;
+  const asked = levels === null ? own.between : `${own.between} ${roundingText(attribute, levels)}`;
+  const note = noteOf(id, asked), none = attribute.missing ? tickBox(id, own.labels.at(-1)) : null;
+  // null unless it is a number or a date: a browser gives no other text here.
   const value = () => (input.value === '' ? null : numbers ? Number(input.value) : input.value);
   const read = () => {
-    if (none?.checked) return { value: undefined };
-    if (value() === null) return { fault: numbers ? 'Give a number.' : 'Give a date.' };
-    return codeOf(attribute, value()) === null ? { fault: `This is outside what is asked: ${own.between}` } : { value: value() };
+    if (none?.input.checked) return { value: undefined };
+    return value() === null ? { fault: numbers ? 'Give a number.' : 'Give a date.' } : { value: value() };
   };
-  const tell = () => {
-    const found = none?.checked || value() === null ? null : codeOf(attribute, value());
-    bin.textContent = found === null ? own.between : `Counted as: ${own.labels[found]}. Nothing finer is used.`;
-    input.disabled = Boolean(none?.checked);
+  const look = () => {
+    input.disabled = Boolean(none?.input.checked);
+    if (input.disabled || value() === null) tell(note, asked);
+    else tell(note, meaning(value()) ?? `${own.between} What you gave is outside what is asked. ${instead}`);
   };
-  input.addEventListener('input', tell);
-  none?.addEventListener('input', tell);
-  const rather = none === null ? null : element('label', { className: 'check' }, none, element('span', {}, own.labels.at(-1)));
-  return field(own, id, input, read, bin, rather);
+  // What becomes of a value; null if it is outside.
+  const meaning = (given) => {
+    if (levels !== null) {
+      if (levelOf(attribute, given, levels, 0) === null) return null;
+      const [low, high] = [attribute.edges[0], attribute.edges.at(-1)], counted = Math.min(Math.max(given, low), high);
+      return counted === given ? asked : `Counted as: ${numberText(attribute, counted)}. ${roundingText(attribute, levels)}`;
+    }
+    const code = codeOf(attribute, given);
+    return code === null ? null : `Counted as: ${own.labels[code]}. Nothing finer is used.`;
+  };
+  for (const one of [input, none?.input]) one?.addEventListener('input', look);
+  return field(own, id, input, read, note, none?.label);
 }
 
 function field(own, id, input, read, ...after) {

@@ -3,7 +3,7 @@
 import * as dither from './dither.js';
 import { control, readAll } from './form.js';
 import { fitting } from './fits.js';
-import { bytesOf, cellText, element, hundred, ofHundred, quoted, spelt } from './words.js';
+import { bytesOf, cellText, element, hundred, levelText, ofHundred, quoted, spelt } from './words.js';
 
 const page = document.getElementById('participate'), campaign = page.dataset.campaign;
 const words = JSON.parse(document.getElementById('words').textContent);
@@ -17,7 +17,7 @@ const SENTENCES = {
   between: ['A round is being closed this very moment.', 'Leave this page open: if there is another one, it goes on here by itself.'],
   anew: ['Another round has begun meanwhile, with other questions.', 'Those that are yours now stand below.'],
   late: ['Your randomised answer was sent, but came too late for its round and is not counted.', 'Its noise was drawn, and drawing a second time would tell more about you than was promised. There is nothing left to do; thank you for coming.'],
-  unknown: ['This campaign is not here.', 'Open the link or code of your invitation again, or ask whoever sent it.'],
+  unknown: ['This campaign is not here.', 'Open the link or code of your invitation again, or ask the person who sent it.'],
   offline: ['The collector cannot be reached.', 'Look at your connection; this page tries again by itself.'],
   token: ['An invitation is needed to take part.', 'Open the link of your invitation itself: the part after # is your ticket, and it is missing here.'],
   'bad-token': ['The invitation in this link is damaged.', 'Open the link again as it was sent, to its very last character.'],
@@ -30,11 +30,11 @@ const SENTENCES = {
   cap: ['This device has given as much as it was allowed to.', 'Answering would exceed the limit kept in this browser for all surveys together.'],
   storage: ['This browser does not let the page keep anything.', 'Without that it could not make sure that you answer once. Allow storage for this site, or leave private browsing.'],
   insecure: ['This page is not loaded securely.', 'Open it with https: only then can your answer be randomised and sent.'],
-  moved: ['This is another collector than the one you first answered at.', 'Ask whoever invited you.'],
-  changed: ['The questions have changed since you first looked.', 'Ask whoever invited you.'],
-  damaged: ['What this browser keeps about surveys is damaged.', 'Without it the page cannot make sure that you answer once. Ask whoever invited you.'],
-  unreadable: ['What the collector asks cannot be read.', 'Ask whoever invited you.'],
-  broken: ['This page did not work.', 'Load it again; if that does not help, tell whoever invited you.'],
+  moved: ['This is another collector than the one you first answered at.', 'Ask the person who invited you.'],
+  changed: ['The questions have changed since you first looked.', 'Ask the person who invited you.'],
+  damaged: ['What this browser keeps about surveys is damaged.', 'Without it the page cannot make sure that you answer once. Ask the person who invited you.'],
+  unreadable: ['What the collector asks cannot be read.', 'Ask the person who invited you.'],
+  broken: ['This page did not work.', 'Load it again; if that does not help, tell the person who invited you.'],
   invalid: ['Your randomised answer was sent, but the collector did not take it.', 'It is not counted. You need not do anything.'],
 };
 // Ends at which people want to know whether anything was sent: said from what `send` saw leave.
@@ -85,7 +85,7 @@ async function look() {
   return dither.readAnnouncement(text).catch(() => ({ fault: 'unreadable' }));
 }
 
-// The id under which the answer is stored: of its round, or, where whoever comes is asked, of the whole campaign.
+// The id under which the answer is stored: of its round, or of the whole campaign where people are assigned on arrival.
 const receiptOf = async (announcement, round) => dither.toHex(await dither.reportId(
   dither.fromHex(state.token), dither.fromHex(campaign), announcement.assignment === 'arrival' ? null : round));
 
@@ -148,6 +148,8 @@ const questionsOf = async (announcement, round) => (announcement.plan?.round !==
 const comeBack = (seconds) => (Number.isFinite(seconds)
   ? `Your ticket is drawn for a later round. Come back after ${new Date(1000 * seconds).toLocaleString()}, or leave this page open: it comes to life by itself.` : '');
 
+const attributeOf = (name) => state.announcement.schema.attributes.find((a) => a.name === name);
+
 function showForm() {
   if (!at('questions').hidden) return;
   const { names } = state, all = state.announcement.schema.attributes;
@@ -156,13 +158,15 @@ function showForm() {
   at('asked').replaceChildren(...explainChoice(names.length, all.length, others));
   state.controls = new Map();
   const fields = names.map((name, i) => {
-    const made = control(all.find((a) => a.name === name), words, i);
+    const rounded = state.asked.find((q) => q.rounded && q.attributes.includes(name));
+    const made = control(attributeOf(name), words, i, rounded?.mechanism.cells);
     state.controls.set(name, made);
     return made.box;
   });
   at('fields').replaceChildren(...fields);
   at('questions').hidden = false;
   showOdds();
+  forgetPractice();
 }
 
 function explainChoice(count, total, others) {
@@ -176,10 +180,11 @@ function explainChoice(count, total, others) {
   ];
 }
 
-// The chances of the one question that is asked; null where its reports speak for no single answer.
+// The chances of the one question that is asked; null where its reports speak for no single answer. A number that is rounded
+// at random has no single cell that a report could fit.
 function oddsHere() {
-  const [{ mechanism }] = state.asked;
-  return state.asked.length === 1 && fitting(mechanism) !== null ? dither.odds(mechanism) : null;
+  const [{ mechanism, rounded }] = state.asked;
+  return state.asked.length === 1 && !rounded && fitting(mechanism) !== null ? dither.odds(mechanism) : null;
 }
 
 function showOdds() {
@@ -196,13 +201,21 @@ function showOdds() {
   );
 }
 
+// The cell of a record; null if an answer is outside what is asked and an answer picked at random takes its place.
 function cellFor(q, record) {
-  const known = new Map(state.announcement.schema.attributes.map((a) => [a.name, a]));
-  const codes = new Map(q.attributes.map((name) => [name, dither.codeOf(known.get(name), record[name])]));
-  return dither.cellOf(q, known, codes);
+  const known = new Map(q.attributes.map((name) => [name, attributeOf(name)])), codes = new Map();
+  for (const [name, attribute] of known) codes.set(name, dither.codeOf(attribute, record[name]) ?? dither.codeOf(attribute, undefined));
+  return [...codes.values()].includes(null) ? null : dither.cellOf(q, known, codes);
 }
 
 const practised = { drawn: 0, hits: 0 };
+function forgetPractice() {
+  Object.assign(practised, { drawn: 0, hits: 0 });
+  at('strip').hidden = at('key').hidden = true;
+  at('strip').replaceChildren();
+  at('practised').textContent = '';
+}
+
 async function practise(times) {
   const record = readAll(state.controls);
   if (record === null) return;
@@ -210,6 +223,7 @@ async function practise(times) {
   let last = null;
   for (let i = 0; i < times; i++) {
     [last] = (await dither.practise(state.announcement, state.asked, record)).parts;
+    if (cell === null) continue;
     const hit = fits(last, cell);
     practised.drawn++;
     practised.hits += hit ? 1 : 0;
@@ -217,25 +231,26 @@ async function practise(times) {
     at('strip').append(dot);
     if (at('strip').children.length > PRACTICE) at('strip').firstChild.remove();
   }
-  at('strip').hidden = false;
-  at('key').hidden = false;
-  at('practised').textContent = `${practised.hits} of ${practised.drawn} practice draws fit your answer (expected are about ${ofHundred(oddsHere().own)} of 100). `
-    + `The last one would have said: ${meaning(q, last)}`;
+  at('strip').hidden = at('key').hidden = practised.drawn === 0;
+  const fitted = cell === null ? 'What you gave is outside what is asked, so no draw can fit it.'
+    : `${practised.hits} of ${practised.drawn} practice draws fit your answer (about ${ofHundred(oddsHere().own)} of 100 are expected to).`;
+  at('practised').textContent = `${fitted} The last one would have said: ${meaning(q, last)}`;
 }
 
 // A report of one question in words: the answers it fits, if they are few.
 function meaning(q, payload) {
-  const { cells } = q.mechanism, fits = fitting(q.mechanism);
-  if (fits === null || cells > 4096) return `${bytesOf(payload)} of noise about ${cells.toLocaleString('en')} possible answers.`;
+  const { cells } = q.mechanism, fits = fitting(q.mechanism), many = cells.toLocaleString('en');
+  const all = q.rounded ? `the ${many} numbers to which yours may be rounded` : `${many} possible answers`;
+  if (fits === null || cells > 4096) return `${bytesOf(payload)} of noise about ${all}.`;
+  const textOf = (cell) => quoted(q.rounded ? levelText(attributeOf(q.attributes[0]), cells, cell) : cellText(words, q, cell));
   const found = [];
   for (let cell = 0; cell < cells; cell++) if (fits(payload, cell)) found.push(cell);
-  if (q.mechanism.name === 'grr') return `${quoted(cellText(words, q, found[0]))}.`;
-  if (!found.length) return `none of the ${cells} possible answers.`;
-  const shown = found.slice(0, 6).map((cell) => quoted(cellText(words, q, cell))).join(', ');
-  return `one of ${found.length} of ${cells} possible answers: ${shown}${found.length > 6 ? ` and ${found.length - 6} more` : ''}.`;
+  if (q.mechanism.name === 'grr') return `${textOf(found[0])}${q.rounded ? `, one of ${all}` : ''}.`;
+  if (!found.length) return `none of ${all}.`;
+  return `one of ${found.length} of ${all}: ${found.slice(0, 6).map(textOf).join(', ')}${found.length > 6 ? ` and ${found.length - 6} more` : ''}.`;
 }
 
-// Sending. The bytes are seen as they leave, whoever made them.
+// Sending. The bytes are shown as the browser sends them.
 function send(record) {
   const seen = (address, options = {}) => {
     if (address.endsWith('/reports')) {

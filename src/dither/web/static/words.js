@@ -16,6 +16,26 @@ export function cellText(words, q, cell) {
   return parts.join(' · ');
 }
 
+/** A number of an attribute, with its unit. */
+export function numberText(attribute, number) {
+  const short = Number(number.toPrecision(6)), plain = Number.isInteger(number) ? number : short;
+  const text = Math.abs(plain) < 1e15 ? plain.toLocaleString('en', { maximumSignificantDigits: 15 }) : String(short);
+  return attribute.kind === 'duration' ? `${text} s` : text;
+}
+
+const levelAt = ({ edges }, levels, level) => edges[0] + (level * (edges.at(-1) - edges[0])) / (levels - 1);
+
+/** What people read for a level: one of the evenly spaced numbers to which a number is rounded at random. */
+export const levelText = (attribute, levels, level) => numberText(attribute, levelAt(attribute, levels, level));
+
+/** How a number is rounded before noise is added. */
+export function roundingText(attribute, levels) {
+  const [first, last] = [levelText(attribute, levels, 0), levelText(attribute, levels, levels - 1)];
+  if (levels === 2) return `Before noise is added, your number is rounded at random to ${first} or ${last}; the nearer one is more likely.`;
+  const apart = numberText(attribute, (attribute.edges.at(-1) - attribute.edges[0]) / (levels - 1));
+  return `Before noise is added, your number is rounded at random to one of ${levels.toLocaleString('en')} evenly spaced numbers from ${first} to ${last}, ${apart} apart.`;
+}
+
 /** Words of a curator in a sentence of ours: whatever direction they are written in, the sentence goes on in its own. */
 export const quoted = (text) => `“\u2068${text}\u2069”`;
 
