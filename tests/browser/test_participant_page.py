@@ -318,7 +318,7 @@ def test_nothing_is_drawn_for_a_question_that_was_never_read(
     answer(phone)
     before = len(stored(running, campaign))
     phone.get_by_role("button", name="Randomise and send").click()
-    expect(phone.locator("#state")).to_contain_text("Another round has begun meanwhile")
+    expect(phone.locator("#state")).to_contain_text("What is asked has changed since this page showed it")
     expect(phone.locator("#fields > .field")).to_have_count(len(asked(token, plans[1])))
     assert len(stored(running, campaign)) == before
     answer(phone)
@@ -509,6 +509,51 @@ def test_the_report_of_a_rounded_number_is_named_by_its_level(
     assert said(phone) == f"“{level}”, one of the 5 numbers to which yours may be rounded."
 
 
+def test_a_collector_that_never_answers_is_given_up(running: ServerThread, caller: Caller, phone: Page) -> None:
+    campaign = caller.create(schema=SCHEMA)
+    phone.add_init_script(
+        "const timeout = AbortSignal.timeout.bind(AbortSignal); window.limits = [];"
+        "AbortSignal.timeout = (ms) => { window.limits.push(ms); return timeout(ms / 100); };"
+    )
+    phone.route("**/v1/campaigns/*", lambda route: None)  # the request stays open
+    phone.goto(f"{running.url}/c/{campaign}")
+    expect(phone.locator("#state")).to_contain_text("The collector cannot be reached")
+    assert phone.evaluate("window.limits") == [30_000]
+    phone.unroute("**/v1/campaigns/*")
+    phone.evaluate("window.dispatchEvent(new Event('online'))")
+    expect(phone.locator("#questions")).to_be_visible()
+
+
+def test_an_announcement_without_end_is_not_read_to_its_end(running: ServerThread, caller: Caller, phone: Page) -> None:
+    campaign = caller.create(schema=SCHEMA)
+    phone.add_init_script(
+        """window.taken = 0;
+        const chunk = new Uint8Array(1 << 20).fill(32);
+        const pull = (to) => { if (window.taken++ < 64) to.enqueue(chunk); else to.close(); };
+        window.fetch = async () => new Response(new ReadableStream({ pull }));"""
+    )
+    phone.goto(f"{running.url}/c/{campaign}")
+    expect(phone.locator("#state")).to_contain_text("What the collector asks cannot be read")
+    assert phone.evaluate("window.taken") <= 12  # MiB; 8 are read
+
+
+def test_a_redirect_is_not_followed_to_other_questions(running: ServerThread, caller: Caller, phone: Page) -> None:
+    campaign, other = caller.create(schema=SCHEMA), caller.create(schema=SCHEMA)
+    elsewhere = f"{running.url}/v1/campaigns/{other}"
+    phone.route(f"**/v1/campaigns/{campaign}", lambda route: route.fulfill(status=302, headers={"location": elsewhere}))
+    looked: list[str] = []
+    phone.on("request", lambda request: looked.append(request.url))
+    phone.goto(f"{running.url}/c/{campaign}")
+    expect(phone.locator("#state")).to_contain_text("The collector cannot be reached")
+    expect(phone.locator("#questions")).to_be_hidden()
+    assert elsewhere not in looked
+    phone.unroute(f"**/v1/campaigns/{campaign}")
+    body = json.dumps(caller.announcement(other))
+    phone.route(f"**/v1/campaigns/{campaign}", lambda route: route.fulfill(body=body, content_type="application/json"))
+    phone.reload()
+    expect(phone.locator("#state")).to_contain_text("What the collector asks cannot be read")
+
+
 @pytest.mark.parametrize(
     ("typed_text", "means"),
     [("US", "US"), ("us", "us"), (" lead", " lead"), ("LEAD ", " lead"), ("V7", "v7"), ("Us", None), ("v", None)],
@@ -531,6 +576,37 @@ def test_a_long_list_takes_what_is_typed_exactly_if_it_can(
     mechanism = plan.questions[pick(bytes.fromhex(token), bytes.fromhex(campaign), plan)].mechanism
     assert isinstance(mechanism, PureMechanism)
     assert mechanism.supports(sent[0], values.index(means) if means else 0)  # a uniform draw of zeros is the first
+
+
+def test_a_plan_that_changes_after_it_was_shown_is_shown_again(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    """The same attribute by another mechanism: odds and words would be about something else than what is sent."""
+    campaign = caller.create(schema={"attributes": SCHEMA["attributes"][:1]})
+    now = caller.announcement(campaign)
+    earlier = json.loads(json.dumps(now))
+    before = {"name": "oue", "cells": 4, "true_set": 2**31, "other_set": 2**30, "threshold_bits": 32}
+    assert now["plan"]["questions"][0]["mechanism"]["name"] != "oue"
+    earlier["plan"]["questions"][0]["mechanism"] = before
+    phone.route(f"**/v1/campaigns/{campaign}", lambda route: route.fulfill(json=earlier), times=1)
+    sent = bytes_of_report(phone)
+    phone.goto(f"{running.url}/c/{campaign}")
+    expect(phone.locator("#odds")).to_contain_text("Of 100 people with your answer, about 50 send")
+    answer(phone)
+    phone.get_by_role("button", name="Draw 20 times").click()
+    expect(phone.locator("#practised")).to_contain_text("of 20 practice draws")
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("What is asked has changed since this page showed it")
+    expect(phone.locator("#state")).to_contain_text("None of your answers was sent on this visit")
+    assert sent == []
+    assert stored(running, campaign) == []
+    expect(phone.locator("#questions")).to_be_visible()
+    expect(phone.locator("#odds")).not_to_contain_text("about 50 send")
+    expect(phone.locator("#practised")).to_be_empty()  # draws by the plan of before
+    answer(phone)
+    phone.get_by_role("button", name="Randomise and send").click()
+    expect(phone.locator("#state")).to_contain_text("Sent and stored")
+    assert len(sent) == 1
 
 
 def test_practice_with_an_answer_outside_what_is_asked(running: ServerThread, caller: Caller, phone: Page) -> None:

@@ -8,14 +8,14 @@ import { bytesOf, cellText, element, hundred, levelText, ofHundred, quoted, spel
 const page = document.getElementById('participate'), campaign = page.dataset.campaign;
 const words = JSON.parse(document.getElementById('words').textContent);
 const at = (id) => document.getElementById(id);
-const PRACTICE = 60, LOOK_AGAIN = 30000, SOON = 3000, OWN = `dither:token:${campaign}`;
+const PRACTICE = 60, LOOK_AGAIN = 30000, SOON = 3000, MAX_ANNOUNCEMENT = 8 << 20, OWN = `dither:token:${campaign}`;
 
 // Each end of the road, in a sentence, and what to do. What is said to have been sent is what the browser was told to send.
 const SENTENCES = {
   draft: ['This has not begun yet.', 'Come back later with the same link; it keeps its place for you.'],
   closed: ['This has ended; no more answers are taken.', 'There is nothing left to do. Thank you for coming.'],
   between: ['A round is being closed this very moment.', 'Leave this page open: if there is another one, it goes on here by itself.'],
-  anew: ['Another round has begun meanwhile, with other questions.', 'Those that are yours now stand below.'],
+  'asked-again': ['What is asked has changed since this page showed it.', 'Your questions as they are now are below. Please answer them and send again.'],
   late: ['Your randomised answer was sent, but came too late for its round and is not counted.', 'Its noise was drawn, and drawing a second time would tell more about you than was promised. There is nothing left to do; thank you for coming.'],
   unknown: ['This campaign is not here.', 'Open the link or code of your invitation again, or ask the person who sent it.'],
   offline: ['The collector cannot be reached.', 'Look at your connection; this page tries again by itself.'],
@@ -38,7 +38,7 @@ const SENTENCES = {
   invalid: ['Your randomised answer was sent, but the collector did not take it.', 'It is not counted. You need not do anything.'],
 };
 // Ends at which people want to know whether anything was sent: said from what `send` saw leave.
-const TELLS_SENT = new Set(['anew', 'offline', 'used', 'other-token', 'cap', 'storage', 'moved', 'changed', 'damaged', 'unreadable', 'broken']);
+const TELLS_SENT = new Set(['asked-again', 'offline', 'used', 'other-token', 'cap', 'storage', 'moved', 'changed', 'damaged', 'unreadable', 'broken']);
 const NOT_SENT = 'None of your answers was sent on this visit.';
 const MAY_HAVE = 'Your randomised answer was sent on this visit; it may or may not have arrived.';
 
@@ -78,12 +78,13 @@ function ticket(participation) {
 }
 
 async function look() {
-  const answer = await fetch(`/v1/campaigns/${campaign}`, { cache: 'no-store', credentials: 'omit' });
-  if (answer.status === 404) return { fault: 'unknown' };
-  if (!answer.ok) return { fault: 'offline' };
-  const text = await answer.text();
-  return dither.readAnnouncement(text).catch(() => ({ fault: 'unreadable' }));
+  const { status, text } = await dither.ask(fetch, `${location.origin}/v1/campaigns/${campaign}`, MAX_ANNOUNCEMENT);
+  if (status === 404) return { fault: 'unknown' };
+  if (status !== 200) return { fault: 'offline' };
+  const read = await dither.readAnnouncement(text);
+  return read.announcement.campaign === campaign ? read : { fault: 'unreadable' };
 }
+const faultOf = (error) => ({ fault: error instanceof dither.Refused ? 'unreadable' : 'offline' });
 
 // The id under which the answer is stored: of its round, or of the whole campaign where people are assigned on arrival.
 const receiptOf = async (announcement, round) => dither.toHex(await dither.reportId(
@@ -113,7 +114,7 @@ async function lookUp() {
     localStorage.setItem('dither:probe', '1');
     localStorage.removeItem('dither:probe');
   } catch { return say('storage'); }
-  const { announcement, fault } = await look().catch(() => ({ fault: 'offline' }));
+  const { announcement, fault } = await look().catch(faultOf);
   if (fault) { say(fault); return fault === 'offline' ? lookAgain() : undefined; }
   const mine = ticket(announcement.participation);
   if (mine.fault) return say(mine.fault);
@@ -259,10 +260,10 @@ function send(record) {
     }
     return fetch(address, options);
   };
-  // A round that began after the form was made may ask something else: nobody has answered that, so nothing is drawn for it.
-  const allowed = Object.keys(record);
-  const { token, ticket } = state, cap = state.announcement.epsilon;
-  return dither.takePart({ url: location.origin, campaign, record, allowed, cap, token, ticket, fetch: seen });
+  // A round that began after the form was made may ask something else, or in another way: then nothing is drawn or sent, so that
+  // what the page says about questions, odds and bytes is about what is sent.
+  const allowed = Object.keys(record), { token, ticket, asked: questions } = state, cap = state.announcement.epsilon;
+  return dither.takePart({ url: location.origin, campaign, record, allowed, questions, cap, token, ticket, fetch: seen });
 }
 
 function showBytes(body) {
@@ -309,7 +310,7 @@ async function deliver(record, unasked = false) {
     const code = error.code ?? 'invalid';
     if (code === 'offline' && !at('waiting').hidden) showWaiting(state.asked, error.retryAfter);
     else if (code === 'offline') say('offline', 'Look at your connection and press the button again.');
-    else if (code === 'not-allowed') await askAnew();
+    else if (code === 'not-allowed') await askAgain();
     else say(ERRORS[code] ?? code);
   } finally {
     for (const button of page.querySelectorAll('button')) button.disabled = false;
@@ -317,12 +318,12 @@ async function deliver(record, unasked = false) {
   }
 }
 
-async function askAnew() {
+async function askAgain() {
   at('questions').hidden = at('waiting').hidden = true;
   await begin();
   if (at('questions').hidden) return;
   at('state').hidden = false;
-  say('anew');
+  say('asked-again');
 }
 
 function showWaiting(asked, retryAfter = dither.retryPause()) {
