@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +91,39 @@ def shown_certainty(epsilon: float) -> str:
     return "100 %"
 
 
-def weak_protection(epsilon: float) -> Notice | None:
-    """The warning that an epsilon above 4 calls for; None at or below it."""
+def shown_epsilon(epsilon: float, digits: int = 6) -> str:
+    """An epsilon to this many significant digits, rounded up: never less than was spent."""
+    if not math.isfinite(epsilon) or epsilon <= 0:
+        return f"{epsilon:g}"
+    with localcontext() as context:
+        context.prec, context.rounding = digits, ROUND_CEILING
+        rounded = +Decimal(repr(float(epsilon)))
+    return f"{float(rounded):.{digits}g}"
+
+
+def weak_protection(epsilon: float, between: str = "two records") -> Notice | None:
+    """The warning that an epsilon above 4 calls for; None at or below it.
+
+    Args:
+        epsilon: The guarantee that was given.
+        between: What the guarantee makes hard to tell apart.
+    """
     if epsilon <= WEAK_EPSILON:
         return None
     return Notice(
         "weak-protection",
-        f"epsilon {epsilon:.4g} is weak protection: someone who considers two records equally likely can become up to "
-        f"{shown_certainty(epsilon)} certain of one of them",
+        f"epsilon {shown_epsilon(epsilon)} is weak protection: someone who considers {between} equally likely can "
+        f"become up to {shown_certainty(epsilon)} certain of one of them",
     )
+
+
+def own_warnings(
+    warnings: tuple[Notice, ...], epsilon: float, seed: int | None, between: str = "two records"
+) -> tuple[Notice, ...]:
+    """The warnings of a release with those that its epsilon and its seed call for, each once."""
+    weak = weak_protection(epsilon, between)
+    called_for = [*([] if seed is None else [REPLAYABLE]), *([] if weak is None else [weak])]
+    return tuple(dict.fromkeys([*warnings, *called_for]))
 
 
 REPLAYABLE = Notice(

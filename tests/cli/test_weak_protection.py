@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import dither
 from dither.cli import run
+from dither.collector.finished import make_release
+from dither.collector.spec import CampaignSpec
 from dither.notice import certainty, shown_certainty, weak_protection
+from dither.protocols import start
+from dither.protocols.histogram.consumer import read_consumers
+from dither.protocols.histogram.machine import Chp
+from dither.simulate import simulate
 
 SENTENCE = (
     "epsilon 6 is weak protection: someone who considers two records equally likely "
@@ -30,6 +39,9 @@ def test_certainty_is_the_posterior_of_two_equally_likely_records() -> None:
     assert shown_certainty(6.0) == "99.8 %"
     assert weak_protection(4.0) is None
     assert str(weak_protection(6.0)) == SENTENCE
+    for barely in (4.0005, math.nextafter(4.0, 5.0)):
+        shown = str(weak_protection(barely)).removeprefix("epsilon ").split()[0]
+        assert float(shown) >= barely, "the figure itself must say that it is above 4"
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [("4", False), ("6", True)])
@@ -68,3 +80,68 @@ def test_plan_says_it_with_the_figure(tmp_path: Path, epsilon: float, capsys: py
     assert (SENTENCE in told["warnings"]) == (epsilon > 4)
     assert run(asked) == 0
     assert (SENTENCE in capsys.readouterr().out) == (epsilon > 4)
+
+
+NUMBERS = np.arange(3000.0) % 100
+RANGE: dict[str, Any] = {"low": 0, "high": 100}
+
+
+def number_campaign(method: str, epsilon: float) -> Any:
+    """The release that a collector makes of a campaign about one number."""
+    schema = Chp.schema_of("pay", read_consumers([10], 0.0, 100.0), 0.0, 100.0)
+    machine = start(method, schema, epsilon, 400)
+    simulate(machine, np.zeros((400, 1), np.int32), np.random.default_rng(1))
+    spec = CampaignSpec(schema=schema, method=method, epsilon=epsilon, participants=400)
+    return make_release(machine, 400, spec, None)
+
+
+RELEASES: dict[str, Callable[[float], Any]] = {
+    "histogram": lambda epsilon: dither.histogram(NUMBERS, consumers=[4], epsilon=epsilon, **RANGE),
+    "chp": lambda epsilon: dither.histogram(NUMBERS, consumers=[4], epsilon=epsilon, method="chp", **RANGE),
+    "mean": lambda epsilon: dither.histogram(NUMBERS, epsilon=epsilon, method="mean", **RANGE),
+    "several": lambda epsilon: dither.several_values(
+        [[3.0, 12.0], [7.5], []] * 100, consumers=[4], epsilon=epsilon, most=2, **RANGE
+    ),
+    "central": lambda epsilon: dither.central_release("adult", epsilon=epsilon, columns=["sex"], method="laplace"),
+    "number campaign": lambda epsilon: number_campaign("chp", epsilon),
+}
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+@pytest.mark.parametrize("epsilon", [3.9, 12.0])
+def test_every_kind_of_release_says_it_once(kind: str, epsilon: float, tmp_path: Path) -> None:
+    release = RELEASES[kind](epsilon)
+    expected = int(release.epsilon_achieved > 4)
+    assert expected == int(epsilon > 4)
+    folder = release.save(tmp_path / "out")
+    written = [w["code"] for w in json.loads((folder / "release.json").read_text())["warnings"]]
+    loaded = [w.code for w in type(release).load(folder).warnings]
+    assert written.count("weak-protection") == loaded.count("weak-protection") == expected
+    assert (folder / "report.html").read_text().count("is weak protection") == expected
+
+
+@pytest.mark.parametrize("epsilon", ["3.9", "12"])
+def test_commands_about_one_number_and_of_curators_say_it(
+    epsilon: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "pay.csv"
+    table.write_text("pay\n" + "\n".join(str(i % 100) for i in range(1000)) + "\n")
+    asked = [
+        "histogram",
+        str(table),
+        "--column",
+        "pay",
+        "--bins",
+        "4",
+        "--low",
+        "0",
+        "--high",
+        "100",
+        "--epsilon",
+        epsilon,
+    ]
+    assert run(asked) == 0
+    assert ("is weak protection" in capsys.readouterr().err) == (epsilon == "12")
+    asked = ["central", "adult", "--columns", "sex", "--method", "laplace", "--epsilon", epsilon]
+    assert run([*asked, "-o", str(tmp_path / "out")]) == 0
+    assert ("with and without a person's record" in capsys.readouterr().err) == (epsilon == "12")

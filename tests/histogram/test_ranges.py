@@ -129,7 +129,7 @@ def test_a_kept_design_is_never_worked_out_again(monkeypatch: pytest.MonkeyPatch
     assert again.plan() is not None
     assert again.plan().to_json() == plan.to_json()  # type: ignore[union-attr]
     meta, arrays = unpack(state)
-    with pytest.raises(PrivacyError, match="spends epsilon"):
+    with pytest.raises(ReportError, match="spends epsilon"):
         restore(pack({**meta, "epsilon": 0.9}, arrays))
     smaller = interval_strategy(16, 1.0).to_json()
     with pytest.raises(ReportError, match="134 cells"):

@@ -122,7 +122,7 @@ def test_the_state_keeps_the_tallies_and_other_questions_are_left_out() -> None:
     again = restore(pooled.state())
     assert np.allclose(again.model().marginal(NAMES[:2]), pooled.model().marginal(NAMES[:2]))
     meta, arrays = unpack(pooled.state())
-    with pytest.raises(ReportError, match="prior is damaged"):
+    with pytest.raises(ReportError, match="damaged Dither prior"):
         restore(pack(meta, {name: a for name, a in arrays.items() if "earlier" not in name}))
     alone = start("independent", NETWORK.schema, 2.0, 500)
     simulate(alone, NETWORK.sample_codes(500, np.random.default_rng(1)), np.random.default_rng(1))

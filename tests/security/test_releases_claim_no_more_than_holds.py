@@ -18,9 +18,9 @@ from dither._several_values import several_values
 from dither.central.curator import central_release
 from dither.cli import run
 from dither.errors import PrivacyError
-from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH
+from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, shown_epsilon
 from dither.release.histogram import HistogramRelease
-from dither.release.words import guarantee_sentence, shown_epsilon
+from dither.release.words import guarantee_sentence
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(

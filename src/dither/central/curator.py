@@ -38,7 +38,7 @@ from dither.display.progress import followed
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.estimate.project import apportion, norm_sub
 from dither.mechanisms.probability import check_epsilon
-from dither.notice import REPLAYABLE, Notice
+from dither.notice import Notice
 from dither.protocols.parameters import build_parameters
 from dither.randomness import check_seed
 from dither.release.call import recorded
@@ -131,7 +131,7 @@ def central_release(
     noised = clock()
     layout = published_layout(table, encoded.layout, kept, warnings)
     synthetic = decode(made.codes, kept, layout, np.random.default_rng([public, 3]))
-    told = [*warnings, *([REPLAYABLE] if seed is not None else []), *_cautions(chosen), *_about_size(made)]
+    told = [*warnings, *_cautions(chosen), *_about_size(made)]
     return CentralRelease(
         method=chosen.name,
         schema=kept,

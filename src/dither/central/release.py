@@ -24,14 +24,14 @@ from dither.errors import StateError
 from dither.estimate import Marginal
 from dither.estimate.project import norm_sub
 from dither.mechanisms.probability import check_spent
-from dither.notice import REPLAYABLE, Notice, notice_from_json
+from dither.notice import Notice, notice_from_json, own_warnings, shown_epsilon
 from dither.randomness import check_seed
 from dither.release.call import check_record, command_again, plain, python_again
 from dither.release.figures import attribute_figure
 from dither.release.folder import MANIFEST, read_manifest, reading, write_folder, write_json
 from dither.release.pages import render_page
 from dither.release.report import attribute_card, shown_note
-from dither.release.words import noise_sentence, shown_epsilon
+from dither.release.words import noise_sentence
 from dither.schema import Schema, load_schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.files import write_table
@@ -87,8 +87,10 @@ class CentralRelease:
 
     def __post_init__(self) -> None:
         check_spent(self.epsilon_asked, self.epsilon_achieved)
-        if self.seed is not None and REPLAYABLE not in self.warnings:
-            object.__setattr__(self, "warnings", (REPLAYABLE, *self.warnings))
+        adds = self.neighbours == "add-remove"
+        between = "the table with and without a person's record" if adds else "two records"
+        told = own_warnings(self.warnings, self.epsilon_achieved, self.seed, between)
+        object.__setattr__(self, "warnings", told)
 
     @property
     def trust_model(self) -> str:

@@ -37,7 +37,7 @@ from dither.cli.options import (
 from dither.cli.tally import BESIDE
 from dither.display.progress import progress_bar
 from dither.errors import InputError, ParameterError
-from dither.notice import weak_protection
+from dither.notice import shown_epsilon, weak_protection
 from dither.protocols import HISTOGRAMS, MEANS
 from dither.release import check_target, load_release
 from dither.release.consumer_files import FOLDER, file_names
@@ -45,7 +45,6 @@ from dither.release.folder import format_of
 from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
 from dither.release.histogram import HistogramRelease
 from dither.release.release import FORMAT
-from dither.release.words import shown_epsilon
 from dither.reports import plan_from_json
 from dither.schema import load_schema
 from dither.schema.calendar import shown_instant

@@ -22,8 +22,8 @@ from dither.cli.options import (
     read_settings,
 )
 from dither.display.progress import progress_bar
+from dither.notice import shown_epsilon
 from dither.release import check_target
-from dither.release.words import shown_epsilon
 
 
 def central(

@@ -30,12 +30,11 @@ from dither.errors import ParameterError, SchemaError, TableError
 from dither.estimate.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES
 from dither.mechanisms.probability import check_epsilon
-from dither.notice import Notice
+from dither.notice import Notice, shown_epsilon
 from dither.protocols import MEANS
 from dither.protocols.histogram.values import OutOfRange
 from dither.release import check_target
 from dither.release.histogram import FORMAT, HistogramRelease
-from dither.release.words import shown_epsilon
 from dither.schema import load_schema
 from dither.types import Floats
 

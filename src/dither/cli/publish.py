@@ -34,8 +34,8 @@ from dither.cli.options import (
 )
 from dither.display.progress import progress_bar
 from dither.errors import ParameterError
+from dither.notice import shown_epsilon
 from dither.release import check_target
-from dither.release.words import shown_epsilon
 
 
 def publish(

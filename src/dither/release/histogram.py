@@ -16,7 +16,7 @@ from dither.estimate.project import normal_interval
 from dither.mechanisms import mechanism_from_json
 from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.probability import check_spent
-from dither.notice import REPLAYABLE, Notice, notice_from_json
+from dither.notice import Notice, notice_from_json, own_warnings
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
 from dither.protocols.histogram.estimates import (
     CellEstimates,
@@ -182,8 +182,7 @@ class HistogramRelease:
 
     def __post_init__(self) -> None:
         check_spent(self.epsilon_asked, self.epsilon_achieved)
-        if self.seed is not None and REPLAYABLE not in self.warnings:
-            object.__setattr__(self, "warnings", (*self.warnings, REPLAYABLE))
+        object.__setattr__(self, "warnings", own_warnings(self.warnings, self.epsilon_achieved, self.seed))
 
     @property
     def noise(self) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dither.notice import shown_epsilon
 from dither.release.call import command_again, python_again
 from dither.release.charts import histogram_chart
 from dither.release.pages import render_page, render_part
 from dither.release.report import ReportBody
-from dither.release.words import shown_epsilon
 
 if TYPE_CHECKING:
     from dither.release.histogram import ConsumerHistogram, HistogramRelease

@@ -14,8 +14,8 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dither.notice import shown_certainty
-from dither.release.words import likelihood_factor, shown_epsilon
+from dither.notice import shown_certainty, shown_epsilon
+from dither.release.words import likelihood_factor
 
 _LONGEST = 24  # letters of a word that no line breaks
 

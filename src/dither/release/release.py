@@ -20,7 +20,7 @@ from dither.estimate import Marginal
 from dither.mechanisms.probability import check_spent
 from dither.models import Model
 from dither.models.ruled import core_of, told_within_groups
-from dither.notice import Notice
+from dither.notice import Notice, shown_epsilon
 from dither.protocols import ProtocolMachine, method, restore
 from dither.protocols.prior import give_prior
 from dither.release.call import AskedRound, Call, asked_in, plain
@@ -39,7 +39,6 @@ from dither.release.words import (
     guarantee_sentence,
     noise_sentence,
     readers_sentence,
-    shown_epsilon,
 )
 from dither.schema import Schema
 from dither.schema.native import Layout

@@ -12,6 +12,7 @@ from jinja2 import TemplateError
 from markupsafe import Markup
 
 from dither.display.bars import Bar, bar_chart
+from dither.notice import shown_epsilon
 from dither.release.call import AskedRound, campaign_command, command, python_code
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import (
@@ -31,7 +32,7 @@ from dither.release.pages import counted, percent, render_page, render_part
 from dither.release.release import Release
 from dither.release.run_words import in_words
 from dither.release.standard_errors import pair_errors
-from dither.release.words import RESTS_ON, find_warnings, hidden_sentence, shown_epsilon
+from dither.release.words import RESTS_ON, find_warnings, hidden_sentence
 
 MOST_CHARTS = 24
 MOST_HEAT_MAPS = 6

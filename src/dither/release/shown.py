@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from dither.display.show import Picture, html_list, html_table, stand_alone
 from dither.errors import ParameterError
+from dither.notice import shown_epsilon
 from dither.release.charts import dependency_chart
 from dither.release.figures import graph_edges, strong_pairs
-from dither.release.words import find_warnings, shown_epsilon
+from dither.release.words import find_warnings
 
 if TYPE_CHECKING:
     from dither.release.release import Release

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, Notice, weak_protection
+from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, Notice, shown_epsilon, weak_protection
 from dither.types import JsonMapping, JsonObject
 from dither.uncertainty.amplification import Bound, CentralGuarantee
 
@@ -21,16 +20,6 @@ NO_GUARANTEE = (
     "None. This release was made from the true records without any privacy, for comparison only; it protects nobody and is not "
     "to be published."
 )
-
-
-def shown_epsilon(epsilon: float, digits: int = 6) -> str:
-    """An epsilon to so many significant digits, rounded up: never less than was spent."""
-    if not math.isfinite(epsilon) or epsilon <= 0:
-        return f"{epsilon:g}"
-    with localcontext() as context:
-        context.prec, context.rounding = digits, ROUND_CEILING
-        rounded = +Decimal(repr(float(epsilon)))
-    return f"{float(rounded):.{digits}g}"
 
 
 def likelihood_factor(epsilon: float) -> str:
