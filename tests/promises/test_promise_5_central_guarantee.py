@@ -9,24 +9,36 @@ stated delta, in every kind of plan and for every mechanism of cells.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import binom
 
 import dither
+from dither.datasets import generate_network
+from dither.errors import InputError
 from dither.mechanisms import Mechanism, PackedReports, mechanism
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.local_hash import LocalHash
 from dither.mechanisms.set_strategy import SetStrategy
 from dither.mechanisms.square_wave import SquareWave
+from dither.notice import shown_epsilon
+from dither.protocols import start
+from dither.protocols.earlier import ARRAY
 from dither.protocols.machine import tallies_in
+from dither.release.call import Call
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
-from dither.tally import CountTally, PatternTally, RoundTally
+from dither.simulate import simulate
+from dither.tally import CountTally, PatternTally, RoundTally, tally_from_bytes
+from dither.tally.archive import unpack
 from dither.uncertainty.amplification import Bound, central_guarantee, crowds, worst_bound
 
 Increments = tuple[int, ...]
@@ -286,3 +298,123 @@ def test_what_a_release_states_covers_every_tally_in_it(options: dict[str, Any])
             # Two cells against each other: what the count of one of them tells is a lower bound.
             laws = [{(0,): 1 - float(p), (1,): float(p)} for p in (asked.p, asked.q)]
             assert dominates(release.central.known, laws, n)
+
+
+# An earlier release given as prior: its tallies are in the new release's state.
+
+NETWORK, OTHERS = (generate_network([2, 2, 3], parents=1, strength=1.2, seed=seed) for seed in (3, 8))
+PARAMETERS = {"screen": "never", "total": 24, "components": 8, "edges": "none"}
+
+
+def private_release(epsilon: float, seed: int, network: Any = NETWORK, people: int = 4_000) -> dither.Release:
+    """A release as if its noise came from the operating system, but the same in every run."""
+    machine = start("mixture", NETWORK.schema, epsilon, people, PARAMETERS, seed=seed)
+    simulate(machine, network.sample_codes(people, np.random.default_rng([seed, 1])), np.random.default_rng(seed))
+    draw = np.random.default_rng(1), np.random.default_rng(2)
+    return dither.Release.from_machine(machine, Call(epsilon, "mixture", simulated=True, rows=5), people, draw)
+
+
+def earlier_tallies(release: dither.Release) -> list[CountTally]:
+    assert release.state is not None
+    _, arrays = unpack(release.state)
+    found = [tally_from_bytes(array.tobytes()) for name, array in arrays.items() if name.startswith(ARRAY)]
+    return [tally for tally in found if isinstance(tally, CountTally)]
+
+
+def covers(bound: Bound, tallies: Iterable[CountTally]) -> bool:
+    """Whether the bound holds for the count of one cell, of every question.
+
+    All others have another value, so the count is a binomial and the person; its divergence is a
+    lower bound of what the whole tally tells. Without a Fourier transform, whose rounding errors
+    are too large for an epsilon of 16.
+    """
+    asked = [(q.mechanism, n) for t in tallies for q, n in zip(t.plan.questions, t.n.tolist(), strict=True) if n]
+    assert asked
+    for each, n in asked:
+        p, q = float(each.p), float(each.q)  # type: ignore[attr-defined]
+        others = binom.pmf(np.arange(n), n - 1, q)
+        counts = [np.append(others, 0) * (1 - own) + np.append(0, others) * own for own in (p, q)]
+        if hockey_stick(bound.epsilon, counts[0], counts[1]) > bound.delta + 1e-11:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0, 16.0])
+def test_a_release_with_an_earlier_one_as_prior_covers_its_participants(epsilon: float, tmp_path: Path) -> None:
+    folder = private_release(epsilon, 51).save(tmp_path / "earlier")
+    alone = private_release(1.0, 1, people=8_000)
+    release = alone.with_prior(folder)
+    assert release.notes["prior"]["share_of_prior"] > 0
+    pooled = earlier_tallies(release)
+    assert release.central is not None
+    assert alone.central is not None
+    assert covers(release.central.known, pooled)
+    assert release.central.known.epsilon >= alone.central.known.epsilon
+    if epsilon > 1:
+        assert not covers(alone.central.known, pooled), "what was stated before"
+    weak = [w.message for w in release.warnings if w.code == "weak-protection"]
+    assert len(weak) == int(epsilon > 4)
+    assert all(str(folder) in message for message in weak)
+    again = dither.load_release(release.save(tmp_path / "now"))
+    for each in (release, again):
+        assert each.private
+        assert each.central == release.central
+        assert f"epsilon {shown_epsilon(pooled[0].plan.epsilon)}" in each.guarantee
+        assert "those of the earlier release" in each.readers
+        assert [w.message for w in each.warnings if w.code == "weak-protection"] == weak
+
+
+def test_an_earlier_release_whose_noise_can_be_replayed_makes_the_new_one_not_private(tmp_path: Path) -> None:
+    made = private_release(1.0, 51)
+    replayable = replace(made, call=replace(made.call, seed=7), central=None)
+    folder = replayable.save(tmp_path / "earlier")
+    assert not json.loads((folder / "release.json").read_text())["private"]
+    release = private_release(1.0, 1).with_prior(folder)
+    page = (release.save(tmp_path / "now") / "report.html").read_text()
+    manifest = json.loads((tmp_path / "now" / "release.json").read_text())
+    assert manifest["private"] is False
+    assert manifest["central"] is None
+    assert "can be drawn again" in manifest["noise"]
+    [warning] = [w["message"] for w in manifest["warnings"] if w["code"] == "replayable-noise"]
+    assert str(folder) in warning
+    assert "NOT PRIVATE with the seed of the earlier release" in page
+    again = dither.load_release(tmp_path / "now")
+    assert not again.private
+    assert "Nothing is promised" in again.readers
+    # A third release that uses this one does not become private again.
+    assert not private_release(1.0, 2).with_prior(tmp_path / "now").private
+
+
+def test_the_tallies_of_an_earlier_release_that_was_left_out_are_not_stored(tmp_path: Path) -> None:
+    folder = private_release(16.0, 51, OTHERS).save(tmp_path / "earlier")
+    alone = private_release(1.0, 1, people=8_000)
+    release = alone.with_prior(folder)
+    assert release.notes["prior"]["left_out"] == "people have changed since"
+    assert earlier_tallies(release) == []
+    # What was found out by comparing is in the notes, so the claims still cover its participants.
+    assert release.central is not None
+    assert alone.central is not None
+    assert release.central.known.epsilon > alone.central.known.epsilon
+    assert "weak-protection" in [w.code for w in release.warnings]
+    again = dither.load_release(release.save(tmp_path / "now"))
+    names = NETWORK.schema.names[:2]
+    assert np.array_equal(again.marginal(names).frequencies, release.marginal(names).frequencies)
+    found = dither.bootstrap(again, [names], replicates=5)[0]
+    assert (found.low <= found.high).all()
+
+
+def test_what_an_earlier_version_stated_with_an_earlier_release_is_not_repeated(tmp_path: Path) -> None:
+    """Folders of earlier versions do not record how the earlier participants are protected."""
+    folder = private_release(3.0, 51).save(tmp_path / "earlier")
+    private_release(1.0, 1).with_prior(folder).save(tmp_path / "now")
+    path = tmp_path / "now" / "release.json"
+    manifest = json.loads(path.read_text())
+    for key in ("epsilon", "private", "resampled"):
+        del manifest["notes"]["prior"][key]
+    path.write_text(json.dumps(manifest))
+    again = dither.load_release(tmp_path / "now")
+    assert again.central is None
+    assert not again.private
+    (folder / "release.json").unlink()
+    with pytest.raises(InputError, match="does not say how its participants are protected"):
+        private_release(1.0, 1).with_prior(folder)

@@ -36,7 +36,7 @@ def campaign(network: Any, seed: int, epsilon: float = 2.0, people: int = 20_000
 
 
 def earlier(machine: ProtocolMachine[Any]) -> EarlierReports:
-    return EarlierReports(machine.counted, "last year", "00")
+    return EarlierReports(machine.counted, "last year", "00", private=True)
 
 
 def pair_error(machine: ProtocolMachine[Any]) -> float:
@@ -126,7 +126,7 @@ def test_the_state_keeps_the_tallies_and_other_questions_are_left_out() -> None:
         restore(pack(meta, {name: a for name, a in arrays.items() if "earlier" not in name}))
     alone = start("independent", NETWORK.schema, 2.0, 500)
     simulate(alone, NETWORK.sample_codes(500, np.random.default_rng(1)), np.random.default_rng(1))
-    none = EarlierReports(alone.counted, "last year", "00")
+    none = EarlierReports(alone.counted, "last year", "00", private=True)
     pairs = [a for a in answers_of(now.counted) if len(a.question.attributes) == 2]
     found = pooled_answers(NETWORK.schema, pairs, none)
     assert len(found.answers) == len(pairs)

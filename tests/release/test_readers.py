@@ -138,4 +138,4 @@ def test_where_nothing_is_gained_no_delta_is_named() -> None:
     words = readers_sentence(central, simulated=False)
     assert "(12 at the fewest)" in words
     assert "differential" not in words
-    assert central_json(central, simulated=False)["epsilon"] == 4.0
+    assert central_json(central, words)["epsilon"] == 4.0

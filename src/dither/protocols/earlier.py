@@ -28,20 +28,44 @@ CHANGED = 0.5  # drift in units of the variance of a difference, beyond which th
 
 @dataclass(frozen=True)
 class EarlierReports:
-    """The tallies of an earlier campaign; `source` is its release's folder, `sha256` that of its `state.bin`."""
+    """The tallies of an earlier campaign.
+
+    Attributes:
+        tallies: What the earlier fit saw, and all that a release of now can tell about those people.
+        source: The folder of the earlier release.
+        sha256: Of the tallies alone. A digest of the whole `state.bin` would also depend on the
+            answers held out there, which no claim of the new release covers.
+        private: Whether the earlier release says that its noise cannot be drawn again.
+        resampled: Whether rows of a table played several of its participants each.
+    """
 
     tallies: tuple[CountTally, ...]
     source: str
     sha256: str
+    private: bool
+    resampled: bool = False
 
     @property
     def participants(self) -> int:
         return sum(tally.participants for tally in self.tallies)
 
+    @property
+    def epsilon(self) -> float:
+        """What one participant of the earlier campaign spent there."""
+        return max((tally.plan.epsilon for tally in self.tallies), default=0.0)
+
     def facts(self) -> JsonObject:
-        """Where it came from, for a state and for a release."""
-        told = {"kind": "release", "source": self.source, "sha256": self.sha256}
-        return {**told, "participants": self.participants, "tallies": len(self.tallies)}
+        """Where it came from and how it was protected, for a state and for a release."""
+        return {
+            "kind": "release",
+            "source": self.source,
+            "sha256": self.sha256,
+            "participants": self.participants,
+            "tallies": len(self.tallies),
+            "epsilon": self.epsilon,
+            "private": self.private,
+            "resampled": self.resampled,
+        }
 
     def arrays(self) -> dict[str, Bytes]:
         return {f"{ARRAY}{i}": np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self.tallies)}
@@ -52,7 +76,10 @@ def earlier_from_state(facts: JsonMapping, arrays: dict[str, np.ndarray]) -> Ear
     with decoding("prior in the state of a method"):
         count, source, digest = int(facts["tallies"]), str(facts["source"]), str(facts["sha256"])
         found = [tally_from_bytes(arrays[f"{ARRAY}{i}"].tobytes()) for i in range(min(count, MOST_TALLIES))]
-    return EarlierReports(tuple(t for t in found if isinstance(t, CountTally)), source, digest)
+    tallies = tuple(t for t in found if isinstance(t, CountTally))
+    # States of earlier versions do not say whether the noise can be drawn again.
+    private, resampled = facts.get("private") is True, facts.get("resampled") is True
+    return EarlierReports(tallies, source, digest, private, resampled)
 
 
 @dataclass(frozen=True)

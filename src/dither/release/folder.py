@@ -24,7 +24,7 @@ from dither.notice import notice_from_json
 from dither.private_files import make_private
 from dither.release.call import Call, asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
-from dither.release.words import central_from_json, find_warnings
+from dither.release.words import central_from_json, earlier_release, find_warnings
 from dither.schema import Schema, load_schema, schema_from_json
 from dither.schema.files import read_table, write_table
 from dither.schema.schema import file_fault
@@ -157,6 +157,9 @@ def load_release(directory: str | Path) -> Release:
     synthetic = _synthetic(folder, schema)
     with reading(folder / MANIFEST):
         _check_state(folder, call, schema, state)
+        earlier = earlier_release(manifest["notes"])
+        # A bound of an earlier version leaves out the participants of an earlier release.
+        bounded = manifest.get("central") is not None and (earlier is None or "private" in earlier)
         release = Release(
             call=call,
             schema=schema,
@@ -164,7 +167,7 @@ def load_release(directory: str | Path) -> Release:
             synthetic=synthetic,
             measured=measured,
             asked=asked_from_json(manifest["asked"]),
-            central=None if manifest.get("central") is None else central_from_json(manifest["central"]),
+            central=central_from_json(manifest["central"]) if bounded else None,
             state=state,
             replicates=replicates,
             **{name: _plain_field(name, manifest[name]) for name in _PLAIN_FIELDS},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import numpy as np
 
 from dither.datasets import Reading, open_table
 from dither.errors import DitherError, InputError, TableError
+from dither.notice import RESAMPLED
 from dither.protocols.earlier import EarlierReports
 from dither.protocols.holdout import fitted_tallies
 from dither.protocols.prior import PublicRows
@@ -52,12 +54,13 @@ def read_prior(
 
 
 def _earlier(folder: Path, schema: Schema) -> EarlierReports:
-    """The tallies that an earlier release's fit saw."""
+    """The tallies that an earlier release's fit saw, and how its manifest says they are protected."""
     try:
         state = (folder / "state.bin").read_bytes()
         facts, _ = unpack(state)
         same = schema_from_json(facts["schema"]).fingerprint == schema.fingerprint
-        tallies = tuple(t for t in fitted_tallies(state) if isinstance(t, CountTally)) if same else ()
+        counted = [t for t in fitted_tallies(state) if isinstance(t, CountTally)] if same else []
+        tallies = tuple(t for t in counted if t.participants)
     except OSError:
         raise TableError(
             f"prior {folder} is a folder without a state.bin; give a public table, or the folder of an earlier release",
@@ -76,7 +79,19 @@ def _earlier(folder: Path, schema: Schema) -> EarlierReports:
         )
     if not tallies:
         raise TableError(f"prior {folder}: its method keeps no counts that could be pooled", where="prior")
-    return EarlierReports(tallies, str(folder), hashlib.sha256(state).hexdigest())
+    try:
+        manifest = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+        private = manifest["private"] is True
+        resampled = any(warning["code"] == RESAMPLED.code for warning in manifest["warnings"])
+    except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise TableError(
+            f"prior {folder}: its release.json does not say how its participants are protected ({error}); "
+            "give the whole folder of an earlier release",
+            where="prior",
+            value=str(folder),
+        ) from None
+    digest = hashlib.sha256(b"".join(tally.to_bytes() for tally in tallies)).hexdigest()
+    return EarlierReports(tallies, str(folder), digest, private, resampled)
 
 
 def _digest(table: NativeTable, codes: np.ndarray) -> str:

@@ -22,6 +22,7 @@ from dither.models import Model
 from dither.models.ruled import core_of, told_within_groups
 from dither.notice import Notice, shown_epsilon
 from dither.protocols import ProtocolMachine, method, restore
+from dither.protocols.earlier import EarlierReports
 from dither.protocols.prior import give_prior
 from dither.release.call import AskedRound, Call, asked_in, plain
 from dither.release.prior import read_prior
@@ -31,10 +32,14 @@ from dither.release.query.expression import Where
 from dither.release.standard_errors import measured_errors
 from dither.release.truth import Truth
 from dither.release.words import (
+    EARLIER_REPLAYED,
+    EARLIER_REPLAYED_TO_READERS,
     NO_GUARANTEE,
     REPLAYED_TO_READERS,
     UNBOUNDED_READERS,
     central_json,
+    earlier_release,
+    earlier_sentence,
     find_warnings,
     guarantee_sentence,
     noise_sentence,
@@ -129,6 +134,15 @@ class Release:
         model = machine.model()
         fitted = time.perf_counter()
         chosen = method(machine.method)
+        earlier = machine.core.prior if isinstance(machine.core.prior, EarlierReports) else None
+        method_notes = machine.notes()
+        central = None
+        if not call.replayable and (earlier is None or earlier.private):
+            # An earlier release's tallies tell about its participants even where the fit left them
+            # out: the drift that decided so is in the notes.
+            before = () if earlier is None else earlier.tallies
+            people = participants + (0 if earlier is None else earlier.participants)
+            central = central_guarantee([*machine.tallies, *before], people)
         return cls.from_model(
             model,
             replace(call, parameters=machine.plain_parameters()),
@@ -141,15 +155,15 @@ class Release:
             rounds=len(machine.plans),
             asked=asked_in(machine.plans),
             notes={
-                **machine.notes(),
+                **method_notes,
                 **heldout_notes(machine, model),
                 **manipulation_notes(machine, participants, issued=call.participation == "tokens"),
                 # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
                 **misfit_notes(machine.core, core_of(model)),
                 **({} if call.simulated else rounds_notes(model, machine.tallies)),
             },
-            central=None if call.replayable else central_guarantee(machine.tallies, participants),
-            state=machine.state(),
+            central=central,
+            state=_stored_state(machine, method_notes),
             description=chosen.summary,
             reference=chosen.reference,
             **known,
@@ -197,8 +211,9 @@ class Release:
         if self.central is not None:
             if not self.private:
                 raise PrivacyError("noise that can be replayed, or none, gives readers no guarantee", where="central")
+            earlier = 0.0 if self.earlier is None else float(self.earlier["epsilon"])
             for bound in (self.central.known, self.central.hidden):
-                check_spent(self.epsilon_achieved, bound.epsilon)
+                check_spent(max(self.epsilon_achieved, earlier), bound.epsilon)
 
     @property
     def method(self) -> str:
@@ -250,16 +265,19 @@ class Release:
         """What is promised to each participant, in one sentence."""
         if self.no_privacy:
             return NO_GUARANTEE
-        return guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
+        own = guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
+        return own if self.earlier is None else f"{own} {earlier_sentence(self.earlier, self.epsilon_achieved)}"
 
     @property
     def readers(self) -> str:
         """What is promised against those who see only the release, in one sentence."""
         if self.no_privacy:
             return NO_GUARANTEE
-        if self.central is None:
-            return REPLAYED_TO_READERS if self.replayable else UNBOUNDED_READERS
-        return readers_sentence(self.central, simulated=self.simulated)
+        if self.central is not None:
+            return readers_sentence(self.central, simulated=self.simulated, pooled=self.earlier is not None)
+        if self.replayable:
+            return REPLAYED_TO_READERS
+        return UNBOUNDED_READERS if self.private else EARLIER_REPLAYED_TO_READERS
 
     @property
     def replayable(self) -> bool:
@@ -267,16 +285,28 @@ class Release:
         return self.call.replayable
 
     @property
+    def earlier(self) -> JsonMapping | None:
+        """What is recorded about the earlier release that was given as prior; None without one."""
+        return earlier_release(self.notes)
+
+    @property
     def private(self) -> bool:
-        """Whether the guarantee holds against whoever reads all that is saved: noise was added, and nothing there replays it."""
-        return not self.no_privacy and not self.replayable
+        """Whether the guarantee holds against everyone who reads all that is saved.
+
+        Noise was added, and no seed can replay it, neither this release's nor that of an earlier
+        release given as prior.
+        """
+        earlier_private = self.earlier is None or self.earlier.get("private") is True
+        return not self.no_privacy and not self.replayable and earlier_private
 
     @property
     def noise(self) -> str:
         """Where the noise came from and whether it can be drawn again, in one sentence."""
         if self.no_privacy:
             return "None was added."
-        return noise_sentence(self.seed, simulated=self.simulated)
+        own = noise_sentence(self.seed, simulated=self.simulated)
+        replayed = self.earlier is not None and self.earlier.get("private") is not True
+        return f"{own} {EARLIER_REPLAYED}" if replayed else own
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
         """The distribution of some attributes, with standard errors or with the reason why there are none.
@@ -442,7 +472,7 @@ class Release:
             "epsilon_asked": plain(float(self.epsilon_asked)),
             "epsilon_achieved": plain(float(self.epsilon_achieved)),
             "guarantee": self.guarantee,
-            "central": None if self.central is None else central_json(self.central, simulated=self.simulated),
+            "central": None if self.central is None else central_json(self.central, self.readers),
             "participants": int(self.participants),
             "rounds": int(self.rounds),
             "rows": int(self.rows),
@@ -482,3 +512,15 @@ class Release:
             f"Release({kind}{self.method}, {len(self.schema)} attributes, {self.participants:,} participants, "
             f"epsilon {shown_epsilon(self.epsilon_achieved)}, {self.rows:,} synthetic rows)"
         )
+
+
+def _stored_state(machine: ProtocolMachine, notes: JsonMapping) -> bytes:
+    """The machine's state without the tallies of an earlier release that its fit left out."""
+    prior = machine.core.prior
+    if not isinstance(prior, EarlierReports) or notes["prior"]["share_of_prior"] > 0:
+        return machine.state()
+    machine.core.prior = None
+    try:
+        return machine.state()
+    finally:
+        machine.core.prior = prior

@@ -204,7 +204,11 @@ def _figure(release: Release, name: str) -> AttributeFigure:
 def _kind(release: Release) -> str:
     if release.no_privacy:
         return "NOT PRIVATE"
-    return "Local differential privacy" + (", but NOT PRIVATE with its seed" if release.replayable else "")
+    if release.replayable:
+        return "Local differential privacy, but NOT PRIVATE with its seed"
+    if not release.private:
+        return "Local differential privacy, but NOT PRIVATE with the seed of the earlier release that was used"
+    return "Local differential privacy"
 
 
 def _compact_card(figure: AttributeFigure) -> Card:

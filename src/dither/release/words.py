@@ -42,6 +42,35 @@ def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
     )
 
 
+def earlier_release(notes: JsonMapping) -> JsonMapping | None:
+    """What a release's notes say about the earlier release given as prior; None without one."""
+    prior = notes.get("prior")
+    return prior if isinstance(prior, Mapping) and prior.get("kind") == "release" else None
+
+
+def earlier_sentence(earlier: JsonMapping, epsilon: float) -> str:
+    """What is promised to the participants of the earlier release, and to those of both campaigns."""
+    if earlier.get("private") is not True:
+        return (
+            f"This covers the participants of this campaign. The earlier release {earlier['source']} was used too: "
+            "nothing is promised to its participants."
+        )
+    before = float(earlier["epsilon"])
+    return (
+        f"This covers the participants of this campaign. The earlier release {earlier['source']} was used too: its "
+        f"participants have epsilon {shown_epsilon(before)}, and a person who took part in both has epsilon "
+        f"{shown_epsilon(epsilon + before)} in all."
+    )
+
+
+EARLIER_REPLAYED = (
+    "The noise of the earlier release that was used can be drawn again by anyone who knows its seed, so this release is "
+    "as confidential as the table of that one."
+)
+EARLIER_REPLAYED_TO_READERS = (
+    "Nothing is promised to the participants of the earlier release that was used: anyone who knows its seed can remove "
+    "their noise."
+)
 RESTS_ON = (
     "The collector shows nobody single reports, nor who sent them or in which order they came; and the other people whose reports "
     "are added up draw their noise as they are asked to (who does not is to be taken off their number)."
@@ -54,14 +83,31 @@ UNBOUNDED_READERS = (
 )
 
 
-def readers_sentence(central: CentralGuarantee, *, simulated: bool) -> str:
-    """One sentence on what those can learn who see the sums, and not the reports that the local guarantee is about."""
+def readers_sentence(central: CentralGuarantee, *, simulated: bool, pooled: bool = False) -> str:
+    """What those can learn who see the sums, and not the reports that the local guarantee is about.
+
+    Args:
+        central: The guarantee, of the participants of an earlier release too if there is one.
+        simulated: Whether rows of a table played the participants.
+        pooled: Whether an earlier release was given as prior.
+    """
+    own = _readers_sentence(central, simulated=simulated)
+    if not pooled:
+        return own
+    return (
+        f"{own} This covers the participants of this campaign and those of the earlier release; for a person who took "
+        "part in both, the losses of both add up."
+    )
+
+
+def _readers_sentence(central: CentralGuarantee, *, simulated: bool) -> str:
     start = "In a collection run with this plan, whoever" if simulated else "Whoever"
     known = central.known
     if known.delta == 0:
         return (
             f"{start} sees only the release, not the reports, but knows who was asked what, may learn as much from it as from a "
-            f"report: some question went to few people ({known.people:,} at the fewest), too few to hide among."
+            f"report (epsilon {shown_epsilon(known.epsilon)}): some question went to too few people to hide among at this "
+            f"epsilon ({known.people:,} at the fewest)."
         )
     return (
         f"{start} sees only the release, not the reports, learns at most as much about one person's record as "
@@ -91,12 +137,12 @@ def shown_bound(bound: Bound) -> str:
     return f"({shown_epsilon(bound.epsilon, 3)}, {delta})"
 
 
-def central_json(central: CentralGuarantee, *, simulated: bool) -> JsonObject:
+def central_json(central: CentralGuarantee, sentence: str) -> JsonObject:
     """The guarantee towards readers as a manifest has it."""
     return {
         **asdict(central.known),
         "question_hidden": asdict(central.hidden),
-        "sentence": readers_sentence(central, simulated=simulated),
+        "sentence": sentence,
         "rests_on": RESTS_ON,
     }
 
@@ -159,7 +205,30 @@ def _unprotected(release: Release) -> list[Notice]:
     }
     found = [notice for notice, holds in told.items() if holds]
     weak = None if release.no_privacy else weak_protection(release.epsilon_achieved)
-    return found if weak is None else [*found, weak]
+    if weak is not None:
+        found.append(weak)
+    return found if release.earlier is None else [*found, *_earlier_unprotected(release.earlier)]
+
+
+def _earlier_unprotected(earlier: JsonMapping) -> list[Notice]:
+    """How the participants of an earlier release, given as prior, are not protected."""
+    found, lead = [], f"the earlier release {earlier['source']} was given as prior, and"
+    weak = weak_protection(float(earlier.get("epsilon", 0.0)))
+    if earlier.get("private") is not True:
+        words = (
+            f"{lead} its noise can be drawn again by anyone who knows its seed: this release is NOT private for the "
+            "participants of that one, and as confidential as their table"
+        )
+        found.append(Notice("replayable-noise", words))
+    if earlier.get("resampled") is True:
+        words = (
+            f"{lead} each row of its table played several participants: the stated epsilon does not protect those "
+            "rows, and this release is as confidential as that table"
+        )
+        found.append(Notice("rows-resampled", words))
+    if weak is not None:
+        found.append(Notice("weak-protection", f"{lead} for its participants {weak.message}"))
+    return found
 
 
 def _from_notes(release: Release) -> list[Notice]:
