@@ -86,3 +86,44 @@ def test_a_figure_without_noise_fails(name: str) -> None:
     assert not verdict.passed
     assert verdict.problem is not None
     assert "beyond what was noted" in verdict.problem
+
+
+def test_an_exact_count_in_the_notes_fails() -> None:
+    honest = CENTRAL["laplace"].release
+    assert honest is not None
+
+    def leaks(task: CuratorTask, parameters: Any) -> NoisyHistogram:
+        made = honest(task, parameters)
+        return replace(made, notes={**made.notes, "counts": task.counts.tolist()})
+
+    verdict = audit_central(changed("laplace", leaks), 1.0, source=seeded_source(9), trials=100)
+    assert not verdict.passed
+    assert verdict.problem is not None
+    assert "its notes" in verdict.problem
+
+
+def test_an_epsilon_that_depends_on_the_table_fails() -> None:
+    honest = CENTRAL["laplace"].release
+    assert honest is not None
+
+    def leaks(task: CuratorTask, parameters: Any) -> NoisyHistogram:
+        made = honest(replace(task, epsilon=0.9 * task.epsilon), parameters)
+        return replace(made, epsilon=made.epsilon * (1 + 1e-9 * float(task.counts[0])))
+
+    verdict = audit_central(changed("laplace", leaks), 1.0, source=seeded_source(9), trials=100)
+    assert not verdict.passed
+    assert verdict.problem is not None
+
+
+@pytest.mark.parametrize("threshold", [100, 1_000, 2_500])
+def test_a_method_without_noise_for_large_counts_fails(threshold: int) -> None:
+    honest = CENTRAL["laplace"].release
+    assert honest is not None
+
+    def leaks(task: CuratorTask, parameters: Any) -> NoisyHistogram:
+        made = honest(task, parameters)
+        return made if task.counts.max() <= threshold else replace(made, estimate=task.counts.astype(float))
+
+    verdict = audit_central(changed("laplace", leaks), 1.0, source=seeded_source(10), trials=100)
+    assert not verdict.passed
+    assert verdict.problem is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from dither.mechanisms import GRR, BloomRappor, ByteSource, LocalHash, SetStrate
 from dither.mechanisms.base import Randomiser
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.means import Duchi, Hybrid, Piecewise
-from dither.mechanisms.outputs import Window
+from dither.mechanisms.outputs import OutputMechanism, Window
+from dither.mechanisms.probability import THRESHOLD_BITS
 from dither.mechanisms.registry import MEANS, MECHANISMS
 from dither.mechanisms.several_means import MultiMean
 from dither.mechanisms.square_wave import SquareWave
@@ -176,3 +178,106 @@ def test_the_bound_is_a_lower_bound_with_its_confidence(name: str) -> None:
         built = MultiMean.for_epsilon(3, 0.5, "duchi", asked=3)
     above = [empirical_lower_bound(built, 400, seeded(name, i), confidence=0.9)[0] > built.epsilon for i in range(200)]
     assert sum(above) <= 30  # at most 10 % of 200, plus two and a half standard errors of 4.2
+
+
+@dataclass(frozen=True)
+class Ring(OutputMechanism):
+    """The mechanism of docs/how-to/add-a-mechanism.md."""
+
+    cells: int
+    near: int
+    far: int
+    threshold_bits: int = THRESHOLD_BITS
+    name = "ring"
+
+    @property
+    def own(self) -> int:
+        return 2**self.threshold_bits - 2 * self.near - (self.cells - 3) * self.far
+
+    @property
+    def counters(self) -> int:
+        return self.cells
+
+    @property
+    def ratio(self) -> Fraction:
+        return Fraction(self.own, self.far)
+
+    def column(self, cell: int) -> list[int]:
+        draws = {0: self.own, 1: self.near, self.cells - 1: self.near}
+        return [draws.get((output - cell) % self.cells, self.far) for output in range(self.cells)]
+
+
+class UnderstatedRing(Ring):
+    """Its ratio looks at neighbouring cells only."""
+
+    @property
+    def ratio(self) -> Fraction:
+        return max(Fraction(self.own, self.near), Fraction(self.near, self.far))
+
+
+def ring(kind: type[Ring], cells: int, step: float) -> Ring:
+    """A ring whose probabilities fall by e^step from the own cell to a neighbour, and again to the others."""
+    factor = math.exp(step) * (1 - 1e-6)
+    far = math.floor(2**THRESHOLD_BITS / (factor**2 + 2 * factor + cells - 3))
+    return kind(cells, int(far * factor), far)
+
+
+@pytest.mark.parametrize("cells", [16, 25, 64, 150])
+def test_inputs_far_from_the_ends_are_compared_at_any_size(cells: int) -> None:
+    """Cells 0 and the last one are neighbours on the ring: they show half of its epsilon."""
+    verdict = audit(ring(UnderstatedRing, cells, 1.0), 1.0, 5_000, seeded("ring", cells))
+    assert verdict.epsilon_exact == pytest.approx(2.0, abs=1e-4)
+    assert verdict.law == "all inputs"
+    assert verdict.epsilon_stated <= 1.0
+    assert not verdict.passed
+    if cells <= 64:
+        assert verdict.epsilon_empirical_lower > 1.0, "the attack takes the pair that attains it"
+    honest = ring(Ring, cells, 0.49)
+    assert honest.epsilon <= 1.0
+    assert audit(honest, 1.0, 5_000, seeded("honest ring", cells)).passed
+
+
+def test_an_output_that_one_cell_never_gives_fails_at_any_size() -> None:
+    class Reveals(Ring):
+        def column(self, cell: int) -> list[int]:
+            draws = super().column(cell)
+            if cell == 7:
+                draws[7], draws[20] = draws[7] + draws[20], 0
+            return draws
+
+    verdict = audit(ring(Reveals, 40, 0.5), 1.0, 500, seeded(4))
+    assert verdict.problem is not None
+    assert not verdict.passed
+
+
+def test_a_single_input_with_another_law_is_found() -> None:
+    class OneOdd(GRR):
+        def chances(self, value: int) -> Any:
+            if value != 2:
+                return super().chances(value)
+            return GRR.for_epsilon(self.cells, 1.5).chances(value)
+
+    verdict = audit(OneOdd(6, GRR.for_epsilon(6, 1.0).other), 1.0, 500, seeded(5))
+    assert verdict.epsilon_exact is not None
+    assert verdict.epsilon_exact > 1.2
+    assert verdict.epsilon_stated <= 1.0
+    assert not verdict.passed
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "law"),
+    [
+        ("grr", 16, "all inputs"),
+        ("grr", 400, "two inputs"),
+        ("sue", 8, "all inputs"),
+        ("sue", 16, "stated"),
+        ("subset", 60, "stated"),
+        ("square-wave", 64, "all inputs"),
+        ("duchi-vector", 16, "all inputs"),
+    ],
+)
+def test_an_audit_says_how_much_of_the_law_it_compared(name: str, cells: int, law: str) -> None:
+    verdict = audit(audited_mechanism(name, 1.0, cells), 1.0, 200, seeded(6))
+    assert verdict.law == law
+    assert verdict.to_json()["law"] == law
+    assert verdict.passed

@@ -2,8 +2,8 @@
 
 Three checks, on the worst pair of neighbouring tables among those tried:
 
-* Replay: the second table is made to release exactly what the first did. The figures computed from it must be the
-  same, else something leaves the method without noise.
+* Replay: the second table is made to release exactly what the first did. The figures, the notes and the epsilon
+  computed from it must be the same, else something leaves the method without noise.
 * Exact: for the released values the losses of all steps are added up: (L1 distance of the exact measurements) /
   (scale of the noise), in rational arithmetic, and the largest log-ratio of a choice's chances. A choice whose law has
   no closed form (the buckets of `dawa`) counts with what the method states for it; its proof is in the module.
@@ -15,6 +15,7 @@ Three checks, on the worst pair of neighbouring tables among those tried:
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,20 +26,22 @@ from itertools import islice, product
 
 import numpy as np
 
-from dither.central.measurement import MOST_CELLS, CuratorTask, Neighbours
+from dither.central.measurement import MOST_CELLS, CuratorTask, Neighbours, NoisyHistogram
 from dither.central.methods import CentralMethod
 from dither.central.noise import ByteSource, ChoiceStep, NoisyStep, NotPrivate, Recorder
-from dither.central.records import release_records
+from dither.central.records import NoisyRecords, release_records
 from dither.checks import check_whole, check_whole_or_none
 from dither.evaluation.audit import CELLS, CONFIDENCE, MIN_TRIALS, Audit, log_ratio_limit, upper_limit
 from dither.mechanisms.probability import check_epsilon
+from dither.release.call import plain
 from dither.schema.cells import codes_of
 from dither.types import Codes, Floats, Integers
 
 RELEASES = 1_000  # a few seconds
 WAVELET_CELLS = 1024  # fewer, and `privelet` measures the cells themselves
 GAP = 1.6  # scales of the noise between the two ends of its tail: about where the rate is known best
-PAIRS = 48  # of neighbouring tables that are compared
+PAIRS_EACH = 16  # neighbouring tables of each kind that are compared
+LARGE_COUNT = 3_000  # records in the fullest cells
 FINALISTS = 6  # of them, which are compared along many paths
 REPLAYS = 12  # of a finalist; adaptive methods take other paths each time
 PUBLIC_SEED = 1  # of public randomness, the same in every release: matrices, a network's first node
@@ -49,11 +52,20 @@ LEAK = "a release depends on the table beyond what was noted with its noise"
 
 @dataclass(frozen=True)
 class Release:
-    """What one run gave: the figures, the epsilon that the method states, and the steps it took."""
+    """What one run gave: all that the method hands over, and the steps it took."""
 
-    figures: Floats | Codes
-    epsilon: float
+    made: NoisyHistogram | NoisyRecords
     steps: list[Step]
+
+    @property
+    def figures(self) -> Floats | Codes:
+        """The counts or records of a release."""
+        return self.made.estimate if isinstance(self.made, NoisyHistogram) else self.made.codes
+
+    @property
+    def text(self) -> str:
+        """Everything that was handed over, exactly: a release may publish all of it."""
+        return json.dumps(plain(self.made), sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -85,17 +97,23 @@ class Runner:
         if self.method.release is None:
             codes = codes_of(table, self.shape).astype(np.int32)
             rows = release_records(codes, self.shape, self.epsilon, recorder, rng, parameters)
-            return Release(rows.codes, rows.epsilon, recorder.steps)
+            return Release(rows, recorder.steps)
         counts = np.bincount(table, minlength=self.cells)
         task = CuratorTask(counts, self.epsilon, recorder, rng, self.neighbours, self.shape)
         made = self.method.release(task, parameters)
-        return Release(made.estimate, made.epsilon, recorder.steps)
+        return Release(made, recorder.steps)
 
     def pairs(self) -> list[tuple[Integers, Integers]]:
-        """Neighbouring tables: full, nearly empty and lopsided ones, with a record added or changed in many places."""
+        """Neighbouring tables with a record added or changed in many places.
+
+        They are full, nearly empty, lopsided, and large: a method may treat cells of thousands of
+        records differently.
+        """
         last = self.cells - 1
         tables = [np.arange(self.cells), np.zeros(1, dtype=np.int64), np.repeat([0, last], 20)]
-        each = PAIRS // len(tables)
+        if self.method.release is not None:  # the record form treats each record by itself
+            tables.append(np.concatenate([np.repeat([0, last], LARGE_COUNT), np.arange(self.cells)]))
+        each = PAIRS_EACH
         found = []
         for table in tables:
             if self.neighbours == "add-remove":
@@ -212,7 +230,9 @@ def _losses(runner: Runner, table: Integers, neighbour: Integers) -> tuple[float
     again = runner.run(neighbour, made.steps)
     if len(again.steps) != len(made.steps) or not np.array_equal(again.figures, made.figures):
         raise NotPrivate(LEAK)
-    return max(made.epsilon, again.epsilon), step_losses(made.steps, again.steps)
+    if again.text != made.text:
+        raise NotPrivate(f"{LEAK}: its notes, or the epsilon that it states")
+    return made.made.epsilon, step_losses(made.steps, again.steps)
 
 
 def _empirical(runner: Runner, pair: tuple[Integers, Integers], releases: int, error: float) -> float:

@@ -12,10 +12,25 @@ from dither.central.audit import WAVELET_CELLS, audit_central
 from dither.central.measurement import check_neighbours
 from dither.central.methods import CENTRAL, central_method
 from dither.cli.options import AsJson
-from dither.evaluation.audit import ATTRIBUTES, CELLS, LOCAL_NAMES, Audit, audited_mechanism
+from dither.evaluation.audit import (
+    ALL_INPUTS,
+    ATTRIBUTES,
+    CELLS,
+    LOCAL_NAMES,
+    STATED,
+    TWO_INPUTS,
+    Audit,
+    audited_mechanism,
+)
 from dither.evaluation.audit import audit as check
 
 _CENTRAL = "central:"
+_COMPARED = {
+    None: "from the law, rounded up",
+    ALL_INPUTS: "from the law of all inputs, rounded up",
+    TWO_INPUTS: "from the law of two inputs, rounded up; that of all inputs is too long",
+    STATED: "the stated one; the law is too long to write out",
+}
 _AUDITED = (*LOCAL_NAMES, *(f"{_CENTRAL}{name}" for name in CENTRAL))
 
 
@@ -85,7 +100,7 @@ def _show_audit(result: Audit) -> None:
     drawn = f"{result.trials:,} releases" if result.neighbours else f"{result.trials:,} reports for each of two values"
     print(f"  epsilon asked             {result.epsilon_asked:.9g}")
     print(f"  epsilon stated            {result.epsilon_stated:.9g}")
-    print(f"  epsilon exact             {result.epsilon_exact:.9g}  (from the law, rounded up)")
+    print(f"  epsilon exact             {result.epsilon_exact:.9g}  ({_COMPARED[result.law]})")
     print(
         f"  epsilon empirical, lower  {result.epsilon_empirical_lower:.4g}  ({drawn}, confidence {result.confidence:.1%})"
     )

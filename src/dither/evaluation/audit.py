@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import singledispatch
@@ -48,7 +48,9 @@ TARGET = 0.85  # the share of what an event can show that the bound is expected 
 PILOT = 2_000
 LAW_BITS = 13  # of a report, up to which two laws are written out in a fraction of a second
 CELLS, ATTRIBUTES = 16, 4
-ALL_PAIRS = 24  # cells up to which every pair of inputs is looked at
+ALL_PAIRS = 24  # cells up to which the attack compares every pair of inputs
+MAX_LAW_ENTRIES = 100_000  # probabilities that are written out exactly: a second or two
+ALL_INPUTS, TWO_INPUTS, STATED = "all inputs", "two inputs", "stated"
 LOCAL_NAMES = (*NAMES, *(name for name in (*MECHANISMS, *MEANS) if name not in NAMES))
 
 
@@ -57,8 +59,11 @@ class Audit:
     """The verdict on one mechanism at one epsilon.
 
     `epsilon_stated` is what the mechanism says it spends, `epsilon_exact` what its law gives away (None where the
-    audit found no law to compute it from, see `problem`). `trials` is the number of reports made for each of two
-    inputs, or the number of releases of a central method.
+    law gives an unbounded loss, see `problem`). `law` says how much of the law of a local mechanism was compared:
+    that of "all inputs", that of the "two inputs" of the attack, or none, where it is too long to write out; then
+    `epsilon_exact` is the "stated" figure again. (Of `olh` it is the law under one hash function, which is drawn
+    independently of the input.) `trials` is the number of reports made for each of two inputs, or the
+    number of releases of a central method.
     """
 
     mechanism: str
@@ -73,6 +78,7 @@ class Audit:
     report_bytes: int | None
     neighbours: str | None = None
     problem: str | None = None
+    law: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -159,7 +165,9 @@ def _(mechanism: OutputMechanism) -> Attack:
     """Rounding makes the ratios of outputs differ a little, so an event has all outputs that are nearly as good."""
     cells = range(mechanism.cells)
     columns = {cell: np.array(mechanism.column(cell), dtype=np.float64) / 2**mechanism.threshold_bits for cell in cells}
-    pairs = list(itertools.permutations(cells, 2)) if mechanism.cells <= ALL_PAIRS else [mechanism.far_apart]
+    pairs = list(itertools.permutations(cells, 2))
+    if mechanism.cells > ALL_PAIRS:
+        pairs = [mechanism.far_apart, _extremes_of_outputs(mechanism)[1]]
     favoured = {pair: favoured_outputs(columns[pair[0]], columns[pair[1]]) for pair in pairs}
     first, second = max(pairs, key=lambda pair: favoured[pair][1])
     outputs = favoured[first, second][0]
@@ -207,8 +215,10 @@ def _favoured_of_grid(grid: GridMean) -> frozenset[int]:
 def favoured_outputs(first: Floats, second: Floats, trials: int = USUAL_TRIALS) -> tuple[frozenset[int], float]:
     """The outputs above a likelihood ratio, and the bound expected of them: the ratio that makes it largest."""
     possible = np.flatnonzero(first)
-    order = possible[np.argsort(-first[possible] / second[possible], kind="stable")]
-    expected = expected_bound(np.cumsum(first[order]), np.cumsum(second[order]), trials)
+    with np.errstate(divide="ignore", invalid="ignore"):  # outputs that the second never gives
+        order = possible[np.argsort(-first[possible] / second[possible], kind="stable")]
+        expected = expected_bound(np.cumsum(first[order]), np.cumsum(second[order]), trials)
+    expected = np.nan_to_num(expected, nan=-math.inf, posinf=math.inf, neginf=-math.inf)
     best = int(np.argmax(expected))
     return frozenset(order[: best + 1].tolist()), float(expected[best])
 
@@ -300,25 +310,74 @@ def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
     return trials
 
 
-def epsilon_of_law(mechanism: Randomiser, attack: Attack) -> float | None:
-    """ln of the largest ratio between the written-out laws of the two inputs; None where they are too long."""
+def epsilon_of_law(mechanism: Randomiser, attack: Attack) -> tuple[float | None, str]:
+    """The epsilon that a mechanism's own probabilities give, and for which inputs they were compared.
+
+    Args:
+        mechanism: Any local mechanism.
+        attack: Its attack, whose two inputs are compared where all of them are too many.
+
+    Returns:
+        ln of the largest ratio between the probabilities of one report under two inputs, rounded up;
+        infinite if only one of them can give that report, None where the law is too long to write
+        out. And one of `ALL_INPUTS`, `TWO_INPUTS` and `STATED`.
+    """
+    if isinstance(mechanism, OutputMechanism):
+        ratio = _extremes_of_outputs(mechanism)[0]
+        return math.inf if ratio is None else log_up(ratio), ALL_INPUTS
     if isinstance(mechanism, BitMechanism) and mechanism.report_bits > LAW_BITS:
-        return None
+        return None, STATED
     made: Any = mechanism
-    inputs = [attack.first, attack.second]
+    inputs: Iterable[Any] = [attack.first, attack.second]
     if not isinstance(mechanism, Mechanism):
         inputs = [[(made.levels - 1) * (value > 0) for value in numbers] for numbers in inputs]
     try:
         laws = [made.law(value) for value in inputs]
     except ParameterError:  # too many reports to write out
-        return None
-    if set(laws[0]) != set(laws[1]):
-        return math.inf
-    return log_up(max(_ratios(laws)))
+        return None, STATED
+    compared = TWO_INPUTS
+    count = mechanism.cells if isinstance(mechanism, Mechanism) else made.levels**made.attributes
+    if count * len(laws[0]) <= MAX_LAW_ENTRIES:
+        compared = ALL_INPUTS
+        inputs = range(count)
+        if not isinstance(mechanism, Mechanism):
+            inputs = itertools.product(range(made.levels), repeat=made.attributes)
+        laws = [made.law(value) for value in inputs]
+    ratio = _largest_ratio(laws)
+    return math.inf if ratio is None else log_up(ratio), compared
 
 
-def _ratios(laws: Sequence[dict[bytes, Fraction]]) -> list[Fraction]:
-    return [max(chance / laws[1][report], laws[1][report] / chance) for report, chance in laws[0].items() if chance]
+def _largest_ratio(laws: Sequence[dict[bytes, Fraction]]) -> Fraction | None:
+    """The largest ratio of a report's probabilities under two laws; None if it is unbounded."""
+    largest = Fraction(1)
+    for report in set().union(*laws):
+        chances = [law.get(report, Fraction(0)) for law in laws]
+        if max(chances) == 0:
+            continue
+        if min(chances) == 0:
+            return None
+        largest = max(largest, max(chances) / min(chances))
+    return largest
+
+
+def _extremes_of_outputs(mechanism: OutputMechanism) -> tuple[Fraction | None, tuple[int, int]]:
+    """The largest ratio of an output's draws in two cells, None if it is unbounded, and these cells.
+
+    It takes one pass over the cells, so every mechanism of outputs is compared in all of its inputs.
+    """
+    most = [(draws, 0) for draws in mechanism.column(0)]
+    least = list(most)
+    for cell in range(1, mechanism.cells):
+        for output, draws in enumerate(mechanism.column(cell)):
+            most[output] = max(most[output], (draws, cell))
+            least[output] = min(least[output], (draws, cell))
+    largest, pair = Fraction(0), (0, mechanism.cells - 1)
+    for (high, first), (low, second) in zip(most, least, strict=True):
+        if low == 0 and high > 0:
+            return None, (first, second)
+        if high > 0 and Fraction(high, low) > largest:
+            largest, pair = Fraction(high, low), (first, second)
+    return largest, pair
 
 
 def audit(
@@ -331,7 +390,7 @@ def audit(
     """Check a local mechanism against the epsilon that was asked of it; the arguments are those of the lower bound."""
     check_whole_or_none("trials", trials, MIN_TRIALS)
     bound, made = empirical_lower_bound(mechanism, trials, source, confidence)
-    of_law = epsilon_of_law(mechanism, attack_on(mechanism))
+    of_law, compared = epsilon_of_law(mechanism, attack_on(mechanism))
     finite = of_law is None or math.isfinite(of_law)
     return Audit(
         mechanism=mechanism.name,
@@ -345,4 +404,5 @@ def audit(
         confidence=confidence,
         report_bytes=mechanism.report_bytes,
         problem=None if finite else "a report that one of two inputs never gives reveals which it was",
+        law=compared,
     )
