@@ -7,13 +7,18 @@ import json
 import zipfile
 from typing import Any
 
+import numpy as np
 import pytest
 from collector_harness import Caller, asked_tokens, envelope_of, plan_of
 
-from dither.collector.schedule import expected_reports, has_excess
+from dither.collector.finished import excess_notices
+from dither.collector.schedule import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec, NewCampaign, read
 from dither.mechanisms import mechanism
+from dither.protocols import start
 from dither.reports import Plan, Question
+from dither.schema import Attribute, Schema
+from dither.tally import CountTally
 
 CODE = "more-reports-than-expected"
 
@@ -59,3 +64,44 @@ def test_chance_is_no_excess_and_issued_tokens_cannot_be_made_up() -> None:
     assert not has_excess(spec, plan, 5300)
     assert has_excess(spec, plan, 5400)
     assert not has_excess(spec_of(participation="tokens"), plan, 60_000)
+
+
+def fifteen_questions(crowd: int, **more: Any) -> list[str]:
+    """What a release warns of: 3,000 honest participants, and a crowd on the fourth of 15 questions."""
+    schema = Schema(tuple(Attribute(f"a{i}", "boolean", (False, True)) for i in range(15)))
+    machine = start("independent", schema, 1.0, 3000, {}, 1, 0.0)
+    plan = machine.plan()
+    assert plan is not None
+    tally = CountTally(plan)
+    numbers = np.random.default_rng(4).multinomial(3000, plan.shares)
+    numbers[3] += crowd
+    for i, number in enumerate(numbers.tolist()):
+        tally.add_counts(i, np.array([number // 2, number - number // 2]), number)
+    machine.close(tally)
+    return [notice.message for notice in excess_notices(machine, spec_of(participants=3000, **more))]
+
+
+def test_a_crowd_on_one_question_is_flagged_though_the_round_is_not() -> None:
+    assert fifteen_questions(0) == []
+    [message] = fifteen_questions(260)
+    assert "the question about a3 in round 1 took" in message
+    assert "round 1 took 3,260 reports" not in message
+    assert "decline other questions" in message
+    assert fifteen_questions(260, participation="tokens") == []
+
+
+def test_honest_questions_are_hardly_ever_flagged() -> None:
+    """Questions of few expected reports too, where five standard deviations would be passed in every other round."""
+    rng = np.random.default_rng(8)
+    shares = (*(0.0005,) * 200, *(0.009,) * 100)
+    questions = tuple(Question((f"a{i}",), mechanism("grr", 2, 1.0)) for i in range(300))
+    plan = Plan(0, questions, shares)
+    spec, flagged, five_deviations = spec_of(), 0, 0
+    for _ in range(200):
+        numbers = rng.multinomial(200, shares)
+        flagged += len(crowded_questions(spec, plan, numbers.tolist()))
+        expected = 200 * np.array(shares)
+        five_deviations += int((numbers > expected + 5 * np.sqrt(expected)).sum())
+    # 60,000 questions at 2.9e-7 each: one flag has a probability of 0.02.
+    assert flagged == 0
+    assert five_deviations > 100

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dither.estimate import AnswerCounts, pool
+from dither.estimate.project import norm_sub
 from dither.mechanisms import Mechanism, PackedReports, mechanism
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.kernels.bits import filter_matrix
@@ -17,7 +17,7 @@ from dither.mechanisms.subset import SubsetSelection
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally
-from dither.uncertainty.manipulation import exposure
+from dither.uncertainty.manipulation import set_bound
 
 
 def manipulation(
@@ -126,40 +126,57 @@ def test_honest_people_move_nothing_and_forgers_in_proportion() -> None:
     assert manipulation(asked, 2, 0.1, direction="lower") < 0 < manipulation(asked, 2, 0.1)
 
 
-def test_exposure_is_the_shift_of_the_estimate() -> None:
-    schema = Schema((Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2, 3, 4))))
-    alone, pair = question(schema, ["a"], 1.0, "grr"), question(schema, ["a", "b"], 1.0, "oue")
-    share, n = Fraction(1, 20), 20_000
-    target = [0, 1, 2, 3]  # cells of the pair question that make a = 1
+def test_the_bound_is_the_shift_of_the_pooled_estimate() -> None:
+    schema = Schema((Attribute("a", "ordinal", (1, 2)), Attribute("b", "ordinal", (1, 2, 3, 4))))
+    asked = question(schema, ["a"], 1.0, "grr")
+    share, n = 0.05, 20_000
     forged = int(share * n)
-    one = np.zeros(3, np.int64)
-    both = np.zeros(12, np.int64)
-    one[0] = forged
-    both[target] = forged
-    # Expected counts of honest people who never have a = 1, so that the shift is the whole estimate.
-    honest = n - forged
-    for counts, asked, away in ((one, alone, 1), (both, pair, 5)):
-        p, q = float(asked.mechanism.p), float(asked.mechanism.q)
-        expected = np.full(asked.mechanism.cells, honest * q)
-        expected[away] = honest * p
-        np.add(counts, np.rint(expected).astype(np.int64), out=counts)
-    tally = CountTally(Plan(0, (alone, pair), (0.5, 0.5)), np.array([n, n]), [one, both])
-    answers = [AnswerCounts(alone, one, n), AnswerCounts(pair, both, n)]
-    moved = pool(schema, answers, ["a"]).frequencies
-    found = exposure(schema, [tally], ["a"], moved, shares=(float(share),))
+    p, q = float(asked.mechanism.p), float(asked.mechanism.q)
+    counts = np.rint((n - forged) * np.array([0.3 * p + 0.7 * q, 0.7 * p + 0.3 * q])).astype(np.int64)
+    before = pool(schema, [AnswerCounts(asked, counts, n - forged)], ["a"]).frequencies
+    counts[0] += forged
+    after = pool(schema, [AnswerCounts(asked, counts, n)], ["a"]).frequencies
+    tally = CountTally(Plan(0, (asked,), (1.0,)), np.array([n]), [counts])
+    found = set_bound(schema, [tally], "a", after, shares=(share,))
     assert found is not None
-    assert 0.99 < found.raised[0.05][0] / moved[0] < 1.2  # the projection may add to the raw shift
-    single = CountTally(Plan(0, (alone,), (1.0,)), np.array([n]), [one])
-    assert exposure(schema, [single], ["b"], np.zeros(4)) is None
+    # With two values raising one and lowering the other are the same, and neither is cut at zero.
+    other = share / (1 - share) * (after[0] + q / (p - q))
+    assert found[share] == pytest.approx(max(after[0] - before[0], other), rel=1e-6)
+    assert set_bound(schema, [tally], "b", np.zeros(4)) is None
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "subset"])
+def test_no_projected_set_moves_further(name: str) -> None:
+    """Random tables, forged reports and sets, most of them with cells that the projection cuts at zero."""
+    k, n, forged = 9, 1000, 60
+    schema = Schema((Attribute("a", "ordinal", tuple(range(k))),))
+    asked = question(schema, ["a"], 1.0, name)
+    mechanism_ = asked.mechanism
+    plan, rng = Plan(0, (asked,), (1.0,)), np.random.default_rng(5)
+    share, nearest, beyond_one_value = forged / n, 0.0, 0
+    for _ in range(150):
+        honest = mechanism_.simulate(rng.multinomial(n - forged, rng.dirichlet(np.full(k, 0.3))), rng)
+        targets = rng.permutation(k)[: rng.integers(1, k)].tolist()
+        report = _forged(mechanism_, targets, "raise")
+        block = PackedReports(np.tile(np.frombuffer(report, np.uint8), (forged, 1)))
+        counts = honest + mechanism_.support(block)
+        before, after = (mechanism_.estimate(c, size).frequencies for c, size in ((honest, n - forged), (counts, n)))
+        found = set_bound(schema, [CountTally(plan, np.array([n]), [counts])], "a", after, shares=(share,))
+        assert found is not None
+        # Half the sum of absolute differences is the move of the set that moves most.
+        moved = np.abs(norm_sub(after) - norm_sub(before)).sum() / 2
+        assert moved <= found[share] + 1e-9
+        nearest = max(nearest, moved / found[share])
+        beyond_one_value += moved > (after - before).max()
+    assert nearest > 0.5  # the bound is not idle
+    # A report of randomised response names one value; others move sets further than any single value.
+    assert name == "grr" or beyond_one_value > 10
 
 
 def test_no_bound_exceeds_one() -> None:
     schema = Schema((Attribute("a", "ordinal", tuple(range(60))),))
     asked = question(schema, ["a"], 0.3, "grr")
     tally = CountTally(Plan(0, (asked,), (1.0,)), np.array([6000]), [np.full(60, 100, np.int64)])
-    found = exposure(schema, [tally], ["a"], np.full(60, 1 / 60))
+    found = set_bound(schema, [tally], "a", np.full(60, 1 / 60), shares=(0.001, 0.05))
     assert found is not None
-    for share in (0.01, 0.05):
-        assert (found.raised[share] <= 1).all()
-        assert (found.lowered[share] >= -1).all()
-    assert found.raised[0.05].max() == 1
+    assert found[0.001] < found[0.05] == 1

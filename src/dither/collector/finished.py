@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dither.checks import check_whole
-from dither.collector.schedule import expected_reports, has_excess
+from dither.collector.schedule import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec
 from dither.notice import Notice
 from dither.protocols import ProtocolMachine
@@ -21,10 +21,12 @@ from dither.protocols.mean import Mean
 from dither.release import Release
 from dither.release.collected import CollectedBy
 from dither.release.histogram import HistogramRelease
+from dither.tally import CountTally
 
 AnyRelease = Release | HistogramRelease
 MOST_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
+MAX_CROWDED_SHOWN = 3  # questions named in the warning
 
 
 def make_release(
@@ -48,19 +50,35 @@ def make_release(
 
 
 def excess_notices(machine: ProtocolMachine, spec: CampaignSpec) -> tuple[Notice, ...]:
-    """A warning if rounds of an open campaign took more reports than they expected."""
+    """A warning if rounds of an open campaign, or single questions, took more reports than they expected."""
     found = [
-        f"round {tally.plan.round + 1} took {tally.participants:,} reports, {expected_reports(spec, tally.plan):,} were expected"
+        f"round {tally.plan.round + 1} took {tally.participants:,} reports, "
+        f"{expected_reports(spec, tally.plan):,} were expected"
         for tally in machine.tallies
         if has_excess(spec, tally.plan, tally.participants)
     ]
-    if not found:
+    crowded = [words for tally in machine.tallies if isinstance(tally, CountTally) for words in _crowded(tally, spec)]
+    if len(crowded) > MAX_CROWDED_SHOWN:
+        crowded = [*crowded[:MAX_CROWDED_SHOWN], f"and {len(crowded) - MAX_CROWDED_SHOWN:,} more questions"]
+    if not found and not crowded:
         return ()
     words = (
-        f"More reports than expected: {'; '.join(found)}. Anybody can take part in an open campaign any number of times, "
-        "so some of them may come from the same person or be forged."
+        f"More reports than expected: {'; '.join([*found, *crowded])}. Anybody can take part in an open campaign "
+        "any number of times, so some of them may come from the same person or be forged."
     )
+    if crowded:
+        words += " Participants who decline other questions have the same effect on single questions."
     return (Notice("more-reports-than-expected", words),)
+
+
+def _crowded(tally: CountTally, spec: CampaignSpec) -> list[str]:
+    """The questions of a round that took more reports than their share of its reports."""
+    answers = tally.n.tolist()
+    return [
+        f"the question about {' and '.join(tally.plan.questions[i].attributes)} in round {tally.plan.round + 1} took "
+        f"{answers[i]:,} reports, its share is {tally.plan.shares[i] * sum(answers):,.0f}"
+        for i in crowded_questions(spec, tally.plan, answers)
+    ]
 
 
 def _about_a_number(

@@ -10,10 +10,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from scipy.special import bdtrc, ndtr
+
 from dither.reports import Plan
 from dither.reports.closing import closing_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dither.collector.spec import CampaignSpec
 
 _EXCESS_DEVIATIONS = 5
@@ -55,6 +59,34 @@ def has_excess(spec: CampaignSpec, plan: Plan, reports: int) -> bool:
     """
     expected = expected_reports(spec, plan)
     return spec.participation == "open" and reports > expected + _EXCESS_DEVIATIONS * math.sqrt(expected)
+
+
+def crowded_questions(spec: CampaignSpec, plan: Plan, answers: Sequence[int]) -> list[int]:
+    """The questions of an open campaign's round that have more reports than their share by more than chance.
+
+    Tokens of honest participants divide a round's reports over its questions at random, with the plan's
+    shares; participants who make up tokens can gather on one question without adding much to the total.
+
+    Args:
+        spec: The campaign.
+        plan: The round's plan.
+        answers: The number of reports to each question.
+
+    Returns:
+        The indices of questions whose number of reports, or a larger one, has less than the probability
+        of five standard deviations (2.9e-7, one-sided) under the binomial distribution of the round's
+        total. A round of 1,000 questions without forged reports is flagged with a probability below
+        0.0003.
+    """
+    if spec.participation != "open" or plan.split:
+        return []
+    total, rare = sum(answers), float(ndtr(-_EXCESS_DEVIATIONS))
+    # bdtrc(k, n, p) is the probability of more than k.
+    return [
+        i
+        for i, (share, count) in enumerate(zip(plan.shares, answers, strict=True))
+        if count > share * total and bdtrc(count - 1, total, share) < rare
+    ]
 
 
 def round_closes(spec: CampaignSpec, plan: Plan, start: float, now: float) -> float | None:

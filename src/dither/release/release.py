@@ -157,7 +157,12 @@ class Release:
             notes={
                 **method_notes,
                 **heldout_notes(machine, model),
-                **manipulation_notes(machine, participants, issued=call.participation == "tokens"),
+                **manipulation_notes(
+                    machine,
+                    participants,
+                    issued=call.participation == "tokens",
+                    on_arrival=call.simulated or call.assignment == "arrival",  # the default of campaigns
+                ),
                 # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
                 **misfit_notes(machine.core, core_of(model)),
                 **({} if call.simulated else rounds_notes(model, machine.tallies)),

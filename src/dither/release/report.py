@@ -321,9 +321,11 @@ class ManipulationTable:
 _OPEN, _ISSUED = "open", "issued"
 _PARTICIPATION = {_OPEN: "open campaign", _ISSUED: "issued tokens"}
 _EARLIER = (
-    "These bounds were computed by an earlier version and assume that participants cannot choose their "
-    "question. They do not hold for an open campaign, where a participant can try tokens until one fits."
+    "These bounds were computed by an earlier version, and attacks are known that exceed them. They cover "
+    "single values, not ranges or means, and assume that participants cannot wait for a round that asks "
+    "about the attribute."
 )
+_FIRST = f"{_EARLIER} They do not hold for an open campaign, where a participant can try tokens until one fits."
 
 
 def _manipulation(notes: Mapping[str, Any]) -> ManipulationTable | None:
@@ -334,13 +336,18 @@ def _manipulation(notes: Mapping[str, Any]) -> ManipulationTable | None:
     ordered = sorted(bounds.items(), key=lambda entry: -entry[1]["5%"])
     if claim is None:
         rows = [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in ordered]
-        return ManipulationTable(_EARLIER, ("Attribute", "1 % dishonest", "5 % dishonest"), rows)
+        return ManipulationTable(_FIRST, ("Attribute", "1 % dishonest", "5 % dishonest"), rows)
     first = claim["participation"]
     kinds = (first, _ISSUED if first == _OPEN else _OPEN)
     columns = [(kind, share) for kind in kinds for share in ("1%", "5%")]
     head = [f"{_PARTICIPATION[kind]}, {share.replace('%', ' %')}" for kind, share in columns]
-    rows = [(name, *(percent(moved[kind][share]) for kind, share in columns)) for name, moved in ordered]
-    return ManipulationTable(claim["sentence"], ("Attribute", *head), rows)
+    rows = [(name, *(_bound(moved[kind][share]) for kind, share in columns)) for name, moved in ordered]
+    earlier = bool(bounds) and "covers" not in claim
+    return ManipulationTable(_EARLIER if earlier else claim["sentence"], ("Attribute", *head), rows)
+
+
+def _bound(moved: float) -> str:
+    return percent(moved) if moved < 1 else "no useful bound"
 
 
 def _round(entry: AskedRound) -> Sequence[object]:
