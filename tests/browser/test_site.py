@@ -74,6 +74,8 @@ def _notebooks_were_run(site: Path) -> None:
 
 def _nothing_is_fetched_elsewhere(window: Any, base: str) -> None:
     shade = ""
+    # A visitor's choice of colours is kept there; the theme may write it after a page was judged.
+    window.page.add_init_script("localStorage.clear()")
     for scheme, width in (("light", 1280), ("dark", 390)):
         for page in ("index.html", "tutorial/in-a-notebook.html", "reference/python.html"):
             window.visit(base + page, width, scheme)
@@ -83,7 +85,6 @@ def _nothing_is_fetched_elsewhere(window: Any, base: str) -> None:
         # The dark page is dark, once its script has run.
         window.page.wait_for_function("other => getComputedStyle(document.body).backgroundColor !== other", arg=shade)
         shade = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        window.run("localStorage.clear()")  # where a visitor's own choice is kept
     window.visit(base + "index.html", 1280)
     window.page.keyboard.press("Control+k")
     window.page.keyboard.type("compressed sensing")

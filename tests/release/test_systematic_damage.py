@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -82,25 +83,26 @@ def refused(load: Load, folder: Path) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("name", ["release.json", "schema.json"])
-@pytest.mark.parametrize("kind", LOADERS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*((kind, "release.json") for kind in LOADERS), ("table", "schema.json"), ("central", "schema.json")],
+)
 def test_wrong_values_are_one_error_when_a_folder_is_read_or_shown(
     kind: str, name: str, golden: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(golden / kind, tmp_path / "out"))
-    if not (folder / name).is_file():
-        pytest.skip(f"a release of this kind has no {name}")
     sound = (folder / name).read_text()
     assert refused(LOADERS[kind], folder) is None, "sound as it is"
     reasons = []
-    for place in places(json.loads(sound)):
-        for value in WRONG:
-            (folder / name).write_text(edited(sound, place, value))
-            try:
-                reasons.append(refused(LOADERS[kind], folder))
-            except Exception as error:
-                error.add_note(f"{name}: {'.'.join(map(str, place))} = {value!r:.40}")
-                raise
+    cases = list(itertools.product(places(json.loads(sound)), WRONG))
+    # A report about ranges takes long to make, and most of its manifest is that of every histogram: a part of the cases.
+    for place, value in cases[:: 7 if kind == "ranges" else 1]:
+        (folder / name).write_text(edited(sound, place, value))
+        try:
+            reasons.append(refused(LOADERS[kind], folder))
+        except Exception as error:
+            error.add_note(f"{name}: {'.'.join(map(str, place))} = {value!r:.40}")
+            raise
     told = [reason for reason in reasons if reason is not None]
     assert len(told) > len(reasons) / 4, "most damage is noticed"
     assert all(".json" in reason for reason in told), "the file is named"

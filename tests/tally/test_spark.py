@@ -153,7 +153,7 @@ def test_reports_of_which_none_fits_the_plan_are_an_input_error(
 
 @pytest.mark.parametrize(
     ("submitted", "option", "used"),
-    [("local[1]", None, "local[1]"), (None, None, "local[*]"), ("local[1]", "local[2]", "local[2]")],
+    [("local[1]", None, "local[1]"), ("local[1]", "local[2]", "local[2]")],
 )
 @pytest.mark.usefixtures("master")
 def test_spark_submit_s_master_is_kept_unless_the_option_gives_another(
