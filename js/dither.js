@@ -752,7 +752,7 @@ export function drawBelow(count, random) {
   }
 }
 
-// The cell of a record for one question, whatever the record holds, so that silence is never an answer: a value that the domain
+// The cell of a record for one question. Every record has one, so that silence is never an answer: a value that the domain
 // lacks is answered as missing where the schema has that, else by an answer drawn uniformly. Draws do not depend on the record,
 // and nothing is shared between the questions of a plan.
 function encodeAnswer(known, q, record, random) {

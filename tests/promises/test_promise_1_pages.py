@@ -8,18 +8,15 @@ outside, and what the browser then sends is equal: the requests, their order and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
-from tests.browser.conftest import browser, closed_connections  # noqa: F401
 
 from collector_harness import Caller, ServerThread  # isort: skip
 
-from dither.collector.sqlite import SqliteStore
-from dither.web import add_pages
 
 pytestmark = pytest.mark.slow
 
@@ -84,21 +81,7 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("promise-1") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def caller(running: ServerThread) -> Iterator[Caller]:
-    made = Caller(running.url)
-    yield made
-    made.connection.close()
-
-
-def visit(browser: Browser, address: str, fill: Callable[[Page], None]) -> tuple[list[tuple[str, str, int]], bool]:  # noqa: F811
+def visit(browser: Browser, address: str, fill: Callable[[Page], None]) -> tuple[list[tuple[str, str, int]], bool]:
     """One visit: what the browser sent after the button was pressed, and whether the page said "outside" before."""
     sent: list[tuple[str, str, int]] = []
 
@@ -121,7 +104,7 @@ def visit(browser: Browser, address: str, fill: Callable[[Page], None]) -> tuple
 def test_the_same_requests_inside_and_outside_the_domain(
     running: ServerThread,
     caller: Caller,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     case: Case,
 ) -> None:
     schema = {"attributes": [{"name": "x", **case.attribute}]}
@@ -137,7 +120,7 @@ def test_the_same_requests_inside_and_outside_the_domain(
     assert [url.rsplit("/", 1)[-1] for _, url, _ in inside] == [campaign, "lookup", "reports"]
 
 
-def test_none_of_these_in_a_long_list(running: ServerThread, caller: Caller, browser: Browser) -> None:  # noqa: F811
+def test_none_of_these_in_a_long_list(running: ServerThread, caller: Caller, browser: Browser) -> None:
     schema = {"attributes": [{"name": "x", "kind": "categorical", "values": [f"v{i}" for i in range(301)]}]}
     address = f"{running.url}/c/{caller.create(schema=schema)}"
     inside, no_note = visit(browser, address, lambda page: write(page, "v300"))
@@ -149,7 +132,7 @@ def test_none_of_these_in_a_long_list(running: ServerThread, caller: Caller, bro
 def test_several_campaigns_read_nothing_from_who_is_silent(
     running: ServerThread,
     caller: Caller,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
 ) -> None:
     """The attack of decision 16: each campaign leaves out the ages that lack one bit. Two bits stand for all seven."""
     read = {1: 0, 2: 0}
@@ -176,7 +159,7 @@ def test_several_campaigns_read_nothing_from_who_is_silent(
 def test_an_empty_field_is_refused_and_sends_nothing(
     running: ServerThread,
     caller: Caller,
-    browser: Browser,  # noqa: F811
+    browser: Browser,
     attribute: dict[str, Any],
 ) -> None:
     campaign = caller.create(schema={"attributes": [{"name": "x", **attribute}]})

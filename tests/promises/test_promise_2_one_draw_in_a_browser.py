@@ -10,13 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect
-from tests.browser.conftest import browser, closed_connections  # noqa: F401
 from tests.promises.test_promise_6_pages_say_what_was_sent import SCHEMA, Visitor, stored, with_ticket
 
 from collector_harness import Caller, ServerThread  # isort: skip
 
-from dither.collector.sqlite import SqliteStore
-from dither.web import add_pages
 
 pytestmark = pytest.mark.slow
 
@@ -27,22 +24,8 @@ FREEZE = """() => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("one-draw") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def caller(running: ServerThread) -> Iterator[Caller]:
-    made = Caller(running.url)
-    yield made
-    made.connection.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:  # noqa: F811
+def context(browser: Browser) -> Iterator[BrowserContext]:
     made = browser.new_context()
     yield made
     made.close()

@@ -14,13 +14,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, Response, Route, expect
-from tests.browser.conftest import browser, closed_connections  # noqa: F401
 
 from collector_harness import Caller, ServerThread, answers_of, plan_of, token_of  # isort: skip
 
-from dither.collector.sqlite import SqliteStore
 from dither.reports.plan import is_asked, report_id
-from dither.web import add_pages
 
 pytestmark = pytest.mark.slow
 
@@ -122,22 +119,8 @@ class Visitor:
 Visiting = Callable[..., Visitor]
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("promise") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
-
-
 @pytest.fixture
-def caller(running: ServerThread) -> Iterator[Caller]:
-    made = Caller(running.url)
-    yield made
-    made.connection.close()
-
-
-@pytest.fixture
-def visitor(browser: Browser, running: ServerThread) -> Iterator[Visiting]:  # noqa: F811
+def visitor(browser: Browser, running: ServerThread) -> Iterator[Visiting]:
     contexts = []
 
     def made(campaign: str, ticket: str = "") -> Visitor:

@@ -8,7 +8,7 @@ Three checks, on the worst pair of neighbouring tables among those tried:
   (scale of the noise), in rational arithmetic, and the largest log-ratio of a choice's chances. A choice whose law has
   no closed form (the buckets of `dawa`) counts with what the method states for it; its proof is in the module.
 * Empirical: many releases. Noise is drawn value by value, so losses of values add up, and how much one unit of distance
-  tells is the rate at which the noise falls off: ln(P(Z >= 0) / P(Z >= g)) is at most g times it, whatever the noise
+  tells is the rate at which the noise falls off: ln(P(Z >= 0) / P(Z >= g)) is at most g times it, for any noise
   (group privacy). The rate is bounded by Clopper-Pearson limits from the noise really added. Choices are bounded by how
   often each outcome comes up on either table.
 """
