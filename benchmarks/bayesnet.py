@@ -98,7 +98,9 @@ class Source:
         if columns is None:
             return table
         codes = np.asfortranarray(table.codes[:, columns])
-        return Table(name, Schema(tuple(a for i, a in enumerate(table.schema) if i in columns)), codes, codes)
+        return Table(
+            name, Schema(tuple(a for i, a in enumerate(table.schema) if i in columns)), codes, codes
+        )
 
 
 def record_epsilon(table: Table, f: float) -> float:
@@ -106,7 +108,9 @@ def record_epsilon(table: Table, f: float) -> float:
     return 2 * len(table.schema) * math.log((2 - f) / f)
 
 
-def campaign(table: Table, codes: np.ndarray, epsilon: float, seed: int, **parameters: Any) -> BayesNetwork:
+def campaign(
+    table: Table, codes: np.ndarray, epsilon: float, seed: int, **parameters: Any
+) -> BayesNetwork:
     """One campaign over these rows."""
     asked = Campaign(table.schema, epsilon, len(codes), SEED + seed)
     machine = BayesNetwork.start(asked, BayesNetParameters(**parameters))
@@ -124,7 +128,8 @@ def collect(source: Source, dataset: str, f: float, seed: int) -> BayesNetwork:
 def again(machine: BayesNetwork, **parameters: Any) -> BayesNetwork:
     """The same reports, to be learnt with other parameters."""
     other = BayesNetwork.start(
-        machine.campaign, BayesNetParameters(plan="split", flip=machine.parameters.flip, **parameters)
+        machine.campaign,
+        BayesNetParameters(plan="split", flip=machine.parameters.flip, **parameters),
     )
     other.close(machine._closed[0])
     return other
@@ -144,11 +149,18 @@ def true_network(source: Source, dataset: str, search: str, degree: int, first: 
 
     cached = SEARCHES[search]["candidates"] == "cached"
     return search_network(
-        len(sizes), degree, score, first, cached=cached, fits=lambda a, given: cells(a, given) <= most
+        len(sizes),
+        degree,
+        score,
+        first,
+        cached=cached,
+        fits=lambda a, given: cells(a, given) <= most,
     )
 
 
-def networks(source: Source, dataset: str, f: float, seed: int, search: str, degree: int) -> dict[str, Any]:
+def networks(
+    source: Source, dataset: str, f: float, seed: int, search: str, degree: int
+) -> dict[str, Any]:
     """Figures 5 to 7: sum of mutual information, edges kept, mutual informations computed; f = 0 is the true table, from
     every root there is where it is random: their mean, least and largest.
 
@@ -156,7 +168,9 @@ def networks(source: Source, dataset: str, f: float, seed: int, search: str, deg
     that its edges have in the true table.
     """
     table = source.table(dataset)
-    singles = [marginal(table.truth, table.schema.cardinalities, (i,)) for i in range(len(table.schema))]
+    singles = [
+        marginal(table.truth, table.schema.cardinalities, (i,)) for i in range(len(table.schema))
+    ]
     chosen = choose_root(singles, BayesNetParameters(**SEARCHES[search]), SEED + seed)
     exact = found = true_network(source, dataset, search, degree, chosen)
     row: dict[str, Any] = {}
@@ -166,7 +180,9 @@ def networks(source: Source, dataset: str, f: float, seed: int, search: str, deg
         found = learnt.network
         row = {"joints_estimated": learnt.joints, "cpu_seconds": time.process_time() - begin}
     elif SEARCHES[search]["root"] == "random":
-        sums = [true_network(source, dataset, search, degree, a).total for a in range(len(table.schema))]
+        sums = [
+            true_network(source, dataset, search, degree, a).total for a in range(len(table.schema))
+        ]
         return {
             "line": f"{search}, in-degree {degree}",
             "sum_of_mutual_information": float(np.mean(sums)),
@@ -196,15 +212,25 @@ def ranges(source: Source, dataset: str, f: float, seed: int) -> list[dict[str, 
     table = source.table(dataset)
     sizes, names = table.schema.cardinalities, table.schema.names
     rng = np.random.default_rng(SEED)
-    drawn = [s for k in (2, 3, 4, 5) if k <= len(sizes) for s in attribute_sets(len(sizes), k, 2_000, rng)]
+    drawn = [
+        s
+        for k in (2, 3, 4, 5)
+        if k <= len(sizes)
+        for s in attribute_sets(len(sizes), k, 2_000, rng)
+    ]
     reports, alone = collect(source, dataset, f, seed).reports, exact_product(table)
     rows: list[dict[str, Any]] = []
     for cells in RANGES:
         away = [abs(math.prod(sizes[a] for a in s) - cells) for s in drawn]
-        nearest = [s for s, distance in zip(drawn, away, strict=True) if distance == min(away)][:RANGE_SETS]
+        nearest = [s for s, distance in zip(drawn, away, strict=True) if distance == min(away)][
+            :RANGE_SETS
+        ]
         sets = [tuple(names[a] for a in s) for s in nearest]
         exact = [marginal(table.truth, sizes, s) for s in nearest]
-        found = {"EM": [x.joint for x in estimate_joints(reports, sets)], PRODUCT: [alone.marginal(s) for s in sets]}
+        found = {
+            "EM": [x.joint for x in estimate_joints(reports, sets)],
+            PRODUCT: [alone.marginal(s) for s in sets],
+        }
         rows += [
             {
                 "about_cells": cells,
@@ -218,7 +244,9 @@ def ranges(source: Source, dataset: str, f: float, seed: int) -> list[dict[str, 
     return rows
 
 
-def distances(model: Model, table: Table, ways: Sequence[int], extent: Extent) -> dict[int, WaySummary]:
+def distances(
+    model: Model, table: Table, ways: Sequence[int], extent: Extent
+) -> dict[int, WaySummary]:
     """The errors of a model's marginals, over the same attribute sets whatever the model."""
     out: dict[int, WaySummary] = {}
     for k in ways:
@@ -249,17 +277,23 @@ def classifiers(source: Source, dataset: str, f: float, method: str, seed: int) 
     if method in REPORTED:
         return {
             **row,
-            "accuracy": reported_accuracy(half, test, targets, REPORTED[method], epsilon, rows, [SEED, seed]),
+            "accuracy": reported_accuracy(
+                half, test, targets, REPORTED[method], epsilon, rows, [SEED, seed]
+            ),
         }
     if method == MAJORITY:
         counts = [np.bincount(test[:, table.schema.index(t)]) for t in targets]
         return {**row, "accuracy": float(np.mean([c.max() / c.sum() for c in counts]))}
     if method == "bayesnet":
-        machine = campaign(table, train, epsilon + 1e-6, seed, plan="split", flip=f, degree=source.extent.degree)
+        machine = campaign(
+            table, train, epsilon + 1e-6, seed, plan="split", flip=f, degree=source.extent.degree
+        )
         train = machine.model().sample(rows, rng)
     elif method == PRODUCT:
         train = exact_product(half).sample(rows, rng)
-    scores = [train_and_test(table.schema, train, test, t, "svm", seed=SEED, rows=rows) for t in targets]
+    scores = [
+        train_and_test(table.schema, train, test, t, "svm", seed=SEED, rows=rows) for t in targets
+    ]
     return {**row, "accuracy": float(np.mean(scores))}
 
 
@@ -316,9 +350,24 @@ def _networks(source: Source, there: tuple[str, ...]) -> Study:
             (f == 0 and seed > 0) or (not source.table(dataset).binary and (degree > 2 or seed > 0))
         ),
         charts=(
-            Chart("f", "sum_of_mutual_information", colour="line", title="Figures 5 and 6: sum as estimated"),
-            Chart("f", "sum_in_the_true_table", colour="line", title="Sum of the same edges in the true table"),
-            Chart("f", "edge_accuracy", colour="line", title="Figure 7: share of the true network's edges found"),
+            Chart(
+                "f",
+                "sum_of_mutual_information",
+                colour="line",
+                title="Figures 5 and 6: sum as estimated",
+            ),
+            Chart(
+                "f",
+                "sum_in_the_true_table",
+                colour="line",
+                title="Sum of the same edges in the true table",
+            ),
+            Chart(
+                "f",
+                "edge_accuracy",
+                colour="line",
+                title="Figure 7: share of the true network's edges found",
+            ),
         ),
         note=(
             "f = 0 is the true table; there a random root is the mean over every root, with the least and the largest sum. "
@@ -360,7 +409,11 @@ def _figures(source: Source, there: tuple[str, ...]) -> tuple[Study, ...]:
         {"dataset": there, "f": extent.flips, "method": methods, "seed": extent.seeds},
         partial(classifiers, source),
         skip=lambda dataset, f, method, seed: (
-            seed > 0 and (method in (REAL, MAJORITY) or (method == "bayesnet" and not source.table(dataset).binary))
+            seed > 0
+            and (
+                method in (REAL, MAJORITY)
+                or (method == "bayesnet" and not source.table(dataset).binary)
+            )
         ),
         charts=(Chart("f", "accuracy"),),
         note=(
@@ -386,8 +439,13 @@ def _plans(source: Source, there: tuple[str, ...]) -> Study:
         },
         partial(plans, source),
         # The split plan reads every report again and again: of 1.5 million of them for hours.
-        skip=lambda dataset, epsilon, seed, method: dataset == LARGE and method == "bayesnet, plan=split",
-        charts=(Chart("epsilon", "avd_2", title="2-way AVD"), Chart("epsilon", "avd_3", title="3-way AVD")),
+        skip=lambda dataset, epsilon, seed, method: (
+            dataset == LARGE and method == "bayesnet, plan=split"
+        ),
+        charts=(
+            Chart("epsilon", "avd_2", title="2-way AVD"),
+            Chart("epsilon", "avd_3", title="3-way AVD"),
+        ),
         note=(
             "plan=split with in-degree 1, plan=sample with 2. Adult is also resampled to 1.5 million, without plan=split. All "
             f"pairs, at most {extent.triples} triples, {extent.sets} random sets of four."

@@ -25,15 +25,24 @@ from dither.schema.cells import count_cells
 CHOSEN = "csm, everything chosen"
 FORMS: dict[str, dict[str, Any]] = {
     CHOSEN: {},
-    **{f"{name}, a row a cell": {"dictionary": name} for name in ("identity", "haar", "dct", "walsh")},
-    **{f"{d} entries, tau {tau}": {"entries": d, "tau": tau} for d, tau in ((2, 0.3), (4, 0.3), (4, 0.6), (8, 0.3))},
+    **{
+        f"{name}, a row a cell": {"dictionary": name}
+        for name in ("identity", "haar", "dct", "walsh")
+    },
+    **{
+        f"{d} entries, tau {tau}": {"entries": d, "tau": tau}
+        for d, tau in ((2, 0.3), (4, 0.3), (4, 0.6), (8, 0.3))
+    },
 }
 NARROW = "dense, identity, 128 rows"
 SPARSE: dict[str, tuple[str, dict[str, Any]]] = {
     "csm": ("csm", {}),
     "4 entries, 1,024 rows": ("csm", {"entries": 4, "tau": 1024 / 65_536}),
     NARROW: ("csm", {"measurement": "hadamard", "dictionary": "identity", "tau": 128 / 65_536}),
-    csm.AUTOMATIC: ("csm", {"measurement": "hadamard", "dictionary": "haar", "records": PUBLIC_RECORDS}),
+    csm.AUTOMATIC: (
+        "csm",
+        {"measurement": "hadamard", "dictionary": "haar", "records": PUBLIC_RECORDS},
+    ),
     "laplace": ("laplace", {}),
     "threshold": ("threshold", {}),
 }
@@ -60,7 +69,9 @@ Error = Callable[[np.ndarray], dict[str, float]]
 
 
 def _task(counts: np.ndarray, shape: Shape, epsilon: float, run: int) -> CuratorTask:
-    return CuratorTask(counts, epsilon, seeded_source(SEED + run), np.random.default_rng([SEED, run]), shape=shape)
+    return CuratorTask(
+        counts, epsilon, seeded_source(SEED + run), np.random.default_rng([SEED, run]), shape=shape
+    )
 
 
 def _measured(
@@ -89,7 +100,12 @@ def forms(dataset: str, cells: int, epsilon: float, effort: Effort) -> list[dict
         return {"mse": float(mean_squared_errors(work.errors(counts, made), work.linear)["all"][0])}
 
     rows = _measured(
-        {name: ("csm", given) for name, given in FORMS.items()}, counts, shape, epsilon, effort.runs, error
+        {name: ("csm", given) for name, given in FORMS.items()},
+        counts,
+        shape,
+        epsilon,
+        effort.runs,
+        error,
     )
     mean = {name: np.mean([row["mse"] for row in rows if row["method"] == name]) for name in FORMS}
     best = min(mean.values())
@@ -101,7 +117,12 @@ def sparse(epsilon: float, cells: int, runs: int) -> list[dict[str, Any]]:
     counts = np.zeros(cells, dtype=np.int64)
     counts[np.random.default_rng(SEED).choice(cells, 10, replace=False)] = 1000
     return _measured(
-        SPARSE, counts, (cells,), epsilon, runs, lambda made: {"squared_error": float(((made - counts) ** 2).sum())}
+        SPARSE,
+        counts,
+        (cells,),
+        epsilon,
+        runs,
+        lambda made: {"squared_error": float(((made - counts) ** 2).sum())},
     )
 
 
@@ -115,7 +136,9 @@ def line(table: str, cells: int) -> np.ndarray:
     if table == "tail":
         values = rng.gamma(3, cells / 20, 100_000)
     else:
-        values = np.concatenate([rng.normal(at * cells, cells / 200, 20_000) for at in (0.12, 0.44, 0.73)])
+        values = np.concatenate(
+            [rng.normal(at * cells, cells / 200, 20_000) for at in (0.12, 0.44, 0.73)]
+        )
     return np.bincount(values.astype(int).clip(0, cells - 1), minlength=cells)
 
 
@@ -124,7 +147,11 @@ def ranges(table: str, epsilon: float, cells: int, effort: Effort) -> list[dict[
     counts, work = line(table, cells), effort.workload(cells)
 
     def error(made: np.ndarray) -> dict[str, float]:
-        return {"mse_range": float(mean_squared_errors(work.errors(counts, made), work.linear)["range"][0])}
+        return {
+            "mse_range": float(
+                mean_squared_errors(work.errors(counts, made), work.linear)["range"][0]
+            )
+        }
 
     return _measured(LINE, counts, (cells,), epsilon, effort.runs, error)
 
@@ -155,7 +182,11 @@ def boxes(table: str, epsilon: float, side: int, effort: Effort) -> list[dict[st
 
 def records(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
     """Shares of yes in yes-or-no columns: the record form, the histogram form beside it, and answering one half."""
-    codes = csm.adult_codes()[:, 2:] if dataset == "Adult" else np.asarray(tables.load(dataset, data_dir).codes)
+    codes = (
+        csm.adult_codes()[:, 2:]
+        if dataset == "Adult"
+        else np.asarray(tables.load(dataset, data_dir).codes)
+    )
     d = codes.shape[1]
     truth, counts = codes.mean(axis=0), count_cells(codes, (2,) * d).ravel()
     rows = [{"method": "one half", "seed": 0, "share_error": float(np.abs(0.5 - truth).mean())}]
@@ -164,14 +195,24 @@ def records(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> l
         made = release_records(codes, (2,) * d, epsilon, source, rng, RecordParameters())
         off = float(np.abs(made.codes.mean(axis=0) - truth).mean())
         wrong = float((made.codes != codes).mean())
-        rows.append({"method": "csm-records (local)", "seed": run, "share_error": off, "wrong": wrong})
+        rows.append(
+            {"method": "csm-records (local)", "seed": run, "share_error": off, "wrong": wrong}
+        )
         table = release("csm", _task(counts, (2,) * d, epsilon, run)).reshape((2,) * d)
         shares = [np.moveaxis(table, j, 0)[1].sum() / max(1.0, table.sum()) for j in range(d)]
-        rows.append({"method": "csm (central)", "seed": run, "share_error": float(np.abs(shares - truth).mean())})
+        rows.append(
+            {
+                "method": "csm (central)",
+                "seed": run,
+                "share_error": float(np.abs(shares - truth).mean()),
+            }
+        )
     return rows
 
 
-def peer(dataset: str, cells: int, epsilon: float, effort: Effort, size: Size) -> list[dict[str, Any]]:
+def peer(
+    dataset: str, cells: int, epsilon: float, effort: Effort, size: Size
+) -> list[dict[str, Any]]:
     """MST from its own package, where it installs: rows from its model, counted. It promises (epsilon, delta) only."""
     from benchmarks.peers import child, environments, synthesisers
     from dither.schema import Schema
@@ -182,7 +223,12 @@ def peer(dataset: str, cells: int, epsilon: float, effort: Effort, size: Size) -
     counts, shape = counts_of(dataset, cells, effort.data_dir)
     codes = np.repeat(np.stack(np.unravel_index(np.arange(cells), shape), axis=1), counts, axis=0)
     names = [f"c{j}" for j in range(len(shape))]
-    schema = Schema(tuple(Attribute(n, "ordinal", values=tuple(range(k))) for n, k in zip(names, shape, strict=True)))
+    schema = Schema(
+        tuple(
+            Attribute(n, "ordinal", values=tuple(range(k)))
+            for n, k in zip(names, shape, strict=True)
+        )
+    )
     table = tables.Table(dataset, schema, codes, codes)
     python = environments.interpreter("dpmm", True)
     try:
@@ -190,11 +236,22 @@ def peer(dataset: str, cells: int, epsilon: float, effort: Effort, size: Size) -
     except (child.MissingError, child.ChildFailedError) as failure:
         raise NotAvailable(f"{MST}: {failure}") from None
     work, (sample,) = effort.workload(cells), list(drawn.values())[:1]
-    found = mean_squared_errors(work.errors(counts, count_cells(sample, shape).ravel()), work.linear)
-    return [{"method": MST, "seed": 0, "mse": float(found["all"][0]), "mse_range": float(found["range"][0])}]
+    found = mean_squared_errors(
+        work.errors(counts, count_cells(sample, shape).ravel()), work.linear
+    )
+    return [
+        {
+            "method": MST,
+            "seed": 0,
+            "mse": float(found["all"][0]),
+            "mse_range": float(found["range"][0]),
+        }
+    ]
 
 
-def more_studies(size: Size, effort: Effort, datasets: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[Study, ...]:
+def more_studies(
+    size: Size, effort: Effort, datasets: tuple[str, ...], sizes: tuple[int, ...]
+) -> tuple[Study, ...]:
     """What stands beside the paper's figures."""
     smoke = size == "smoke"
     few = Effort(min(effort.runs, 10), min(effort.queries, 2_000), effort.data_dir)

@@ -38,7 +38,10 @@ METHODS = {
     "chp, best": ("chp", "best"),
     "smart": ("smart", "best"),
 }
-SALARIES = {"Baltimore": ("salary_baltimore", "annual_salary"), "San Francisco": ("salary_sf", "total_pay")}
+SALARIES = {
+    "Baltimore": ("salary_baltimore", "annual_salary"),
+    "San Francisco": ("salary_sf", "total_pay"),
+}
 GENERATED = "GENERATED log-normal salaries"
 
 
@@ -48,7 +51,9 @@ GENERATED = "GENERATED log-normal salaries"
 def names(data_dir: Path | None) -> tuple[str, ...]:
     """The salary tables that are there, or the generated one."""
     here = data_dir or BESIDE
-    return tuple(n for n, (file, _) in SALARIES.items() if (here / f"{file}.parquet").is_file()) or (GENERATED,)
+    return tuple(
+        n for n, (file, _) in SALARIES.items() if (here / f"{file}.parquet").is_file()
+    ) or (GENERATED,)
 
 
 @lru_cache(maxsize=2)
@@ -78,14 +83,18 @@ class Collection:
     def answer(self, method: str, epsilon: float, rng: np.random.Generator) -> ConsumerCounts:
         way, mechanism = METHODS[method]
         given = {"mechanism": mechanism}
-        return collect(way, self.people, self.consumers, self.partition, epsilon, rng, given).answer()
+        return collect(
+            way, self.people, self.consumers, self.partition, epsilon, rng, given
+        ).answer()
 
     def errors(self, method: str, epsilon: float, runs: int, key: int) -> np.ndarray:
         """Mean squared error of each consumer (columns) in each run (rows)."""
         out = np.empty((runs, len(self.consumers)))
         for run in range(runs):
             answer = self.answer(method, epsilon, np.random.default_rng([SEED, key, run]))
-            out[run] = [np.mean((c - t) ** 2) for c, t in zip(answer.counts, self.truth, strict=True)]
+            out[run] = [
+                np.mean((c - t) ** 2) for c, t in zip(answer.counts, self.truth, strict=True)
+            ]
         return out
 
 
@@ -126,11 +135,17 @@ def errors(
     ]
 
 
-def by_consumer(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
+def by_consumer(
+    dataset: str, epsilon: float, runs: int, data_dir: Path | None
+) -> list[dict[str, Any]]:
     """Figure 7: the error of each of the 3-, 5- and 7-bin consumers."""
     people = collection(dataset, THREE, data_dir)
     return [
-        {"method": method, "seed": run, **{f"mse_{b}_bins": float(v) for b, v in zip(THREE, values, strict=True)}}
+        {
+            "method": method,
+            "seed": run,
+            **{f"mse_{b}_bins": float(v) for b, v in zip(THREE, values, strict=True)},
+        }
         for method in METHODS
         for run, values in enumerate(people.errors(method, epsilon, runs, 7))
     ]
@@ -144,7 +159,9 @@ def bits(consumers: int) -> list[dict[str, Any]]:
     return [
         {
             "method": method,
-            "bits": collect(way, people, group, partition, 15.0, rng, {"mechanism": mechanism}).bits,
+            "bits": collect(
+                way, people, group, partition, 15.0, rng, {"mechanism": mechanism}
+            ).bits,
             "cells_of_union": partition.cells,
         }
         for method, (way, mechanism) in METHODS.items()
@@ -152,7 +169,9 @@ def bits(consumers: int) -> list[dict[str, Any]]:
     ]
 
 
-def coverage(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
+def coverage(
+    dataset: str, epsilon: float, runs: int, data_dir: Path | None
+) -> list[dict[str, Any]]:
     """How often 95 % intervals hold the truth, over all bins of the 3, 5 and 7; and the lowest and highest bin."""
     people, out = collection(dataset, THREE, data_dir), []
     for method in METHODS:
@@ -160,7 +179,9 @@ def coverage(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> 
         for run in range(runs):
             answer = people.answer(method, epsilon, np.random.default_rng([SEED, 8, run]))
             inside = []
-            for count, variance, truth in zip(answer.counts, answer.variances, people.truth, strict=True):
+            for count, variance, truth in zip(
+                answer.counts, answer.variances, people.truth, strict=True
+            ):
                 low, high = normal_interval(count, np.sqrt(variance), 0.95)
                 inside.append((low <= truth) & (truth <= high))
             hits += np.concatenate(inside)
@@ -196,7 +217,14 @@ def cost(method: str, epsilon: float, path: str, values: int) -> dict[str, float
     The second of two calls: the first designs and compiles.
     """
     way, mechanism = METHODS[method]
-    given = {"consumers": THREE, "epsilon": epsilon, "low": 0, "high": 250_000, "seed": SEED, "path": path}
+    given = {
+        "consumers": THREE,
+        "epsilon": epsilon,
+        "low": 0,
+        "high": 250_000,
+        "seed": SEED,
+        "path": path,
+    }
     seconds = 0.0
     for many in (_many(values)[:1000], _many(values)):
         begin = time.process_time()

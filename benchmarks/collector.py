@@ -43,10 +43,14 @@ SCHEMA = {f"a{i}": {"kind": "ordinal", "values": list(range(16))} for i in range
 def load(store: str, seconds: float) -> list[dict[str, Any]]:
     """Rates and waits of one kind of store; TMPDIR says where databases are put, and so which disk is measured."""
     if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy"))):
-        raise NotAvailable("the collector's packages are not installed; pip install 'dither[server]'")
+        raise NotAvailable(
+            "the collector's packages are not installed; pip install 'dither[server]'"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         if store == "sqlite":
-            return _measure(str(Path(scratch) / "collector.db"), _bare_sqlite, Path(scratch), seconds)
+            return _measure(
+                str(Path(scratch) / "collector.db"), _bare_sqlite, Path(scratch), seconds
+            )
         with _postgres(Path(scratch)) as url:
             return _measure(url, _bare_postgres, Path(scratch), seconds)
 
@@ -80,8 +84,14 @@ def workers_load(workers: int, batch: int, seconds: float) -> dict[str, Any]:
     CPU microseconds per report say what more machines would give; the rate says what this one gives, sender included.
     """
     if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy", "psycopg"))):
-        raise NotAvailable("the collector's packages are not installed; pip install 'dither[server]'")
-    with tempfile.TemporaryDirectory() as scratch, _postgres(Path(scratch)) as url, _server(url, workers) as served:
+        raise NotAvailable(
+            "the collector's packages are not installed; pip install 'dither[server]'"
+        )
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        _postgres(Path(scratch)) as url,
+        _server(url, workers) as served,
+    ):
         campaign, plan = _campaign(served)
         requests = _uploads(campaign, plan, batch, "w")
         # Each is known by a word that no other process on the machine has in its command line.
@@ -93,7 +103,8 @@ def workers_load(workers: int, batch: int, seconds: float) -> dict[str, Any]:
         rows = [(report_id(_token("x", i), bytes(16), 0), i % 8, b"\0\1") for i in range(200_000)]
         bare = _bare_postgres(url, Path(scratch), rows, batch, seconds / 2)
         size = _stored(
-            url, "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'reports'::regclass"
+            url,
+            "SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'reports'::regclass",
         )
     return {
         **found,
@@ -111,12 +122,17 @@ def consoles_load(consoles: int, seconds: float) -> dict[str, Any]:
     have heard of the reports.
     """
     if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy"))):
-        raise NotAvailable("the collector's packages are not installed; pip install 'dither[server]'")
+        raise NotAvailable(
+            "the collector's packages are not installed; pip install 'dither[server]'"
+        )
     turns = 4 if seconds >= 10 else 2
     rates: dict[bool, list[float]] = {False: [], True: []}
     costs: dict[bool, list[float]] = {False: [], True: []}
     heard = 0
-    with tempfile.TemporaryDirectory() as scratch, _server(str(Path(scratch) / "collector.db")) as url:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        _server(str(Path(scratch) / "collector.db")) as url,
+    ):
         campaign, plan = _campaign(url)
 
         async def turn(number: int, watched: bool) -> None:
@@ -124,7 +140,9 @@ def consoles_load(consoles: int, seconds: float) -> dict[str, Any]:
             streams = await _open_consoles(url, campaign, consoles) if watched else []
             readers = [asyncio.create_task(_read_events(reader)) for reader, _ in streams]
             requests = _uploads(campaign, plan, BATCH, f"{number} {watched} ")
-            await asyncio.sleep(min(seconds / 4, 2.0))  # opening and closing streams is not what is measured
+            await asyncio.sleep(
+                min(seconds / 4, 2.0)
+            )  # opening and closing streams is not what is measured
             gc.collect()
             gc.freeze()  # nor are the passes of this process's garbage collector over a thousand readers
             spent, begun = _cpu_seconds(scratch.encode()), time.perf_counter()
@@ -220,10 +238,16 @@ def _token(kind: str, number: int) -> bytes:
 
 def _campaign(url: str) -> tuple[bytes, Plan]:
     connection = Connection(url)
-    body = json.dumps({"schema": SCHEMA, "epsilon": 2.0, "participants": 10**6, "method": "independent"}).encode()
+    body = json.dumps(
+        {"schema": SCHEMA, "epsilon": 2.0, "participants": 10**6, "method": "independent"}
+    ).encode()
     headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
-    campaign = json.loads(connection.request("POST", "/v1/admin/campaigns", body, headers).body)["campaign"]
-    plan = plan_from_json(json.loads(connection.request("GET", f"/v1/campaigns/{campaign}", None).body)["plan"])
+    campaign = json.loads(connection.request("POST", "/v1/admin/campaigns", body, headers).body)[
+        "campaign"
+    ]
+    plan = plan_from_json(
+        json.loads(connection.request("GET", f"/v1/campaigns/{campaign}", None).body)["plan"]
+    )
     connection.close()
     return bytes.fromhex(campaign), plan
 
@@ -274,7 +298,11 @@ async def _load(url: str, requests: Iterator[bytes], size: int, seconds: float) 
             head = await reader.readuntil(b"\r\n\r\n")
             if head[9:12] not in (b"200", b"201"):
                 raise RuntimeError(head.decode())
-            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+            length = next(
+                int(line[15:])
+                for line in head.split(b"\r\n")
+                if line.lower().startswith(b"content-length:")
+            )
             await reader.readexactly(length)
             if sent - begin >= WARM_UP:
                 counted.append((sent, time.perf_counter()))
@@ -291,7 +319,9 @@ async def _load(url: str, requests: Iterator[bytes], size: int, seconds: float) 
     }
 
 
-def _bare_sqlite(store: str, scratch: Path, rows: list[tuple[Any, ...]], size: int, seconds: float) -> float:
+def _bare_sqlite(
+    store: str, scratch: Path, rows: list[tuple[Any, ...]], size: int, seconds: float
+) -> float:
     path = scratch / f"bare{size}.db"
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
@@ -311,7 +341,9 @@ def _bare_sqlite(store: str, scratch: Path, rows: list[tuple[Any, ...]], size: i
     return rate
 
 
-def _bare_postgres(store: str, scratch: Path, rows: list[tuple[Any, ...]], size: int, seconds: float) -> float:
+def _bare_postgres(
+    store: str, scratch: Path, rows: list[tuple[Any, ...]], size: int, seconds: float
+) -> float:
     import psycopg
 
     with psycopg.connect(store) as connection:
@@ -321,7 +353,8 @@ def _bare_postgres(store: str, scratch: Path, rows: list[tuple[Any, ...]], size:
         def write(group: list[tuple[Any, ...]]) -> None:
             columns = [list(c) for c in zip(*group, strict=True)]
             connection.execute(
-                f"INSERT INTO bare{size} SELECT 1, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[])", columns
+                f"INSERT INTO bare{size} SELECT 1, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[])",
+                columns,
             )
             connection.commit()
 
@@ -339,13 +372,17 @@ def _timed(write: Any, rows: list[tuple[Any, ...]], size: int, seconds: float) -
 
 @contextmanager
 def _server(store: str, workers: int = 1) -> Iterator[str]:
-    several = f"serve_workers({workers}, sys.argv[1], sys.argv[2], listen('127.0.0.1', 0), 20_000, None)"
+    several = (
+        f"serve_workers({workers}, sys.argv[1], sys.argv[2], listen('127.0.0.1', 0), 20_000, None)"
+    )
     one = "serve(sys.argv[1], sys.argv[2], listen('127.0.0.1', 0))"
     code = (
         "import sys; from dither.collector.serving import listen, serve; "
         f"from dither.collector.workers import serve_workers; {one if workers == 1 else several}"
     )
-    with subprocess.Popen([sys.executable, "-c", code, store, KEY], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, store, KEY], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().removeprefix("listening on ").strip()
@@ -370,11 +407,26 @@ def _postgres(scratch: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
 
     def call(program: str, *arguments: str) -> None:
-        subprocess.run([*user, str(programs / program), *arguments], cwd=home, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*user, str(programs / program), *arguments],
+            cwd=home,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     data = str(home / "data")
     call("initdb", "-D", data, "-A", "trust", "-U", "dither")
-    call("pg_ctl", "-D", data, "-w", "-l", str(home / "log"), "-o", f"-p {port} -h 127.0.0.1 -k {home}", "start")
+    call(
+        "pg_ctl",
+        "-D",
+        data,
+        "-w",
+        "-l",
+        str(home / "log"),
+        "-o",
+        f"-p {port} -h 127.0.0.1 -k {home}",
+        "start",
+    )
     try:
         yield f"postgresql://dither@127.0.0.1:{port}/postgres"
     finally:

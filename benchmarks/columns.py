@@ -64,13 +64,19 @@ def people(count: int, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng([seed, 0x636F6C])
     age = np.clip(np.rint(rng.gamma(9, 4.5, count) + 15), 18, 99).astype(np.int64)
     income = np.round(np.exp(rng.normal(9.6 + 0.01 * age, 0.8, count)), 0)
-    hours = np.where(rng.random(count) < 0.45, 40, np.clip(np.rint(rng.normal(38, 12, count)), 1, 99)).astype(np.int64)
-    day = np.datetime64("2022-01-01") + np.minimum(rng.exponential(250, count).astype(np.int64), 1094)
+    hours = np.where(
+        rng.random(count) < 0.45, 40, np.clip(np.rint(rng.normal(38, 12, count)), 1, 99)
+    ).astype(np.int64)
+    day = np.datetime64("2022-01-01") + np.minimum(
+        rng.exponential(250, count).astype(np.int64), 1094
+    )
     hour = np.clip(rng.normal(14 + 0.02 * age, 4, count), 0, 23.99)
     return pd.DataFrame(
         {
             "gift": np.where(
-                rng.random(count) < 0.8, 0.0, np.minimum(np.round(rng.lognormal(7.7, 1.2, count), 2), 250_000.0)
+                rng.random(count) < 0.8,
+                0.0,
+                np.minimum(np.round(rng.lognormal(7.7, 1.2, count), 2), 250_000.0),
             ),
             "hours": hours,
             "price": rng.choice([0.99, 1.99, 4.99, 9.99], count, p=[0.45, 0.3, 0.2, 0.05]),
@@ -90,7 +96,13 @@ def public_schema() -> Schema:
     """The domain from public knowledge alone: ranges, shapes and atoms that anybody could name without a look at the table."""
     times = [
         {"name": "joined", "kind": "date", "min": "2022-01-01", "max": "2024-12-31", "by": "month"},
-        {"name": "visit", "kind": "datetime", "min": "2022-01-01", "max": "2024-12-31", "by": ["quarter", "hour"]},
+        {
+            "name": "visit",
+            "kind": "datetime",
+            "min": "2022-01-01",
+            "max": "2024-12-31",
+            "by": ["quarter", "hour"],
+        },
         {"name": "stay", "kind": "duration", "min": 0, "max": 7200, "shape": "skewed", "unit": 1},
     ]
     return Schema(
@@ -148,7 +160,12 @@ def _from_statsmodels(name: str) -> pd.DataFrame:
         raise NotAvailable("statsmodels is not installed; pip install -e '.[bench]'")
     package = import_module("statsmodels.datasets")
     assert name in {found.name for found in pkgutil.iter_modules(package.__path__)}
-    return import_module(f"statsmodels.datasets.{name}").load_pandas().data.rename(columns=str).reset_index(drop=True)
+    return (
+        import_module(f"statsmodels.datasets.{name}")
+        .load_pandas()
+        .data.rename(columns=str)
+        .reset_index(drop=True)
+    )
 
 
 def publish_without_schema(table: str, method: str = "mixture") -> dict[str, object]:
@@ -161,7 +178,11 @@ def publish_without_schema(table: str, method: str = "mixture") -> dict[str, obj
     except InputError as error:
         dropped = list(error.value) if isinstance(error.value, list) else []
         if not dropped or len(dropped) == len(frame.columns):
-            return {"outcome": "stopped", "columns": len(frame.columns), "to decide": max(len(dropped), 1)}
+            return {
+                "outcome": "stopped",
+                "columns": len(frame.columns),
+                "to decide": max(len(dropped), 1),
+            }
         release = dither.publish(frame, epsilon=EPSILON, seed=0, method=method, drop=dropped)
     kept = frame.drop(columns=dropped)
     found = dither.evaluate(kept, release.synthetic, release.schema, ways=[1])
@@ -178,9 +199,11 @@ def publish_without_schema(table: str, method: str = "mixture") -> dict[str, obj
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The two studies of one size."""
     count = {"full": 200_000, "quick": 50_000, "smoke": 4000}[size]
-    names = {"full": tuple(public_tables()), "quick": tuple(public_tables())[:10], "smoke": ("scikit-learn linnerud",)}[
-        size
-    ]
+    names = {
+        "full": tuple(public_tables()),
+        "quick": tuple(public_tables())[:10],
+        "smoke": ("scikit-learn linnerud",),
+    }[size]
     columns = Study(
         "columns",
         f"Columns of every type, {count:,} people, epsilon {EPSILON:g}",

@@ -41,7 +41,11 @@ from dither.schema.cells import count_cells
 
 SEED = 20200401
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
-DENSE, AUTOMATIC, PAPER = "csm, dense", "csm, dense, automatic tau", "csm, paper's noise (not private)"
+DENSE, AUTOMATIC, PAPER = (
+    "csm, dense",
+    "csm, dense, automatic tau",
+    "csm, paper's noise (not private)",
+)
 METHODS = (
     "csm",
     DENSE,
@@ -71,7 +75,9 @@ BOUNDED = (
     "fourier",
     "privbayes",
 )  # few enough lines to tell apart
-PUBLIC_RECORDS = 50_000  # the public guess of a table's size from which CSM's automatic tau is chosen
+PUBLIC_RECORDS = (
+    50_000  # the public guess of a table's size from which CSM's automatic tau is chosen
+)
 TPCE_COLUMNS = {  # those whose cardinalities multiply to the domain size
     **{128: (0, 3, 2), 256: (0, 3, 2, 9), 512: (0, 3, 2, 9, 22), 1024: (0, 3, 2, 9, 22, 23)},
     **{2048: (0, 4, 3, 2), 4096: (0, 4, 3, 2, 9), 8192: (0, 4, 3, 2, 9, 22)},
@@ -90,13 +96,19 @@ def counts_of(dataset: str, cells: int, data_dir: Path | None) -> tuple[np.ndarr
     """A table's histogram over columns whose cardinalities multiply to `cells`, a power of two."""
     if dataset == GENERATED:
         picked = list(TPCE_COLUMNS[cells])
-        codes, shape = tables.load(GENERATED).codes[:, picked], tuple(tables.TPCE[j] for j in picked)
+        codes, shape = (
+            tables.load(GENERATED).codes[:, picked],
+            tuple(tables.TPCE[j] for j in picked),
+        )
     elif dataset == "Adult":
         extra = cells.bit_length() - 8
         codes, shape = adult_codes()[:, : 2 + extra], (16, 8) + (2,) * extra
     else:
         items = cells.bit_length() - 1
-        codes, shape = _retail((data_dir or tables.BESIDE) / "retail50.parquet")[:, :items], (2,) * items
+        codes, shape = (
+            _retail((data_dir or tables.BESIDE) / "retail50.parquet")[:, :items],
+            (2,) * items,
+        )
     return count_cells(codes, shape).ravel(), shape
 
 
@@ -145,7 +157,9 @@ class Effort:
         return Workload(cells, self.queries, SEED)
 
 
-def one_release(method: str, counts: np.ndarray, shape: Shape, epsilon: float, tau: float, seed: int) -> np.ndarray:
+def one_release(
+    method: str, counts: np.ndarray, shape: Shape, epsilon: float, tau: float, seed: int
+) -> np.ndarray:
     """One run of a method, a baseline or the diagnostic."""
     rng, source = np.random.default_rng([seed, 1]), seeded_source(seed)
     task = CuratorTask(counts, epsilon, source, rng, shape=shape)
@@ -168,17 +182,23 @@ def release(method: str, task: CuratorTask, **parameters: Any) -> np.ndarray:
     return chosen.release(task, chosen.parameters(**parameters)).estimate
 
 
-def paper_noise(counts: np.ndarray, epsilon: float, tau: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+def paper_noise(
+    counts: np.ndarray, epsilon: float, tau: float, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
     """CSM as printed, with noise of scale 1 / (tau epsilon) for columns of unit length: definition 5 with its 1 / tau. NOT
     epsilon-DP.
 
     The second value is the epsilon that this noise really gives: the exact L1 sensitivity over the scale.
     """
     drawn = compressed_sensing(counts.size, tau, rng, PRINTED)
-    scale = Fraction(math.ceil(2**16 * drawn.matrix.unit * math.sqrt(drawn.matrix.rows) / (tau * epsilon)), 2**16)
+    scale = Fraction(
+        math.ceil(2**16 * drawn.matrix.unit * math.sqrt(drawn.matrix.rows) / (tau * epsilon)), 2**16
+    )
     exact = drawn.measure(counts)
     noisy = exact + discrete_laplace(scale, exact.size, seeded_source(int(rng.integers(2**31))))
-    return drawn.decode(noisy, noise_variance(scale)), float(drawn.sensitivity("add-remove") / scale)
+    return drawn.decode(noisy, noise_variance(scale)), float(
+        drawn.sensitivity("add-remove") / scale
+    )
 
 
 def released(
@@ -203,24 +223,31 @@ def released(
         raw[method] = errors[:, i * effort.runs : (i + 1) * effort.runs]
         for run in range(effort.runs):
             at = i * effort.runs + run
-            rows.append({"method": method, "seed": run, **_squares(parts, at), "cpu_s": seconds[at]})
+            rows.append(
+                {"method": method, "seed": run, **_squares(parts, at), "cpu_s": seconds[at]}
+            )
             rows[-1]["mse_cell"] = float(((estimates[at] - counts) ** 2).mean())
     return rows, raw
 
 
 def _squares(parts: dict[str, np.ndarray], at: int) -> dict[str, float]:
     return {
-        name: float(parts[key][at]) for name, key in (("mse", "all"), ("mse_linear", "linear"), ("mse_range", "range"))
+        name: float(parts[key][at])
+        for name, key in (("mse", "all"), ("mse_linear", "linear"), ("mse_range", "range"))
     }
 
 
 # ---- figures ---------------------------------------------------------------------------------------------------------
 
 
-def figure2(dataset: str, epsilon: float, cells: int, taus: tuple[float, ...], effort: Effort) -> list[dict[str, Any]]:
+def figure2(
+    dataset: str, epsilon: float, cells: int, taus: tuple[float, ...], effort: Effort
+) -> list[dict[str, Any]]:
     """Dense CSM's error against its compression ratio; what does not depend on it is repeated, to be drawn as level lines."""
     rows = []
-    level, _ = released(("csm", AUTOMATIC, "laplace", "uniform"), dataset, cells, epsilon, 0.3, effort)
+    level, _ = released(
+        ("csm", AUTOMATIC, "laplace", "uniform"), dataset, cells, epsilon, 0.3, effort
+    )
     for tau in taus:
         own, _ = released((DENSE,), dataset, cells, epsilon, tau, effort)
         rows += [{**row, "tau": tau} for row in own + level]
@@ -228,14 +255,21 @@ def figure2(dataset: str, epsilon: float, cells: int, taus: tuple[float, ...], e
 
 
 def compared(
-    dataset: str, cells: int, epsilon: float, tau: float, effort: Effort, methods: tuple[str, ...] = METHODS
+    dataset: str,
+    cells: int,
+    epsilon: float,
+    tau: float,
+    effort: Effort,
+    methods: tuple[str, ...] = METHODS,
 ) -> list[dict[str, Any]]:
     """Every method at one domain size and epsilon; the diagnostic also says the epsilon that it really gives."""
     rows, _ = released(methods, dataset, cells, epsilon, tau, effort)
     if PAPER in methods:
         counts, _ = counts_of(dataset, cells, effort.data_dir)
         real = paper_noise(counts, epsilon, tau, np.random.default_rng(SEED))[1]
-        rows = [{**row, "real_epsilon": real if row["method"] == PAPER else epsilon} for row in rows]
+        rows = [
+            {**row, "real_epsilon": real if row["method"] == PAPER else epsilon} for row in rows
+        ]
     return rows
 
 
@@ -246,8 +280,16 @@ def figure4(dataset: str, mus: tuple[float, ...], effort: Effort) -> list[dict[s
     weights, scale = next(work.linear_blocks())[:20], calibrate(1, 1.0)
     rows: list[dict[str, Any]] = []
     for method, errors in raw.items():
-        pairs = zip(mus, measured_usefulness(errors, mus), measured_usefulness(errors[: work.linear], mus), strict=True)
-        rows += [{"method": method, "mu": mu, "eta": float(a), "eta_linear": float(b)} for mu, a, b in pairs]
+        pairs = zip(
+            mus,
+            measured_usefulness(errors, mus),
+            measured_usefulness(errors[: work.linear], mus),
+            strict=True,
+        )
+        rows += [
+            {"method": method, "mu": mu, "eta": float(a), "eta_linear": float(b)}
+            for mu, a, b in pairs
+        ]
     for mu in mus:
         bound = float(np.mean([usefulness_bound(w, scale, mu) for w in weights]))
         rows.append({"method": CHERNOFF, "mu": mu, "eta_linear": bound})
@@ -263,17 +305,25 @@ def figure6(cells: int, measurement: str, repeats: int) -> list[dict[str, Any]]:
     with threadpool_limits(1):
         for run in range(-1, repeats):
             begin = time.process_time()
-            task = CuratorTask(counts, 0.1, seeded_source(run + 1), np.random.default_rng([SEED, run + 1]))
-            made = release("csm", task, tau=1.0 if measurement == "sparse" else 0.3, measurement=measurement)
+            task = CuratorTask(
+                counts, 0.1, seeded_source(run + 1), np.random.default_rng([SEED, run + 1])
+            )
+            made = release(
+                "csm", task, tau=1.0 if measurement == "sparse" else 0.3, measurement=measurement
+            )
             taken = time.process_time() - begin
             for queries in (64, 128, 256) if run >= 0 else ():
                 begin = time.process_time()
                 Workload(cells, queries, SEED).answers(made)
-                rows.append({"queries": queries, "seed": run, "cpu_s": taken + time.process_time() - begin})
+                rows.append(
+                    {"queries": queries, "seed": run, "cpu_s": taken + time.process_time() - begin}
+                )
     return rows
 
 
-def settings(dataset: str, dictionary: str, measurement: str, total: str, effort: Effort) -> list[dict[str, Any]]:
+def settings(
+    dataset: str, dictionary: str, measurement: str, total: str, effort: Effort
+) -> list[dict[str, Any]]:
     """Dense CSM's own choices at 1,024 cells, epsilon 1 and tau 0.1."""
     counts, _ = counts_of(dataset, 1024, effort.data_dir)
     work = effort.workload(1024)
@@ -281,7 +331,9 @@ def settings(dataset: str, dictionary: str, measurement: str, total: str, effort
         made = [
             release(
                 "csm",
-                CuratorTask(counts, 1.0, seeded_source(SEED + run), np.random.default_rng([SEED, run])),
+                CuratorTask(
+                    counts, 1.0, seeded_source(SEED + run), np.random.default_rng([SEED, run])
+                ),
                 tau=0.1,
                 measurement=measurement,
                 dictionary=dictionary,
@@ -301,13 +353,25 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     from benchmarks.central_studies import more_studies  # it measures with this module
 
     small, smoke = size != "full", size == "smoke"
-    effort = {"full": Effort(20, 10_000, data_dir), "quick": Effort(3, 1_000, data_dir), "smoke": Effort(2, 200)}[size]
+    effort = {
+        "full": Effort(20, 10_000, data_dir),
+        "quick": Effort(3, 1_000, data_dir),
+        "smoke": Effort(2, 200),
+    }[size]
     here = ((data_dir or tables.BESIDE) / "retail50.parquet").is_file() and not smoke
     datasets = (*(("Retail",) if here else ()), "Adult", GENERATED)
     sizes = (128,) if smoke else (128, 1024, 8192) if small else SIZES
-    tau = (0.2, 0.6) if smoke else (0.1, 0.5, 0.9) if small else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    tau = (
+        (0.2, 0.6)
+        if smoke
+        else (0.1, 0.5, 0.9)
+        if small
+        else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    )
     cells = 128 if smoke else 1024
-    mus = tuple(float(f"{mu:.3g}") for mu in np.geomspace(1, 20_000, 6 if smoke else 16 if small else 32))
+    mus = tuple(
+        float(f"{mu:.3g}") for mu in np.geomspace(1, 20_000, 6 if smoke else 16 if small else 32)
+    )
     studies = (
         Study(
             name="figure2",

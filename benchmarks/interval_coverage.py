@@ -88,18 +88,29 @@ def joined(name: str, data_dir: Path | None) -> Population:
     for column, weight in (("income", 1.0), ("education_num", 0.6), ("hours_per_week", 0.5)):
         values = adult.codes[:, adult.schema.index(column)].astype(float)
         standing += weight * (values - values.mean()) / values.std()
-    ranks = (np.argsort(np.argsort(pay + rng.uniform(0, 1e-3, len(pay)))) + rng.random(len(pay))) / len(pay)
+    ranks = (
+        np.argsort(np.argsort(pay + rng.uniform(0, 1e-3, len(pay)))) + rng.random(len(pay))
+    ) / len(pay)
     rows = np.argsort(standing)[np.minimum((ranks * len(standing)).astype(int), len(standing) - 1)]
     edges = np.linspace(0, np.quantile(pay, 0.995), PAY_BINS)
     bins = np.clip(np.searchsorted(edges, pay, side="right") - 1, 0, PAY_BINS - 1)
     kept = [adult.schema.index(column) for column in LIKE_ADULT]
     column = Attribute("pay", "ordinal", values=tuple(range(PAY_BINS)))
     schema = Schema((column, *(adult.schema.attributes[i] for i in kept)))
-    return Population(schema, np.asfortranarray(np.column_stack([bins, adult.codes[rows][:, kept]]).astype(np.int32)))
+    return Population(
+        schema,
+        np.asfortranarray(np.column_stack([bins, adult.codes[rows][:, kept]]).astype(np.int32)),
+    )
 
 
 def collect(
-    truth: Any, method: str, participants: int, epsilon: float, seed: int, replicates: int, **parameters: Any
+    truth: Any,
+    method: str,
+    participants: int,
+    epsilon: float,
+    seed: int,
+    replicates: int,
+    **parameters: Any,
 ) -> Bootstrap:
     """One collection of people drawn from a distribution, and its replicates."""
     machine = start(method, truth.schema, epsilon, participants, parameters, seed)
@@ -118,9 +129,13 @@ def ask(
         if kind == "range":
             if not ordered:
                 return
-            at = list(dict.fromkeys([ordered[rng.integers(len(ordered))], int(rng.integers(len(schema)))]))
+            at = list(
+                dict.fromkeys([ordered[rng.integers(len(ordered))], int(rng.integers(len(schema)))])
+            )
         else:
-            at = rng.choice(len(schema), 3 if kind == "three at once" else 2, replace=False).tolist()
+            at = rng.choice(
+                len(schema), 3 if kind == "three at once" else 2, replace=False
+            ).tolist()
         groups = []
         for i in at:
             low = high = int(row[i])
@@ -128,11 +143,15 @@ def ask(
                 low, high = sorted(rng.integers(0, cards[i], 2).tolist())
             chosen = np.zeros(cards[i], dtype=np.intp)
             chosen[low : high + 1] = 1
-            groups.append(chosen if 0 < chosen.sum() < cards[i] else np.zeros(cards[i], dtype=np.intp))
+            groups.append(
+                chosen if 0 < chosen.sum() < cards[i] else np.zeros(cards[i], dtype=np.intp)
+            )
         yield [schema.names[i] for i in at], groups
 
 
-def answered(found: Bootstrap, truth: Population, kind: str, names: list[str], groups: list[np.ndarray]) -> Any:
+def answered(
+    found: Bootstrap, truth: Population, kind: str, names: list[str], groups: list[np.ndarray]
+) -> Any:
     """(truth, low, high, estimate, error) of one question; None if too few people are meant, NaN where there is no interval."""
     table = add_up(truth.marginal(names), groups)
     rows = np.zeros((2, *table.shape))
@@ -152,7 +171,9 @@ def answered(found: Bootstrap, truth: Population, kind: str, names: list[str], g
     return wanted, max(value - reach, 0.0), min(value + reach, 1.0), value, error
 
 
-def questions_held(found: Bootstrap, truth: Population, count: int, seed: int) -> dict[str, np.ndarray]:
+def questions_held(
+    found: Bootstrap, truth: Population, count: int, seed: int
+) -> dict[str, np.ndarray]:
     """For each kind of question held, held with half the error, and whether there was an interval, one line a question."""
     rng, out = np.random.default_rng([seed, 2]), {}
     for kind in KINDS:
@@ -241,10 +262,14 @@ SMOKE = (
 BY_KEY = {setting.key: setting for setting in SETTINGS + SMOKE}
 
 
-def cover(setting: Setting, seed: int, replicates: int) -> tuple[dict[int, dict[str, np.ndarray]], float]:
+def cover(
+    setting: Setting, seed: int, replicates: int
+) -> tuple[dict[int, dict[str, np.ndarray]], float]:
     """Hits and cells for each number of attributes of one population collected once, and the share without an interval."""
     network = generate_network(setting.cardinalities, strength=setting.strength, seed=seed)
-    prepared = collect(network, setting.method, setting.participants, setting.epsilon, seed, replicates)
+    prepared = collect(
+        network, setting.method, setting.participants, setting.epsilon, seed, replicates
+    )
     out: dict[int, dict[str, np.ndarray]] = {}
     cautions = np.zeros(2)
     for ways in WAYS:
@@ -274,10 +299,16 @@ def coverage(setting: str, populations: int, replicates: int) -> dict[str, Any]:
         "participants": given.participants,
         "epsilon": given.epsilon,
     }
-    for key, words in (("cells", "coverage"), ("frequency", "by_frequency"), ("half", "half_the_error")):
+    for key, words in (
+        ("cells", "coverage"),
+        ("frequency", "by_frequency"),
+        ("half", "half_the_error"),
+    ):
         for ways in WAYS:
             hits, cells = sum(found[ways][key] for found, _ in collected)
-            row[f"{words}_{ways}way"] = hits / cells if cells else None  # None: no interval could be had
+            row[f"{words}_{ways}way"] = (
+                hits / cells if cells else None
+            )  # None: no interval could be had
     return row | {"cautions": float(np.mean([share for _, share in collected]))}
 
 
@@ -286,7 +317,11 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     settings = {"full": SETTINGS, "quick": SETTINGS[::4], "smoke": SMOKE}[size]
     populations, replicates = {"full": (4, 20), "quick": (2, 10), "smoke": (2, 6)}[size]
     folder = data_dir or tables.BESIDE
-    here = [n for n in REAL if (folder / f"{PAY.get(n) or tables.FILES[n]}.parquet").is_file() or n == "Adult"]
+    here = [
+        n
+        for n in REAL
+        if (folder / f"{PAY.get(n) or tables.FILES[n]}.parquet").is_file() or n == "Adult"
+    ]
     axes: dict[str, tuple[Any, ...]] = {
         "table": tuple(here),
         "participants": (45_000, 300_000, 1_500_000),
@@ -303,7 +338,12 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         name="tables",
         title="Share of questions whose 95 % interval holds the truth, real tables",
         axes=axes,
-        measure=partial(table_coverage, replicates=replicates, count=100 if size == "full" else 40, data_dir=data_dir),
+        measure=partial(
+            table_coverage,
+            replicates=replicates,
+            count=100 if size == "full" else 40,
+            data_dir=data_dir,
+        ),
         charts=(Chart("epsilon", "two_at_once", panels=("table", "participants"), log_x=True),),
         note=f"{replicates} replicates. Cells are those above 1 %; questions are as random records have them. Half the error is "
         "what intervals of half the standard error would hold. Without interval: attributes that the method takes as independent. "
@@ -320,7 +360,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "its true frequency; half the error is what intervals of half the standard error would give. Networks have strong "
         "interactions (strength 1.5; weak: 0.5). Cautions is the share of marginals for which no interval can be had.",
     )
-    about = (
-        "Tables resampled with replacement and random networks, collected once each; intervals against exact shares."
+    about = "Tables resampled with replacement and random networks, collected once each; intervals against exact shares."
+    return Bench(
+        "interval_coverage", "Coverage of the 95 % intervals", about, (real, generated), size
     )
-    return Bench("interval_coverage", "Coverage of the 95 % intervals", about, (real, generated), size)

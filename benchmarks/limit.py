@@ -33,7 +33,11 @@ from dither.schema import Schema
 from dither.simulate import simulate
 
 STRONG, WEAK, NONE = "generated, strong", "generated, weak", "generated, no dependence"
-FOURS, MIXED, FOURS_NONE = "seven of four values", "five of two to six values", "seven of four values, no dependence"
+FOURS, MIXED, FOURS_NONE = (
+    "seven of four values",
+    "five of two to six values",
+    "seven of four values, no dependence",
+)
 SEVEN = "Adult, seven attributes"
 NETWORKS: dict[str, dict[str, Any]] = {
     STRONG: {"attributes": [10] * 10, "parents": 2, "strength": 2.0, "seed": 5},
@@ -43,7 +47,15 @@ NETWORKS: dict[str, dict[str, Any]] = {
     MIXED: {"attributes": [3, 5, 2, 6, 4], "parents": 2, "strength": 1.5, "seed": 11},
     FOURS_NONE: {"attributes": [4] * 7, "parents": 1, "strength": 0.0, "seed": 3},
 }
-SEVEN_COLUMNS = ("age", "education", "marital_status", "occupation", "relationship", "sex", "income")
+SEVEN_COLUMNS = (
+    "age",
+    "education",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "sex",
+    "income",
+)
 SMALL = (FOURS, MIXED, FOURS_NONE, SEVEN)
 GENERATED_PEOPLE = 1_000_000
 TILTED, RANDOM, FEW = "a third, tilted by the first attribute", "a random third", "300 random rows"
@@ -60,7 +72,9 @@ WRONG = (
 
 
 @lru_cache(maxsize=2)
-def population(name: str, people: int, seed: int, data_dir: Path | None) -> tuple[Table, np.ndarray]:
+def population(
+    name: str, people: int, seed: int, data_dir: Path | None
+) -> tuple[Table, np.ndarray]:
     """The participants, and rows of the same kind that a public table is taken from."""
     if name in NETWORKS:
         options = dict(NETWORKS[name])
@@ -78,7 +92,9 @@ def population(name: str, people: int, seed: int, data_dir: Path | None) -> tupl
 
 
 @lru_cache(maxsize=2)
-def collected(name: str, people: int, epsilon: float, seed: int, data_dir: Path | None) -> ProtocolMachine[Any]:
+def collected(
+    name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
+) -> ProtocolMachine[Any]:
     """A campaign with all its reports in. Generated tables are asked pairs, come what may: it is their fits that are compared."""
     table, _ = population(name, people, seed, data_dir)
     parameters = {"screen": "never"} if name in NETWORKS else {}
@@ -88,25 +104,41 @@ def collected(name: str, people: int, epsilon: float, seed: int, data_dir: Path 
 
 
 @lru_cache(maxsize=4)
-def truth(name: str, people: int, seed: int, data_dir: Path | None, ways: int) -> list[tuple[list[str], np.ndarray]]:
+def truth(
+    name: str, people: int, seed: int, data_dir: Path | None, ways: int
+) -> list[tuple[list[str], np.ndarray]]:
     """The true marginals of all pairs or of 100 random triples."""
     table, _ = population(name, people, seed, data_dir)
-    sets = attribute_sets(len(table.schema), ways, 10_000 if ways == 2 else 100, np.random.default_rng(0))
-    return [([table.schema.names[i] for i in s], marginal(table.codes, table.schema.cardinalities, s)) for s in sets]
+    sets = attribute_sets(
+        len(table.schema), ways, 10_000 if ways == 2 else 100, np.random.default_rng(0)
+    )
+    return [
+        ([table.schema.names[i] for i in s], marginal(table.codes, table.schema.cardinalities, s))
+        for s in sets
+    ]
 
 
-def errors(model: Model, name: str, people: int, seed: int, data_dir: Path | None) -> dict[str, float]:
+def errors(
+    model: Model, name: str, people: int, seed: int, data_dir: Path | None
+) -> dict[str, float]:
     """Mean distances of a model's pairs and triples."""
     return {
         f"tvd_{ways}": float(
-            np.mean([np.abs(model.marginal(s) - t).sum() / 2 for s, t in truth(name, people, seed, data_dir, ways)])
+            np.mean(
+                [
+                    np.abs(model.marginal(s) - t).sum() / 2
+                    for s, t in truth(name, people, seed, data_dir, ways)
+                ]
+            )
         )
         for ways in (2, 3)
     }
 
 
 @lru_cache(maxsize=2)
-def plain(name: str, people: int, epsilon: float, seed: int, data_dir: Path | None) -> tuple[dict[str, float], float]:
+def plain(
+    name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
+) -> tuple[dict[str, float], float]:
     """The method as it is: errors, and CPU seconds of the fit."""
     machine = collected(name, people, epsilon, seed, data_dir)
     begin = time.process_time()
@@ -114,13 +146,22 @@ def plain(name: str, people: int, epsilon: float, seed: int, data_dir: Path | No
     return errors(model, name, people, seed, data_dir), time.process_time() - begin
 
 
-def compared(found: dict[str, float], name: str, people: int, epsilon: float, seed: int, data: Path | None) -> Any:
+def compared(
+    found: dict[str, float], name: str, people: int, epsilon: float, seed: int, data: Path | None
+) -> Any:
     before, seconds = plain(name, people, epsilon, seed, data)
     ratios = {f"ratio_{ways}": found[f"tvd_{ways}"] / before[f"tvd_{ways}"] for ways in (2, 3)}
-    return {**{f"plain_{key}": value for key, value in before.items()}, **found, **ratios, "plain_fit_cpu_s": seconds}
+    return {
+        **{f"plain_{key}": value for key, value in before.items()},
+        **found,
+        **ratios,
+        "plain_fit_cpu_s": seconds,
+    }
 
 
-def thorough(name: str, people: int, epsilon: float, seed: int, data_dir: Path | None) -> dict[str, Any]:
+def thorough(
+    name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
+) -> dict[str, Any]:
     """The same reports with `effort=thorough`; the fit's seconds include those of the quick fit."""
     machine = collected(name, people, epsilon, seed, data_dir)
     given = {**machine.plain_parameters(), "effort": "thorough"}
@@ -131,8 +172,15 @@ def thorough(name: str, people: int, epsilon: float, seed: int, data_dir: Path |
     model = again.model()
     seconds = time.process_time() - begin
     said = again.notes()["fit"].get("bayesian_member", {"share": 0.0})
-    row = compared(errors(model, name, people, seed, data_dir), name, people, epsilon, seed, data_dir)
-    return {**row, "share": said["share"], "mixing": said.get("mixing", np.nan), "fit_cpu_s": seconds}
+    row = compared(
+        errors(model, name, people, seed, data_dir), name, people, epsilon, seed, data_dir
+    )
+    return {
+        **row,
+        "share": said["share"],
+        "mixing": said.get("mixing", np.nan),
+        "fit_cpu_s": seconds,
+    }
 
 
 def public_rows(kind: str, codes: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
@@ -141,31 +189,44 @@ def public_rows(kind: str, codes: np.ndarray, sizes: tuple[int, ...]) -> np.ndar
     mixed = codes[rng.permutation(len(codes))]
     third = mixed[: len(codes) // 3]
     first, last = mixed[:, 0], third[:, -1]
-    if kind == TILTED:  # the chance to be in it grows with the first attribute's value, from a sixth to a half
+    if (
+        kind == TILTED
+    ):  # the chance to be in it grows with the first attribute's value, from a sixth to a half
         return mixed[rng.random(len(mixed)) < (1.0 + 2.0 * first / max(sizes[0] - 1, 1)) / 6.0]
     made: dict[str, Callable[[], np.ndarray]] = {
         RANDOM: lambda: third,
         "2,000 random rows": lambda: third[:2_000],
         FEW: lambda: third[:300],
-        "columns shuffled": lambda: np.stack([rng.permutation(column) for column in third.T], axis=1),
+        "columns shuffled": lambda: np.stack(
+            [rng.permutation(column) for column in third.T], axis=1
+        ),
         "every other column shuffled": lambda: np.stack(
-            [rng.permutation(column) if i % 2 else column for i, column in enumerate(third.T)], axis=1
+            [rng.permutation(column) if i % 2 else column for i, column in enumerate(third.T)],
+            axis=1,
         ),
         "values renamed": lambda: np.stack(
             [rng.permutation(k)[column] for k, column in zip(sizes, third.T, strict=True)], axis=1
         ),
-        "all values equally likely": lambda: np.stack([rng.integers(0, k, 5_000) for k in sizes], axis=1),
+        "all values equally likely": lambda: np.stack(
+            [rng.integers(0, k, 5_000) for k in sizes], axis=1
+        ),
         "one row, again and again": lambda: np.repeat(third[:1], 500, axis=0),
-        "only the upper third of the first attribute": lambda: mixed[first >= np.quantile(first, 2 / 3)],
+        "only the upper third of the first attribute": lambda: mixed[
+            first >= np.quantile(first, 2 / 3)
+        ],
         "only one value of the last attribute": lambda: third[last == np.bincount(last).argmin()],
     }
     return made[kind]()
 
 
-def with_prior(kind: str, name: str, people: int, epsilon: float, seed: int, data_dir: Path | None) -> dict[str, Any]:
+def with_prior(
+    kind: str, name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
+) -> dict[str, Any]:
     """The same reports with a public table as prior."""
     machine = collected(name, people, epsilon, seed, data_dir)
-    plain(name, people, epsilon, seed, data_dir)  # the fit to the reports is the same for all priors, and is kept
+    plain(
+        name, people, epsilon, seed, data_dir
+    )  # the fit to the reports is the same for all priors, and is kept
     _, near = population(name, people, seed, data_dir)
     rows = public_rows(kind, near, tuple(machine.campaign.schema.cardinalities))
     again = copy(machine)
@@ -174,27 +235,42 @@ def with_prior(kind: str, name: str, people: int, epsilon: float, seed: int, dat
     give_prior(again, PublicRows(np.ascontiguousarray(rows, dtype=np.int32), kind, ""))
     model = again.model()
     seconds = time.process_time() - begin
-    found = compared(errors(model, name, people, seed, data_dir), name, people, epsilon, seed, data_dir)
+    found = compared(
+        errors(model, name, people, seed, data_dir), name, people, epsilon, seed, data_dir
+    )
     share = again.notes()["prior"]["share_of_prior"]
     kind_of_table = "wrong" if kind in WRONG else "right"
-    return {"table_is": kind_of_table, **found, "rows": len(rows), "share": share, "more_cpu_s": seconds}
+    return {
+        "table_is": kind_of_table,
+        **found,
+        "rows": len(rows),
+        "share": share,
+        "more_cpu_s": seconds,
+    }
 
 
 def pay_tables(data_dir: Path | None) -> tuple[str, ...]:
     """Adult, and the tables of pay that are here."""
     folder = data_dir or tables.BESIDE
-    return ("Adult", *(name for name, file in PAY.items() if (folder / f"{file}.parquet").is_file()))
+    return (
+        "Adult",
+        *(name for name, file in PAY.items() if (folder / f"{file}.parquet").is_file()),
+    )
 
 
 @lru_cache(maxsize=1)
 def public_third(data_dir: Path | None) -> np.ndarray:
     """A random third of Adult."""
     table = tables.load("Adult", data_dir)
-    return np.ascontiguousarray(public_rows(RANDOM, table.codes, tuple(table.schema.cardinalities)), dtype=np.int32)
+    return np.ascontiguousarray(
+        public_rows(RANDOM, table.codes, tuple(table.schema.cardinalities)), dtype=np.int32
+    )
 
 
 @lru_cache(maxsize=4)
-def forecast_with_third(participants: int, epsilon: float, data_dir: Path | None) -> tuple[float, float]:
+def forecast_with_third(
+    participants: int, epsilon: float, data_dir: Path | None
+) -> tuple[float, float]:
     """The 2-way error that the planner predicts with a random third of Adult as prior, and without it."""
     public = public_third(data_dir)
     model, _ = population_of(tables.load("Adult", data_dir).schema, public)
@@ -203,7 +279,9 @@ def forecast_with_third(participants: int, epsilon: float, data_dir: Path | None
     return known.tvd[2], predict("mixture", model, participants, epsilon, repeats=2).tvd[2]
 
 
-def forecast_checked(participants: int, epsilon: float, seed: int, data_dir: Path | None) -> dict[str, float]:
+def forecast_checked(
+    participants: int, epsilon: float, seed: int, data_dir: Path | None
+) -> dict[str, float]:
     """The planner with a random third of Adult as prior, and a campaign with that prior; errors against the whole table."""
     known, alone = forecast_with_third(participants, epsilon, data_dir)
     table = tables.load("Adult", data_dir)
@@ -242,7 +320,9 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     def by_prior(dataset: str, seed: int, epsilon: float, prior: str) -> dict[str, Any]:
         return with_prior(prior, dataset, people(dataset), epsilon, seed, data_dir)
 
-    def by_small(dataset: str, participants: int, seed: int, epsilon: float, prior: str) -> dict[str, Any]:
+    def by_small(
+        dataset: str, participants: int, seed: int, epsilon: float, prior: str
+    ) -> dict[str, Any]:
         return with_prior(prior, dataset, participants, epsilon, seed, data_dir)
 
     studies = (
@@ -268,9 +348,16 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         Study(
             "small_campaigns",
             "A public table in a small campaign, where noise can favour a wrong one",
-            {"dataset": SMALL if full else SMALL[:1], "participants": (20_000, 100_000) if full else (20_000,)}
+            {
+                "dataset": SMALL if full else SMALL[:1],
+                "participants": (20_000, 100_000) if full else (20_000,),
+            }
             | {"seed": seeds, "epsilon": (1.0, 2.0, 4.0) if full else (2.0,)}
-            | {"prior": (TILTED, "2,000 random rows", *WRONG) if full else ("2,000 random rows", "values renamed")},
+            | {
+                "prior": (TILTED, "2,000 random rows", *WRONG)
+                if full
+                else ("2,000 random rows", "values renamed")
+            },
             by_small,
             note="Generated tables are asked pairs, come what may; on Adult the method may decide not to, which is a ratio of 1.",
         ),
@@ -289,11 +376,16 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         Study(
             "forecasts",
             "What `dither plan --prior` predicts, and what comes out: Adult with a random third as prior",
-            {"participants": (45_000, 300_000) if full else (60_000,), "epsilon": (1.0, 4.0) if full else (4.0,)}
+            {
+                "participants": (45_000, 300_000) if full else (60_000,),
+                "epsilon": (1.0, 4.0) if full else (4.0,),
+            }
             | {"seed": seeds},
             partial(forecast_checked, data_dir=data_dir),
             note="Mean 2-way errors against the whole table, of which the participants are a sample.",
         ),
     )
     about = "Errors with a Bayesian member, or with a public table, over those without, on the same reports."
-    return Bench("limit", "Closer to the limit: a Bayesian member, and a public prior", about, studies, size)
+    return Bench(
+        "limit", "Closer to the limit: a Bayesian member, and a public prior", about, studies, size
+    )

@@ -23,7 +23,12 @@ from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.lopub_printed import joints_study, pruning_study
 from benchmarks.model_error import evaluate_model
 from benchmarks.tables import GENERATED, PRODUCT, Table, exact_product
-from benchmarks.tasks import binary_attributes, correlation_identification, split_rows, train_and_test
+from benchmarks.tasks import (
+    binary_attributes,
+    correlation_identification,
+    split_rows,
+    train_and_test,
+)
 from dither.estimate.joint import estimate_joints
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.protocols.lopub.learn import find_dependences
@@ -64,7 +69,11 @@ class Extent:
     rows: int = 1_000_000
     columns: tuple[int, ...] | None = None  # all
     flips: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9)
-    few_flips: tuple[float, ...] = (0.1, 0.5, 0.9)  # for what is costly, and for the generated table
+    few_flips: tuple[float, ...] = (
+        0.1,
+        0.5,
+        0.9,
+    )  # for what is costly, and for the generated table
     ways: tuple[int, ...] = (2, 3, 5)
     sets: int = 105  # all pairs of Adult, 105 random ones of everything larger
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -98,7 +107,9 @@ class Source:
         if columns is None:
             return table
         codes = np.asfortranarray(table.codes[:, columns])
-        return Table(name, Schema(tuple(a for i, a in enumerate(table.schema) if i in columns)), codes, codes)
+        return Table(
+            name, Schema(tuple(a for i, a in enumerate(table.schema) if i in columns)), codes, codes
+        )
 
     def halves(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The rows that take part, and a fifth that classifiers are tested on."""
@@ -109,7 +120,9 @@ class Source:
 def collect(source: Source, dataset: str, f: float, seed: int, training: bool = False) -> LoPub:
     """One simulated round; the epsilon asked is whatever the flip probability costs."""
     people = source.halves(dataset)[0] if training else source.table(dataset).codes
-    machine = LoPub.start(Campaign(source.table(dataset).schema, 1e6, len(people), SEED), LoPubParameters(flip=f))
+    machine = LoPub.start(
+        Campaign(source.table(dataset).schema, 1e6, len(people), SEED), LoPubParameters(flip=f)
+    )
     simulate(machine, people, np.random.default_rng([SEED, round(1000 * f), seed]))
     return machine
 
@@ -135,14 +148,24 @@ def joints(source: Source, dataset: str, f: float, seed: int, k: int) -> list[di
         return float(np.mean([tvd(a, b) for a, b in zip(found, exact, strict=True)]))
 
     alone = exact_product(table)
-    rows: list[dict[str, Any]] = [{"method": PRODUCT, "avd": error([alone.marginal(n) for n in names])}]
+    rows: list[dict[str, Any]] = [
+        {"method": PRODUCT, "avd": error([alone.marginal(n) for n in names])}
+    ]
     reports = collect(source, dataset, f, seed).reports
-    estimate_joints(reports, names[:1], **ESTIMATORS["Lasso as printed"])  # imports its solver before the clock runs
+    estimate_joints(
+        reports, names[:1], **ESTIMATORS["Lasso as printed"]
+    )  # imports its solver before the clock runs
     for method, options in ESTIMATORS.items():
         begin = time.process_time()
         found = estimate_joints(reports, names, **options)
         seconds = (time.process_time() - begin) / len(sets)
-        rows.append({"method": method, "avd": error([x.joint for x in found]), "cpu_seconds_per_joint": seconds})
+        rows.append(
+            {
+                "method": method,
+                "avd": error([x.joint for x in found]),
+                "cpu_seconds_per_joint": seconds,
+            }
+        )
     return [{**row, "sets": len(sets)} for row in rows]
 
 
@@ -160,14 +183,20 @@ def exact_information(source: Source, dataset: str) -> Mapping[tuple[int, int], 
     """The mutual information of every pair of the real table."""
     table = source.table(dataset)
     pairs = combinations(range(len(table.schema)), 2)
-    return {p: mutual_information(marginal(table.truth, table.schema.cardinalities, p)) for p in pairs}
+    return {
+        p: mutual_information(marginal(table.truth, table.schema.cardinalities, p)) for p in pairs
+    }
 
 
 def dependent(source: Source, dataset: str, phi: float) -> set[tuple[int, int]]:
     """The pairs of the real table at or above the paper's threshold."""
     sizes = source.table(dataset).schema.cardinalities
     information = exact_information(source, dataset).items()
-    return {(i, j) for (i, j), value in information if value >= mutual_information_threshold(sizes[i], sizes[j], phi)}
+    return {
+        (i, j)
+        for (i, j), value in information
+        if value >= mutual_information_threshold(sizes[i], sizes[j], phi)
+    }
 
 
 def correlations(source: Source, dataset: str, f: float, estimator: str) -> list[dict[str, Any]]:
@@ -175,21 +204,31 @@ def correlations(source: Source, dataset: str, f: float, estimator: str) -> list
     table, phi = source.table(dataset), FIGURE_PHI[dataset]
     truth, pairs = dependent(source, dataset, phi), math.comb(len(table.schema), 2)
     parameters = LoPubParameters(threshold="paper", phi=phi, **MODELS[estimator])
-    pruned, scores, _, _ = find_dependences(table.schema, collect(source, dataset, f, 0).reports, parameters)
+    pruned, scores, _, _ = find_dependences(
+        table.schema, collect(source, dataset, f, 0).reports, parameters
+    )
     significant = {p for p in pruned.dependent if scores[p] >= parameters.significance}
     return [
         {"rule": rule, "dependent": len(truth), **correlation_identification(truth, found, pairs)}
-        for rule, found in (("paper's threshold", pruned.dependent), ("and the noise test", significant))
+        for rule, found in (
+            ("paper's threshold", pruned.dependent),
+            ("and the noise test", significant),
+        )
     ]
 
 
 def pruning(source: Source, dataset: str, phi: float) -> dict[str, Any]:
     """Tables 7 to 9 on the real table; each pair is counted once."""
     table = source.table(dataset)
-    singles = [marginal(table.truth, table.schema.cardinalities, (i,)) for i in range(len(table.schema))]
+    singles = [
+        marginal(table.truth, table.schema.cardinalities, (i,)) for i in range(len(table.schema))
+    ]
     truth = dependent(source, dataset, phi)
     variant: Literal["full", "empty"] = "full" if table.binary else "empty"
-    return {"variant": variant, **prune_by_entropy(singles, phi, variant, lambda i, j: (i, j) in truth).against(truth)}
+    return {
+        "variant": variant,
+        **prune_by_entropy(singles, phi, variant, lambda i, j: (i, j) in truth).against(truth),
+    }
 
 
 def learn(source: Source, dataset: str, f: float, seed: int, method: str) -> LoPub:
@@ -217,7 +256,9 @@ def finished(source: Source, dataset: str, f: float, seed: int, method: str) -> 
         row |= {"edges": len(notes["edges"]), "epsilon_of_a_record": notes["epsilon_record"]}
     sets = source.extent.sets
     errors = evaluate_model(model, train, (2, 3), sets, np.random.default_rng(SEED))
-    errors |= evaluate_model(model, train, (5,), sets if table.binary else WIDE_SETS, np.random.default_rng(SEED))
+    errors |= evaluate_model(
+        model, train, (5,), sets if table.binary else WIDE_SETS, np.random.default_rng(SEED)
+    )
     return {**{f"avd_{k}": e.tvd for k, e in errors.items()}, **row}
 
 
@@ -226,7 +267,9 @@ def classification(source: Source, dataset: str, f: float, method: str) -> list[
     if method in (REAL, MAJORITY, PRODUCT):
         return without_collection(source, dataset, method)
     rows = source.extent.training
-    synthetic = learn(source, dataset, f, 0, method).model().sample(rows, np.random.default_rng(SEED))
+    synthetic = (
+        learn(source, dataset, f, 0, method).model().sample(rows, np.random.default_rng(SEED))
+    )
     return _accuracies(source, dataset, synthetic)
 
 
@@ -255,9 +298,13 @@ def _accuracies(source: Source, dataset: str, train: np.ndarray | None) -> list[
             scores.append(
                 np.bincount(values).max() / len(values)
                 if train is None
-                else train_and_test(schema, train, test, target, classifier, seed=SEED, rows=source.extent.training)
+                else train_and_test(
+                    schema, train, test, target, classifier, seed=SEED, rows=source.extent.training
+                )
             )
-        rows.append({"classifier": classifier, "accuracy": float(np.mean(scores)), "targets": len(targets)})
+        rows.append(
+            {"classifier": classifier, "accuracy": float(np.mean(scores)), "targets": len(targets)}
+        )
     return rows
 
 
@@ -300,7 +347,11 @@ def _joints(source: Source, there: tuple[str, ...]) -> Study:
         charts=(
             Chart("f", "avd", panels=panels, title="AVD against f"),
             Chart(
-                "f", "cpu_seconds_per_joint", panels=panels, log_y=True, title="Processor seconds per joint against f"
+                "f",
+                "cpu_seconds_per_joint",
+                panels=panels,
+                log_y=True,
+                title="Processor seconds per joint against f",
             ),
         ),
         note=(
@@ -320,8 +371,18 @@ def _structure(source: Source, there: tuple[str, ...]) -> tuple[Study, ...]:
         "Figures 19 to 21. Pairs judged rightly, added and lost",
         {"dataset": there, "f": extent.flips, "estimator": ("EM", "hybrid", "Lasso")},
         partial(correlations, source),
-        skip=lambda dataset, f, estimator: f not in extent.few_flips and not source.table(dataset).binary,
-        charts=(Chart("f", "accurate", colour="estimator", panels=("dataset", "rule"), title="Share judged rightly"),),
+        skip=lambda dataset, f, estimator: (
+            f not in extent.few_flips and not source.table(dataset).binary
+        ),
+        charts=(
+            Chart(
+                "f",
+                "accurate",
+                colour="estimator",
+                panels=("dataset", "rule"),
+                title="Share judged rightly",
+            ),
+        ),
         known=tuple(
             {"dataset": d, "rule": "as read from the text, f < 0.9", "accurate": a}
             for d, a in (("Retail", 0.85), ("Adult", 0.95), ("TPC-E", 0.95))
@@ -377,7 +438,10 @@ def _synthesis(source: Source, there: tuple[str, ...]) -> tuple[Study, Study]:
         },
         partial(classification, source),
         charts=(Chart("f", "accuracy", panels=("dataset", "classifier")),),
-        known=tuple({"dataset": d, "classifier": "forest", "method": m, "accuracy": a} for d, m, a in published),
+        known=tuple(
+            {"dataset": d, "classifier": "forest", "method": m, "accuracy": a}
+            for d, m, a in published
+        ),
         note=(
             f"Mean over at most {extent.targets} target attributes (SVM: the binary ones, forest: all), {extent.training:,} "
             f"training rows, f = {_listed(extent.few_flips)}, against all rows and f = 0.1 to 0.9 in the paper; tested on a "

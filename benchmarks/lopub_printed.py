@@ -27,7 +27,11 @@ from dither.simulate import simulate
 from dither.structure import mutual_information, mutual_information_threshold, prune_by_entropy
 
 SEED = 10
-PHI = {"Adult": (0.1, 0.2, 0.3, 0.4, 0.5), "NLTCS": (0.1, 0.15, 0.2, 0.25, 0.3), "TPC-E": (0.1, 0.2, 0.3, 0.4, 0.5)}
+PHI = {
+    "Adult": (0.1, 0.2, 0.3, 0.4, 0.5),
+    "NLTCS": (0.1, 0.15, 0.2, 0.25, 0.3),
+    "TPC-E": (0.1, 0.2, 0.3, 0.4, 0.5),
+}
 PRINTED = {  # dependences after pruning, before it, pairs computed; the paper heads the second table Retail
     "Adult": ((88, 102, 91), (38, 42, 66), (22, 24, 55), (12, 14, 36), (6, 8, 28)),
     "NLTCS": ((256, 240, 91), (256, 240, 91), (256, 238, 78), (250, 220, 66), (244, 200, 55)),
@@ -61,10 +65,13 @@ def table_as_printed(table: Table, phi: float) -> tuple[int, int, int]:
     found = {
         (i, j)
         for i, j in combinations(range(len(sizes)), 2)
-        if mutual_information(marginal(codes, sizes, (i, j))) > mutual_information_threshold(sizes[i], sizes[j], phi)
+        if mutual_information(marginal(codes, sizes, (i, j)))
+        > mutual_information_threshold(sizes[i], sizes[j], phi)
     }
     variant, diagonal = ("full", len(sizes)) if table.binary else ("empty", 0)
-    pruned = prune_by_entropy(singles, phi, variant, lambda i, j: (i, j) in found, relative="degrees")  # type: ignore[arg-type]
+    pruned = prune_by_entropy(
+        singles, phi, variant, lambda i, j: (i, j) in found, relative="degrees"
+    )  # type: ignore[arg-type]
     return 2 * len(pruned.dependent) + diagonal, 2 * len(found), len(pruned.examined)
 
 
@@ -102,7 +109,9 @@ def pruning_study(load: Any, there: tuple[str, ...]) -> Study:
     )
 
 
-def joints_as_printed(load: Any, dataset: str, f: float, k: int, seed: int, sets: int) -> list[dict[str, Any]]:
+def joints_as_printed(
+    load: Any, dataset: str, f: float, k: int, seed: int, sets: int
+) -> list[dict[str, Any]]:
     """AVD and steps of EM as printed, run on, and of our own, with the paper's filters."""
     table = load(dataset)
     bits, hashes = FILTERS[dataset]
@@ -111,14 +120,18 @@ def joints_as_printed(load: Any, dataset: str, f: float, k: int, seed: int, sets
     simulate(machine, table.codes, np.random.default_rng([SEED, seed]))
     rng = np.random.default_rng([SEED, k])
     every = attribute_sets(len(table.schema), k, 10**6, rng)
-    chosen = [every[i] for i in sorted(rng.choice(len(every), min(sets, len(every)), replace=False))]
+    chosen = [
+        every[i] for i in sorted(rng.choice(len(every), min(sets, len(every)), replace=False))
+    ]
     names = [tuple(table.schema.names[i] for i in s) for s in chosen]
     exact = [marginal(table.truth, table.schema.cardinalities, s) for s in chosen]
     rows = []
     for rule, options in RULES.items():
         found = estimate_joints(machine.reports, names, **options)
         error = float(np.mean([tvd(x.joint, e) for x, e in zip(found, exact, strict=True)]))
-        rows.append({"method": rule, "avd": error, "steps": float(np.mean([x.steps for x in found]))})
+        rows.append(
+            {"method": rule, "avd": error, "steps": float(np.mean([x.steps for x in found]))}
+        )
     return rows
 
 
@@ -127,8 +140,21 @@ def joints_study(load: Any, there: tuple[str, ...], flips: tuple[float, ...], se
     return Study(
         "joints_as_printed",
         "Figures 13 and 14 as printed: EM from the even table with the paper's stopping rule, and run on",
-        {"dataset": tuple(n for n in ("NLTCS", "Retail") if n in there), "f": flips, "k": (3, 5), "seed": (0,)},
+        {
+            "dataset": tuple(n for n in ("NLTCS", "Retail") if n in there),
+            "f": flips,
+            "k": (3, 5),
+            "seed": (0,),
+        },
         partial(joints_as_printed, load, sets=sets),
-        known=({"dataset": "NLTCS", "f": 0.9, "k": 5, "method": "EM in the text, headed Retail", "avd": 0.28},),
+        known=(
+            {
+                "dataset": "NLTCS",
+                "f": 0.9,
+                "k": 5,
+                "method": "EM in the text, headed Retail",
+                "avd": 0.28,
+            },
+        ),
         note=f"Filters of 32 bits with 4 set. The printed rule ends EM when the largest cell changes by at most {TOLERANCE}.",
     )

@@ -85,9 +85,18 @@ def multi_freq(name: str, n: int, cells: int) -> tuple[float, float]:
     from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client
 
     calls: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-        "oue": (lambda v: UE_Client(v, cells, EPSILON, True), lambda r: UE_Aggregator_MI(r, EPSILON, True)),
-        "grr": (lambda v: GRR_Client(v, cells, EPSILON), lambda r: GRR_Aggregator_MI(r, cells, EPSILON)),
-        "olh": (lambda v: LH_Client(v, cells, EPSILON, True), lambda r: LH_Aggregator_MI(r, cells, EPSILON, True)),
+        "oue": (
+            lambda v: UE_Client(v, cells, EPSILON, True),
+            lambda r: UE_Aggregator_MI(r, EPSILON, True),
+        ),
+        "grr": (
+            lambda v: GRR_Client(v, cells, EPSILON),
+            lambda r: GRR_Aggregator_MI(r, cells, EPSILON),
+        ),
+        "olh": (
+            lambda v: LH_Client(v, cells, EPSILON, True),
+            lambda r: LH_Aggregator_MI(r, cells, EPSILON, True),
+        ),
     }
     client, server = calls[name]
     server([client(int(v)) for v in _values(20, cells)])
@@ -107,7 +116,10 @@ def pure(name: str, n: int, cells: int) -> tuple[float, float]:
 
     shift = lambda x: x  # noqa: E731  (cells are numbered from zero)
     pairs: dict[str, Callable[[], tuple[Any, Any]]] = {
-        "oue": lambda: (UEClient(EPSILON, cells, True, shift), UEServer(EPSILON, cells, True, shift)),
+        "oue": lambda: (
+            UEClient(EPSILON, cells, True, shift),
+            UEServer(EPSILON, cells, True, shift),
+        ),
         "grr": lambda: (DEClient(EPSILON, cells, shift), DEServer(EPSILON, cells, shift)),
         "olh": lambda: (
             LHClient(EPSILON, cells, use_olh=True, index_mapper=shift),
@@ -163,13 +175,19 @@ def work(library: str, name: str, n: int, cells: int) -> dict[str, float]:
     RUNNERS[library](name, min(n, 200), cells)
     before = peak_megabytes()
     client, server = _best_of(RUNNERS[library], name, n, cells)
-    return {"client_seconds": client, "server_seconds": server, "peak_extra_mb": peak_megabytes() - before}
+    return {
+        "client_seconds": client,
+        "server_seconds": server,
+        "peak_extra_mb": peak_megabytes() - before,
+    }
 
 
 def measure(library: str, name: str, n: int, cells: int) -> dict[str, float]:
     """`work` in a process of its own, and its cost per person; `NotAvailable` where the library is not installed."""
     row = apart(work, library, name, n, cells)
-    return row | {"microseconds_per_person": 1e6 * (row["client_seconds"] + row["server_seconds"]) / n}
+    return row | {
+        "microseconds_per_person": 1e6 * (row["client_seconds"] + row["server_seconds"]) / n
+    }
 
 
 @lru_cache(maxsize=1)

@@ -42,15 +42,22 @@ def population(name: str, people: int, seed: int, data_dir: Path | None) -> Tabl
 
 
 @lru_cache(maxsize=6)
-def truth(name: str, people: int, seed: int, data_dir: Path | None, ways: int) -> list[tuple[list[str], np.ndarray]]:
+def truth(
+    name: str, people: int, seed: int, data_dir: Path | None, ways: int
+) -> list[tuple[list[str], np.ndarray]]:
     """The true marginals of all pairs or of 100 random triples."""
     table = population(name, people, seed, data_dir)
     most = 10_000 if ways == 2 else 100
     sets = attribute_sets(len(table.schema), ways, most, np.random.default_rng(0))
-    return [([table.schema.names[i] for i in s], marginal(table.codes, table.schema.cardinalities, s)) for s in sets]
+    return [
+        ([table.schema.names[i] for i in s], marginal(table.codes, table.schema.cardinalities, s))
+        for s in sets
+    ]
 
 
-def errors(model: Model, name: str, people: int, seed: int, data_dir: Path | None) -> dict[str, float]:
+def errors(
+    model: Model, name: str, people: int, seed: int, data_dir: Path | None
+) -> dict[str, float]:
     """Mean distances of a model's pairs and triples, and that of its worst pair."""
     out = {}
     for ways in (2, 3):
@@ -62,7 +69,9 @@ def errors(model: Model, name: str, people: int, seed: int, data_dir: Path | Non
     return out
 
 
-def collected(method: str, table: Table, epsilon: float, seed: int) -> tuple[ProtocolMachine[Any], np.random.Generator]:
+def collected(
+    method: str, table: Table, epsilon: float, seed: int
+) -> tuple[ProtocolMachine[Any], np.random.Generator]:
     """A campaign of a method with all its reports in, and its random numbers."""
     name, parameters = ("mixture", {"edges": "none"}) if method == NO_EDGES else (method, {})
     machine = start(name, table.schema, epsilon, len(table.codes), parameters, seed=seed)
@@ -71,7 +80,9 @@ def collected(method: str, table: Table, epsilon: float, seed: int) -> tuple[Pro
     return machine, rng
 
 
-def impossible_rows(method: str, people: int, epsilon: float, seed: int, data_dir: Path | None) -> dict[str, float]:
+def impossible_rows(
+    method: str, people: int, epsilon: float, seed: int, data_dir: Path | None
+) -> dict[str, float]:
     """The share of synthetic rows of Adult whose two copies of education never occur together in the table."""
     table = population("Adult", people, seed, data_dir)
     machine, rng = collected(method, table, epsilon, seed)
@@ -81,11 +92,16 @@ def impossible_rows(method: str, people: int, epsilon: float, seed: int, data_di
     return {"impossible_rows": float(1.0 - occurs[rows[:, first], rows[:, second]].mean())}
 
 
-def measure(dataset: str, method: str, people: int, epsilon: float, seed: int, data_dir: Path | None) -> dict[str, Any]:
+def measure(
+    dataset: str, method: str, people: int, epsilon: float, seed: int, data_dir: Path | None
+) -> dict[str, Any]:
     """One campaign of a method: errors, and CPU seconds from reports to a model and to as many rows as participants."""
     table = population(dataset, people, seed, data_dir)
     if method == PRODUCT:
-        return {"participants": people, **errors(exact_product(table), dataset, people, seed, data_dir)}
+        return {
+            "participants": people,
+            **errors(exact_product(table), dataset, people, seed, data_dir),
+        }
     machine, rng = collected(method, table, epsilon, seed)
     begin = time.process_time()
     model = machine.model()
@@ -93,14 +109,22 @@ def measure(dataset: str, method: str, people: int, epsilon: float, seed: int, d
     model.sample(people, rng)
     sampled = time.process_time()
     found = errors(model, dataset, people, seed, data_dir)
-    return {"participants": people, **found, "fit_cpu_s": fitted - begin, "sample_cpu_s": sampled - fitted}
+    return {
+        "participants": people,
+        **found,
+        "fit_cpu_s": fitted - begin,
+        "sample_cpu_s": sampled - fitted,
+    }
 
 
 def against_independent(
     dataset: str, people: int, epsilon: float, seed: int, data_dir: Path | None
 ) -> dict[str, float]:
     """Both methods on the same participants: how much worse or better looking for dependence comes out."""
-    found = {m: measure(dataset, m, people, epsilon, seed, data_dir)["tvd_2"] for m in ("mixture", "independent")}
+    found = {
+        m: measure(dataset, m, people, epsilon, seed, data_dir)["tvd_2"]
+        for m in ("mixture", "independent")
+    }
     return {**found, "ratio": found["mixture"] / found["independent"]}
 
 
@@ -127,7 +151,9 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         return measure(dataset, method, PEOPLE[dataset] // divide, epsilon, seed, data_dir)
 
     def alone(dataset: str, epsilon: float) -> dict[str, float]:
-        found: dict[str, float] = apart(cost, dataset, epsilon, PEOPLE[dataset] // divide, data_dir and str(data_dir))
+        found: dict[str, float] = apart(
+            cost, dataset, epsilon, PEOPLE[dataset] // divide, data_dir and str(data_dir)
+        )
         return found
 
     def ratio(dataset: str, participants: int, seed: int, epsilon: float) -> dict[str, float]:
@@ -137,12 +163,19 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         return impossible_rows(method, participants, 4.0, seed, data_dir)
 
     published = tuple(
-        {"dataset": "Adult", "method": method, "epsilon": e, "participants": PEOPLE["Adult"], "tvd_2": value}
+        {
+            "dataset": "Adult",
+            "method": method,
+            "epsilon": e,
+            "participants": PEOPLE["Adult"],
+            "tvd_2": value,
+        }
         for method, values in PUBLISHED.items()
         for e, value in values.items()
     )
     charts = tuple(
-        Chart("epsilon", y, log_x=True, log_y=True, title=f"Mean {y[-1]}-way distance") for y in ("tvd_2", "tvd_3")
+        Chart("epsilon", y, log_x=True, log_y=True, title=f"Mean {y[-1]}-way distance")
+        for y in ("tvd_2", "tvd_3")
     )
     axes: dict[str, Any] = {"dataset": datasets, "seed": range(3 if size == "full" else 1)}
     axes |= {"epsilon": epsilons, "method": ("mixture", NO_EDGES, "independent", PRODUCT)}
@@ -168,7 +201,9 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
                 "epsilon": (0.1, 0.25, 0.5, 1.0, 2.0) if size == "full" else (0.1, 1.0),
             },
             ratio,
-            charts=(Chart("epsilon", "ratio", colour="dataset", panels=("participants",), log_x=True),),
+            charts=(
+                Chart("epsilon", "ratio", colour="dataset", panels=("participants",), log_x=True),
+            ),
             note="Where the noise drowns dependence the method should fall back to independence: a ratio of 1 or less.",
         ),
         Study(
@@ -183,10 +218,17 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             note="education and education_num determine each other; no rule says so to the method.",
         ),
         Study(
-            "cost", "A process of its own, from records to rows", {"dataset": datasets[:1], "epsilon": (4.0,)}, alone
+            "cost",
+            "A process of its own, from records to rows",
+            {"dataset": datasets[:1], "epsilon": (4.0,)},
+            alone,
         ),
     )
-    about = (
-        "The default method beside independent attributes, the exact product, and published figures on the same table."
+    about = "The default method beside independent attributes, the exact product, and published figures on the same table."
+    return Bench(
+        "mixture",
+        "The house method: a mixture of products fitted to noisy pairs",
+        about,
+        studies,
+        size,
     )
-    return Bench("mixture", "The house method: a mixture of products fitted to noisy pairs", about, studies, size)

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dither.evaluation.metrics import Distances, WaySummary, check_codes, kl, marginal, mse, summarise_ways, tvd
+from dither.evaluation.metrics import (
+    Distances,
+    WaySummary,
+    check_codes,
+    kl,
+    marginal,
+    mse,
+    summarise_ways,
+    tvd,
+)
 from dither.models import Model
 from dither.types import Codes
 
@@ -24,7 +33,9 @@ def evaluate_model(
     floor = 1 / (2 * len(real))
 
     def compare(positions: tuple[int, ...]) -> Distances:
-        second = model.marginal([schema.names[i] for i in positions])  # first: it refuses domains too large to hold
+        second = model.marginal(
+            [schema.names[i] for i in positions]
+        )  # first: it refuses domains too large to hold
         first = marginal(real, schema.cardinalities, positions)
         return Distances(tvd(first, second), kl(first, second, floor), mse(first, second))
 

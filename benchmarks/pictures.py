@@ -23,10 +23,14 @@ STYLE = ".rule{fill:none;stroke:#ddd}.e{text-anchor:end}.m{text-anchor:middle}"
 Points = Sequence[tuple[float, float]]
 
 
-def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], log_x: bool = False) -> str:
+def line_chart(
+    title: str, across: str, up: str, lines: Mapping[str, Points], log_x: bool = False
+) -> str:
     """Lines with markers, y from zero, names at the right: a picture that stands alone, on white."""
     hues = (TEMPLATES / "hues.css").read_text(encoding="utf-8").split("@media")[0]
-    drawn = [Line(hue, [(x, y, y, y) for x, y in points]) for hue, points in enumerate(lines.values())]
+    drawn = [
+        Line(hue, [(x, y, y, y) for x, y in points]) for hue, points in enumerate(lines.values())
+    ]
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + RIGHT} {HEIGHT}" font-family="sans-serif" font-size="12">',
         f'<style>{STYLE}{hues}</style><rect width="{WIDTH + RIGHT}" height="{HEIGHT}" fill="#fff"/>',
@@ -35,7 +39,9 @@ def line_chart(title: str, across: str, up: str, lines: Mapping[str, Points], lo
     ]
     for hue, name in enumerate(lines):
         y = 60 + 18 * hue
-        out.append(f'<path class="course hue{hue}" d="M{WIDTH} {y}h18"/>{label(WIDTH + 24, y + 4, name)}')
+        out.append(
+            f'<path class="course hue{hue}" d="M{WIDTH} {y}h18"/>{label(WIDTH + 24, y + 4, name)}'
+        )
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
@@ -51,7 +57,9 @@ def stopping() -> str:
 
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4, 5, 6), strength=3.0, seed=7)
     rng, n = np.random.default_rng(1), 150_000
-    machine = MixtureProtocol.start(Campaign(network.schema, 1.0, n, 0), MixtureParameters(screen="never"))
+    machine = MixtureProtocol.start(
+        Campaign(network.schema, 1.0, n, 0), MixtureParameters(screen="never")
+    )
     simulate(machine, network.sample_codes(n, rng), rng)
     targets = pair_targets(network.schema, answers_of(machine._closed))
     columns, names = targets.columns, network.schema.names
@@ -69,7 +77,9 @@ def stopping() -> str:
         if check:
             pairs = np.mean([group.starts[0].pairs(state) for state in models], axis=0)
             one = np.mean([state.one for state in models], axis=0)
-            risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(group.w1 @ (one - true_one) ** 2)
+            risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(
+                group.w1 @ (one - true_one) ** 2
+            )
             rows["true risk"].append((float(iteration), risk))
             rows["SURE"].append((float(iteration), chi2 - targets.cells + 2 * df))
             rows["chi² − cells"].append((float(iteration), chi2 - targets.cells))
@@ -78,9 +88,19 @@ def stopping() -> str:
 
 def cost_of_pairs() -> str:
     """The one-way error of asking everything in pairs or sets, relative to single questions, by epsilon."""
-    from dither.protocols.mixture.plan import Sets, one_way_error, one_way_precision, pair_plan, single_shares
+    from dither.protocols.mixture.plan import (
+        Sets,
+        one_way_error,
+        one_way_precision,
+        pair_plan,
+        single_shares,
+    )
 
-    tables = {"16 of 2 values": (2,) * 16, "10 of 5 values": (5,) * 10, "12 of 10 values": (10,) * 12}
+    tables = {
+        "16 of 2 values": (2,) * 16,
+        "10 of 5 values": (5,) * 10,
+        "12 of 10 values": (10,) * 12,
+    }
     rows: dict[str, list[tuple[float, float]]] = {}
     for name, k in tables.items():
         rows[name] = []
@@ -90,7 +110,13 @@ def cost_of_pairs() -> str:
             together, single = (one_way_error(k, one_way_precision(k, epsilon, p)) for p in plans)
             rows[name].append((epsilon, together / single))
     rows["no cost"] = [(0.25, 1.0), (8.0, 1.0)]
-    return line_chart("What pairs cost the one-way marginals", "epsilon", "one-way error / singles", rows, log_x=True)
+    return line_chart(
+        "What pairs cost the one-way marginals",
+        "epsilon",
+        "one-way error / singles",
+        rows,
+        log_x=True,
+    )
 
 
 PICTURES = {"mixture-stopping": stopping, "mixture-cost-of-pairs": cost_of_pairs}

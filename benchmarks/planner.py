@@ -27,7 +27,9 @@ def _reference(dataset: str, data_dir: Path | None) -> object:
     return reference_population(schema, assumed_dependence(schema))
 
 
-def realised(table: tables.Table, method: str, participants: int, epsilon: float, seeds: int) -> dict[int, float]:
+def realised(
+    table: tables.Table, method: str, participants: int, epsilon: float, seeds: int
+) -> dict[int, float]:
     """The mean errors of simulated collections on the real table."""
     found = []
     for seed in range(seeds):
@@ -53,7 +55,9 @@ def compare(
     """Both errors, predicted over realised, and that ratio or its inverse, whichever is above one."""
     if dataset not in tables.names(data_dir, dataset):
         raise NotAvailable(f"{dataset}'s table is not there; --data names its folder")
-    guess = predict(method, _reference(dataset, data_dir), participants, epsilon, repeats=repeats).tvd
+    guess = predict(
+        method, _reference(dataset, data_dir), participants, epsilon, repeats=repeats
+    ).tvd
     real = realised(tables.load(dataset, data_dir), method, participants, epsilon, seeds)
     ratio = guess[2] / real[2]
     return {
@@ -74,7 +78,9 @@ def worst_factor(outcome: Outcome) -> float:
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The study of one size."""
     datasets = ("Adult",) if size == "smoke" else ("Adult", "NLTCS")
-    people = {"full": (20_000, 100_000, 1_500_000), "quick": (20_000, 100_000), "smoke": (20_000,)}[size]
+    people = {"full": (20_000, 100_000, 1_500_000), "quick": (20_000, 100_000), "smoke": (20_000,)}[
+        size
+    ]
     epsilons = {"full": (0.5, 1.0, 2.0, 4.0, 8.0), "quick": (1.0, 4.0), "smoke": (8.0,)}[size]
     repeats, seeds = {"full": (5, 3), "quick": (1, 1), "smoke": (1, 1)}[size]
     study = Study(
@@ -87,7 +93,15 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             "epsilon": epsilons,
         },
         measure=partial(compare, repeats=repeats, seeds=seeds, data_dir=data_dir),
-        charts=(Chart(x="epsilon", y="ratio", colour="participants", panels=("dataset", "method"), log_x=True),),
+        charts=(
+            Chart(
+                x="epsilon",
+                y="ratio",
+                colour="participants",
+                panels=("dataset", "method"),
+                log_x=True,
+            ),
+        ),
         note="A ratio of one is a perfect forecast; the factor is the ratio or its inverse, whichever is above one. "
         f"Predictions are means of {repeats}, realised errors of {seeds} simulated collections.",
     )

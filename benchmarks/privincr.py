@@ -43,7 +43,13 @@ PUBLISHED = {  # table 2, 2-way, 1.5 million participants
     "noincremental, as printed": {1.0: 0.46, 4.0: 0.166, 8.0: 0.044, 30.0: 0.036},
     LOPUB: {1.0: 0.721, 4.0: 0.68, 8.0: 0.633, 30.0: 0.43},
 }
-AS_PRINTED = {"threshold": "paper", "fit": "paper", "shares": "cells", "singles": 0.0, "mechanism": "oue"}
+AS_PRINTED = {
+    "threshold": "paper",
+    "fit": "paper",
+    "shares": "cells",
+    "singles": 0.0,
+    "mechanism": "oue",
+}
 SWEEPS: dict[str, tuple[float, ...]] = {
     "rounds": (1, 2, 4, 6, 8, 10),
     "omega": (0.1, 0.3, 0.5, 0.7, 0.9),
@@ -53,7 +59,9 @@ SWEEPS: dict[str, tuple[float, ...]] = {
 Start = Callable[[Campaign], ProtocolMachine]
 METHODS: dict[str, Start] = {
     "privincr": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters()),
-    "privincr, fit=paper": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(fit="paper")),
+    "privincr, fit=paper": lambda c: privincr.PrivIncr.start(
+        c, privincr.PrivIncrParameters(fit="paper")
+    ),
     "privincr, as printed": lambda c: privincr.PrivIncr.start(
         c,
         privincr.PrivIncrParameters(rounds=6, **AS_PRINTED),  # type: ignore[arg-type]
@@ -66,12 +74,18 @@ METHODS: dict[str, Start] = {
     LOPUB: lambda c: lopub.LoPub.start(c, lopub.LoPubParameters()),
     "calm": lambda c: calm.Calm.start(c, calm.CalmParameters()),
     "fourier": lambda c: fourier.Fourier.start(c, fourier.FourierParameters()),
-    "bayesnet, plan=sample": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(plan="sample")),
-    "independent": lambda c: independent.IndependentProtocol.start(c, independent.IndependentParameters()),
+    "bayesnet, plan=sample": lambda c: bayesnet.BayesNetwork.start(
+        c, bayesnet.BayesNetParameters(plan="sample")
+    ),
+    "independent": lambda c: independent.IndependentProtocol.start(
+        c, independent.IndependentParameters()
+    ),
 }
 
 
-def run_method(start: Start, table: Table, epsilon: float, seed: int) -> tuple[ProtocolMachine, Model, float]:
+def run_method(
+    start: Start, table: Table, epsilon: float, seed: int
+) -> tuple[ProtocolMachine, Model, float]:
     """One campaign, sampling as many rows as there are participants, and its CPU seconds."""
     begin = time.process_time()
     machine = start(Campaign(table.schema, epsilon, len(table.codes), seed))
@@ -88,11 +102,15 @@ def errors(model: Model, table: Table, ways: Sequence[int], sets: int) -> dict[s
 
 
 @lru_cache(maxsize=32)
-def without_noise(dataset: str, people: int, method: str, sets: int, data_dir: Path | None) -> dict[str, float]:
+def without_noise(
+    dataset: str, people: int, method: str, sets: int, data_dir: Path | None
+) -> dict[str, float]:
     """The lines that no epsilon changes."""
     table = people_of(dataset, people, data_dir)
     plain = (
-        exact_product(table) if method == PRODUCT else publish_nonprivate(table.truth, table.schema, no_privacy=True)
+        exact_product(table)
+        if method == PRODUCT
+        else publish_nonprivate(table.truth, table.schema, no_privacy=True)
     )
     return errors(plain, table, (2, 3, 4), sets)
 
@@ -106,26 +124,47 @@ def people_of(dataset: str, people: int, data_dir: Path | None, seed: int = 0) -
 
 
 def measure_method(
-    dataset: str, people: int, epsilon: float, method: str, seed: int, sets: int, data_dir: Path | None
+    dataset: str,
+    people: int,
+    epsilon: float,
+    method: str,
+    seed: int,
+    sets: int,
+    data_dir: Path | None,
 ) -> dict[str, Any]:
     """Table 2 and figure 5: one method at one epsilon."""
     if method in (PRODUCT, TREE):
         return without_noise(dataset, people, method, sets, data_dir)
     table = people_of(dataset, people, data_dir)
     machine, model, seconds = run_method(METHODS[method], table, epsilon, seed)
-    return {**errors(model, table, (2, 3, 4), sets), "cpu_s": seconds, "edges": len(machine.notes().get("edges", []))}
+    return {
+        **errors(model, table, (2, 3, 4), sets),
+        "cpu_s": seconds,
+        "edges": len(machine.notes().get("edges", [])),
+    }
 
 
 def measure_estimator(
-    dataset: str, people: int, attributes: int, epsilon: float, method: str, sets: int, data_dir: Path | None
+    dataset: str,
+    people: int,
+    attributes: int,
+    epsilon: float,
+    method: str,
+    sets: int,
+    data_dir: Path | None,
 ) -> dict[str, float]:
     """Figure 3: a joint estimator over random attribute sets of at most 2,000 cells."""
     table = tables.part(dataset, people, data_dir)
     rng, sizes = np.random.default_rng([SEED, attributes]), table.schema.cardinalities
     candidates = attribute_sets(len(table.schema), attributes, 40 * sets, rng)
     order = rng.permutation(len(candidates))
-    narrow = [candidates[i] for i in order if np.prod([sizes[a] for a in candidates[i]]) <= 2_000][:sets]
-    return {"tvd": float(np.mean([_joint_error(table, s, method, epsilon) for s in narrow])), "sets": len(narrow)}
+    narrow = [candidates[i] for i in order if np.prod([sizes[a] for a in candidates[i]]) <= 2_000][
+        :sets
+    ]
+    return {
+        "tvd": float(np.mean([_joint_error(table, s, method, epsilon) for s in narrow])),
+        "sets": len(narrow),
+    }
 
 
 def _joint_error(table: Table, positions: tuple[int, ...], rival: str, epsilon: float) -> float:
@@ -139,7 +178,14 @@ def _joint_error(table: Table, positions: tuple[int, ...], rival: str, epsilon: 
 
 
 def measure_sweep(
-    dataset: str, people: int, epsilon: float, parameter: str, value: float, seed: int, sets: int, data_dir: Path | None
+    dataset: str,
+    people: int,
+    epsilon: float,
+    parameter: str,
+    value: float,
+    seed: int,
+    sets: int,
+    data_dir: Path | None,
 ) -> dict[str, float]:
     """Figures 4 and 7: one value of one parameter, the others at their defaults."""
     table = people_of(dataset, people, data_dir)
@@ -148,7 +194,10 @@ def measure_sweep(
     if printed:
         given["threshold"] = "paper"
     _, model, seconds = run_method(
-        lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(**given)), table, epsilon, seed
+        lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(**given)),
+        table,
+        epsilon,
+        seed,
     )
     return {**errors(model, table, (2, 3), sets), "cpu_s": seconds}
 
@@ -166,7 +215,9 @@ def measure_svm(
     elif method == TREE:
         model = publish_nonprivate(train, table.schema, no_privacy=True)
     else:
-        drawn = np.asfortranarray(train[np.random.default_rng([SEED, 7]).integers(0, len(train), people)])
+        drawn = np.asfortranarray(
+            train[np.random.default_rng([SEED, 7]).integers(0, len(train), people)]
+        )
         _, model, _ = run_method(METHODS[method], Table("", table.schema, drawn, train), epsilon, 0)
     scores = classification(
         table.schema,
@@ -178,10 +229,18 @@ def measure_svm(
         seed=SEED,
         rows=rows,
     )
-    out: list[dict[str, Any]] = [{"method": method, "target": s.target, "accuracy": s.synthetic} for s in scores]
+    out: list[dict[str, Any]] = [
+        {"method": method, "target": s.target, "accuracy": s.synthetic} for s in scores
+    ]
     if plain:
-        out += [{"method": "real rows, no privacy", "target": s.target, "accuracy": s.real} for s in scores]
-        out += [{"method": "most frequent value", "target": s.target, "accuracy": s.majority} for s in scores]
+        out += [
+            {"method": "real rows, no privacy", "target": s.target, "accuracy": s.real}
+            for s in scores
+        ]
+        out += [
+            {"method": "most frequent value", "target": s.target, "accuracy": s.majority}
+            for s in scores
+        ]
     return out
 
 
@@ -191,9 +250,17 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     data_dir = Path("nowhere") if smoke else data_dir
     sets = 105 if full else 12
     largest = POPULATION if full else 3_000 if smoke else 45_222
-    epsilons: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 30.0) if full else (1.0, 4.0) if size == "quick" else (8.0,)
+    epsilons: tuple[float, ...] = (
+        (1.0, 2.0, 4.0, 8.0, 30.0) if full else (1.0, 4.0) if size == "quick" else (8.0,)
+    )
     published = tuple(
-        {"dataset": "Adult", "participants": POPULATION, "epsilon": e, "method": method, "tvd_2": value}
+        {
+            "dataset": "Adult",
+            "participants": POPULATION,
+            "epsilon": e,
+            "method": method,
+            "tvd_2": value,
+        }
         for method, values in PUBLISHED.items()
         for e, value in values.items()
     )
@@ -211,22 +278,31 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         people = 45_222 if full else 1_000 if smoke else 5_000
         return {
             "dataset": "Adult",
-            **measure_estimator("Adult", people, attributes, epsilon, method, 20 if full else 2, data_dir),
+            **measure_estimator(
+                "Adult", people, attributes, epsilon, method, 20 if full else 2, data_dir
+            ),
         }
 
     def figure_4(epsilon: float, sweep: str, seed: int) -> dict[str, Any]:
         parameter, value = sweep.split(" = ")
-        row = measure_sweep("Adult", largest, epsilon, parameter, float(value), seed, sets, data_dir)
+        row = measure_sweep(
+            "Adult", largest, epsilon, parameter, float(value), seed, sets, data_dir
+        )
         return {"parameter": parameter, "value": float(value), **row}
 
     def figure_6(epsilon: float, method: str) -> list[dict[str, Any]]:
         return measure_svm("Adult", largest, epsilon, method, 20_000 if full else 1_000, data_dir)
 
-    sweeps = [f"{name} = {value:g}" for name, values in SWEEPS.items() for value in (values if full else values[1:2])]
+    sweeps = [
+        f"{name} = {value:g}"
+        for name, values in SWEEPS.items()
+        for value in (values if full else values[1:2])
+    ]
     everyone = ("privincr", "privincr, fit=paper", "noincremental", "calm", TREE, PRODUCT)
     compared = everyone if full else ("privincr", TREE, PRODUCT)
     by_way = tuple(
-        Chart("epsilon", f"tvd_{k}", panels=("dataset", "participants"), log_x=True, log_y=True) for k in (2, 3, 4)
+        Chart("epsilon", f"tvd_{k}", panels=("dataset", "participants"), log_x=True, log_y=True)
+        for k in (2, 3, 4)
     )
     studies = (
         Study(
@@ -244,24 +320,39 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             skip=lambda table, epsilon, method, seed: (
                 (method in (PRODUCT, TREE, LOPUB) and seed > 0)
                 or (method == LOPUB and int(table.split(" at ")[1].replace(",", "")) > SLOW)
-                or (size == "quick" and table.startswith("NLTCS") and (method not in some or epsilon < 4))
+                or (
+                    size == "quick"
+                    and table.startswith("NLTCS")
+                    and (method not in some or epsilon < 4)
+                )
             ),
             known=published if full else (),
         ),
         Study(
             "figure_3",
             "Figure 3. Joint estimators of 2, 3 and 4 attributes",
-            {"attributes": (2, 3, 4) if not smoke else (2,), "epsilon": epsilons, "method": (*RIVALS, PRODUCT)},
+            {
+                "attributes": (2, 3, 4) if not smoke else (2,),
+                "epsilon": epsilons,
+                "method": (*RIVALS, PRODUCT),
+            },
             figure_3,
             charts=(Chart("epsilon", "tvd", panels=("attributes",), log_x=True),),
         ),
         Study(
             "figure_4",
             "Figures 4 and 7. Error and CPU seconds while one parameter varies",
-            {"epsilon": (1.0, 4.0, 8.0) if full else (4.0,), "sweep": sweeps, "seed": range(2 if full else 1)},
+            {
+                "epsilon": (1.0, 4.0, 8.0) if full else (4.0,),
+                "sweep": sweeps,
+                "seed": range(2 if full else 1),
+            },
             figure_4,
             ("value",),
-            tuple(Chart("value", y, colour="epsilon", panels=("parameter",)) for y in ("tvd_3", "cpu_s")),
+            tuple(
+                Chart("value", y, colour="epsilon", panels=("parameter",))
+                for y in ("tvd_3", "cpu_s")
+            ),
         ),
         Study(
             "figure_6",

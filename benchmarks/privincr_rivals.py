@@ -37,7 +37,9 @@ def people_of(name: str, people: int, seed: int, data_dir: Path | None) -> Table
         sizes, strength = NETWORKS[name]
         network = generate_network(sizes, strength=strength, seed=11)
         truth = network.sample_codes(1_000_000, np.random.default_rng(SEED))
-        return Table(name, network.schema, np.asfortranarray(network.sample_codes(people, rng)), truth)
+        return Table(
+            name, network.schema, np.asfortranarray(network.sample_codes(people, rng)), truth
+        )
     table = tables.load(name, data_dir)
     drawn = table.codes[rng.integers(0, len(table.codes), people)]
     return Table(name, table.schema, np.asfortranarray(drawn), table.codes)
@@ -59,7 +61,11 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """One study; the smaller sizes take one table, few people and one seed."""
     full = size == "full"
     data_dir = Path("nowhere") if size == "smoke" else data_dir
-    names = (*tables.names(data_dir, "Adult", "NLTCS", "Retail"), *NETWORKS) if full else ("generated, narrow",)
+    names = (
+        (*tables.names(data_dir, "Adult", "NLTCS", "Retail"), *NETWORKS)
+        if full
+        else ("generated, narrow",)
+    )
 
     def measure(dataset: str, participants: int, epsilon: float, seed: int) -> dict[str, Any]:
         return against(dataset, participants, epsilon, seed, 200 if full else 20, data_dir)
@@ -69,7 +75,9 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "PrivIncr, CALM and NoIncremental: mean total variation distance of all pairs",
         {
             "dataset": names,
-            "participants": {"full": (45_000, 1_000_000), "quick": (45_000,), "smoke": (5_000,)}[size],
+            "participants": {"full": (45_000, 1_000_000), "quick": (45_000,), "smoke": (5_000,)}[
+                size
+            ],
             "epsilon": (1.0, 2.0, 4.0, 8.0) if full else (4.0,),
             "seed": range(4 if full else 1),
         },
@@ -82,4 +90,6 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "25 %, so its mean over four seeds is known to 3 to 12 %.",
     )
     about = "Tables resampled with replacement, and generated networks of 15 and 12 attributes."
-    return Bench("privincr_rivals", "PrivIncr against CALM and NoIncremental", about, (study,), size)
+    return Bench(
+        "privincr_rivals", "PrivIncr against CALM and NoIncremental", about, (study,), size
+    )

@@ -34,7 +34,9 @@ def divide(counts: np.ndarray, groups: int, rng: np.random.Generator) -> list[np
     left, out = counts.astype(np.int64), []
     for group in range(groups, 0, -1):
         drawn = (
-            rng.multivariate_hypergeometric(left, int(left.sum()) // group, method="marginals") if group > 1 else left
+            rng.multivariate_hypergeometric(left, int(left.sum()) // group, method="marginals")
+            if group > 1
+            else left
         )
         out.append(drawn)
         left = left - drawn
@@ -44,7 +46,9 @@ def divide(counts: np.ndarray, groups: int, rng: np.random.Generator) -> list[np
 # ---- one number ------------------------------------------------------------------------------------------------------
 
 
-def hierarchy(counts: np.ndarray, epsilon: float, rng: np.random.Generator, fan: int = 4) -> np.ndarray:
+def hierarchy(
+    counts: np.ndarray, epsilon: float, rng: np.random.Generator, fan: int = 4
+) -> np.ndarray:
     """Every level of a tree asked from its share of the people; the cells that agree with all levels in least squares."""
     cells = len(counts)
     levels = round(np.log(cells) / np.log(fan))
@@ -77,9 +81,13 @@ def ahead(counts: np.ndarray, epsilon: float, rng: np.random.Generator, fan: int
     leaves = [root]
     for group in divide(counts, round(np.log(cells) / np.log(fan)), rng):
         variance = oue_variance(int(group.sum()), epsilon)
-        leaves = [part for leaf in leaves for part in _split(leaf, fan, np.sqrt((fan + 1) * variance))]
+        leaves = [
+            part for leaf in leaves for part in _split(leaf, fan, np.sqrt((fan + 1) * variance))
+        ]
         ends = np.concatenate([[0], np.cumsum(group)])
-        found = norm_sub(oue_shares(np.array([ends[n.stop] - ends[n.start] for n in leaves]), epsilon, rng))
+        found = norm_sub(
+            oue_shares(np.array([ends[n.stop] - ends[n.start] for n in leaves]), epsilon, rng)
+        )
         for leaf, share in zip(leaves, found, strict=True):
             leaf.seen.append(float(share))
             leaf.share, leaf.variance = float(np.mean(leaf.seen)), variance / len(leaf.seen)
@@ -130,18 +138,24 @@ def hdg(counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndar
     ratio = np.exp(epsilon)
     fine = ((people / 3) * (ratio - 1) ** 2 * 0.7**2 / (2 * ratio)) ** (1 / 3)
     coarse = (2 * 0.03 * (ratio - 1) * np.sqrt((people / 3) / ratio)) ** 0.5
-    fine, coarse = (min(cells, max(2, 1 << round(np.log2(max(size, 2.0))))) for size in (fine, coarse))
+    fine, coarse = (
+        min(cells, max(2, 1 << round(np.log2(max(size, 2.0))))) for size in (fine, coarse)
+    )
     first, second, both = (g.reshape(cells, cells) for g in divide(counts.ravel(), 3, rng))
     rows = norm_sub(oue_shares(_blocks(first, fine, 1).ravel(), epsilon, rng)).reshape(fine, 1)
     columns = norm_sub(oue_shares(_blocks(second, 1, fine).ravel(), epsilon, rng)).reshape(1, fine)
-    joint = norm_sub(oue_shares(_blocks(both, coarse, coarse).ravel(), epsilon, rng)).reshape(coarse, coarse)
+    joint = norm_sub(oue_shares(_blocks(both, coarse, coarse).ravel(), epsilon, rng)).reshape(
+        coarse, coarse
+    )
     table = np.full((cells, cells), 1 / cells**2)
     for _ in range(100):
         before = table
         for known in (rows, columns, joint):
             now = _blocks(table, *known.shape)
             factor = np.divide(known, now, out=np.zeros_like(known), where=now > 0)
-            table = table * np.kron(factor, np.ones((cells // known.shape[0], cells // known.shape[1])))
+            table = table * np.kron(
+                factor, np.ones((cells // known.shape[0], cells // known.shape[1]))
+            )
         table = table / table.sum()
         if np.abs(table - before).sum() < 1 / people:
             break

@@ -32,7 +32,15 @@ SEED = 20261117
 FINE = 256  # cells of the rivals
 OURS, METHODS = "ranges", ("ranges", "square wave, EMS", "AHEAD", "hierarchy", "chp, 64 bins")
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
-LOOKED_AT = ("even", "two humps", "spikes", "heavy tail", "stairs", "exponential with zeros", "three humps")
+LOOKED_AT = (
+    "even",
+    "two humps",
+    "spikes",
+    "heavy tail",
+    "stairs",
+    "exponential with zeros",
+    "three humps",
+)
 UNSEEN = ("triangle", "even with a gap")
 SHAPES = (*LOOKED_AT, *UNSEEN)
 PEOPLE = 20_000
@@ -48,16 +56,24 @@ def shaped(shape: str) -> tuple[np.ndarray, float, float]:
     half = n // 2
     made = {
         "even": lambda: rng.random(n),
-        "two humps": lambda: np.concatenate([rng.normal(0.25, 0.05, half), rng.normal(0.7, 0.08, half)]),
-        "spikes": lambda: np.concatenate([rng.choice([0.1, 0.25, 0.5, 0.52, 0.9], half), rng.random(half)]),
+        "two humps": lambda: np.concatenate(
+            [rng.normal(0.25, 0.05, half), rng.normal(0.7, 0.08, half)]
+        ),
+        "spikes": lambda: np.concatenate(
+            [rng.choice([0.1, 0.25, 0.5, 0.52, 0.9], half), rng.random(half)]
+        ),
         "heavy tail": lambda: 0.02 * rng.pareto(1.5, n),
         "stairs": lambda: (rng.choice(5, n, p=[0.35, 0.05, 0.3, 0.1, 0.2]) + rng.random(n)) / 5,
-        "exponential with zeros": lambda: np.concatenate([np.zeros(n // 4), rng.exponential(0.15, n - n // 4)]),
+        "exponential with zeros": lambda: np.concatenate(
+            [np.zeros(n // 4), rng.exponential(0.15, n - n // 4)]
+        ),
         "three humps": lambda: np.concatenate(
             [rng.beta(2, 20, half), rng.normal(0.5, 0.02, n // 4), rng.beta(30, 6, n // 4)]
         ),
         "triangle": lambda: rng.triangular(0.0, 0.3, 1.0, n),
-        "even with a gap": lambda: np.concatenate([rng.uniform(0.0, 0.4, half), rng.uniform(0.6, 1.0, half)]),
+        "even with a gap": lambda: np.concatenate(
+            [rng.uniform(0.0, 0.4, half), rng.uniform(0.6, 1.0, half)]
+        ),
     }[shape]()
     return made.clip(0.0, 1.0), 0.0, 1.0
 
@@ -73,7 +89,9 @@ def random_ranges(low: float, high: float, number: int) -> np.ndarray:
 
 def true_shares(values: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     ordered = np.sort(values)
-    return (np.searchsorted(ordered, ranges[:, 1]) - np.searchsorted(ordered, ranges[:, 0])) / len(values)
+    return (np.searchsorted(ordered, ranges[:, 1]) - np.searchsorted(ordered, ranges[:, 0])) / len(
+        values
+    )
 
 
 def read(shares: np.ndarray, edges: np.ndarray, ranges: np.ndarray) -> np.ndarray:
@@ -85,7 +103,9 @@ def read(shares: np.ndarray, edges: np.ndarray, ranges: np.ndarray) -> np.ndarra
 # ---- one number ------------------------------------------------------------------------------------------------------
 
 
-def our_cells(values: np.ndarray, low: float, high: float, epsilon: float, rng: np.random.Generator) -> OutputCells:
+def our_cells(
+    values: np.ndarray, low: float, high: float, epsilon: float, rng: np.random.Generator
+) -> OutputCells:
     """One collection by the method as it stands."""
     consumers, partition, people = _asked(values.tobytes(), low, high)
     cells = collect(OURS, people, consumers, partition, epsilon, rng).answer().cells
@@ -101,7 +121,12 @@ def _asked(data: bytes, low: float, high: float) -> tuple[Any, Partition, Any]:
 
 
 def estimate(
-    method: str, values: np.ndarray, low: float, high: float, epsilon: float, rng: np.random.Generator
+    method: str,
+    values: np.ndarray,
+    low: float,
+    high: float,
+    epsilon: float,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shares of cells and their edges, by a method."""
     if method == OURS:
@@ -127,7 +152,11 @@ def errors(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> li
     truth, found = true_shares(values, ranges), {}
     for method in METHODS:
         found[method] = [
-            float(np.mean((read(*estimate(method, values, low, high, epsilon, rng), ranges) - truth) ** 2))
+            float(
+                np.mean(
+                    (read(*estimate(method, values, low, high, epsilon, rng), ranges) - truth) ** 2
+                )
+            )
             for rng in (np.random.default_rng([SEED, 2, run]) for run in range(runs))
         ]
     best = min(np.mean(one) for one in found.values())
@@ -141,7 +170,9 @@ def errors(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> li
 # ---- intervals -------------------------------------------------------------------------------------------------------
 
 
-def coverage(dataset: str, epsilon: float, seed: int, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
+def coverage(
+    dataset: str, epsilon: float, seed: int, runs: int, data_dir: Path | None
+) -> list[dict[str, Any]]:
     """How often 95 % intervals hold, and how long they are, by kind of question; `seed` numbers parts of all collections."""
     values, low, high = table(dataset, data_dir)
     values = np.ascontiguousarray(values, dtype=np.float64)
@@ -158,7 +189,9 @@ def coverage(dataset: str, epsilon: float, seed: int, runs: int, data_dir: Path 
     held: dict[str, list[float]] = {kind: [] for kind in true}
     long: dict[str, list[float]] = {kind: [] for kind in true}
     for run in range(seed * runs, (seed + 1) * runs):
-        inquiry = NumberInquiry(our_cells(values, low, high, epsilon, np.random.default_rng([SEED, 3, run])))
+        inquiry = NumberInquiry(
+            our_cells(values, low, high, epsilon, np.random.default_rng([SEED, 3, run]))
+        )
         answers = {
             "ranges": [inquiry.share(a, b, 0.95) for a, b in ranges],
             "cdf": [inquiry.below(b, 0.95) for _, b in ranges],
@@ -168,10 +201,17 @@ def coverage(dataset: str, epsilon: float, seed: int, runs: int, data_dir: Path 
         }
         for kind, given in answers.items():
             ends = np.array([(one.low, one.high) for one in given])
-            held[kind].append(float(((ends[:, 0] <= true[kind]) & (true[kind] <= ends[:, 1])).mean()))
+            held[kind].append(
+                float(((ends[:, 0] <= true[kind]) & (true[kind] <= ends[:, 1])).mean())
+            )
             long[kind].append(float((ends[:, 1] - ends[:, 0]).mean()))
     return [
-        {"question": kind, "seed": seed, "coverage": float(np.mean(held[kind])), "length": float(np.mean(long[kind]))}
+        {
+            "question": kind,
+            "seed": seed,
+            "coverage": float(np.mean(held[kind])),
+            "length": float(np.mean(long[kind])),
+        }
         for kind in true
     ]
 
@@ -187,10 +227,23 @@ def several(strategy: str, runs: int) -> list[dict[str, Any]]:
     """
     people = np.random.default_rng([SEED, 4]).lognormal(10.8, 0.5, (13_683, 3)).clip(0, 250_000)
     truth = np.histogram(people, np.linspace(0, 250_000, 6))[0]
-    given = {"consumers": [5], "epsilon": 3.0, "low": 0.0, "high": 250_000.0, "most": 3, "path": "reports"}
-    made = [several_values(people.tolist(), method=strategy, seed=run, **given) for run in range(runs)]  # type: ignore[arg-type]
+    given = {
+        "consumers": [5],
+        "epsilon": 3.0,
+        "low": 0.0,
+        "high": 250_000.0,
+        "most": 3,
+        "path": "reports",
+    }
+    made = [
+        several_values(people.tolist(), method=strategy, seed=run, **given) for run in range(runs)
+    ]  # type: ignore[arg-type]
     return [
-        {"seed": run, "mse": float(np.mean((one.consumers[0].estimates - truth) ** 2)), "bits": one.bits_per_report}
+        {
+            "seed": run,
+            "mse": float(np.mean((one.consumers[0].estimates - truth) ** 2)),
+            "bits": one.bits_per_report,
+        }
         for run, one in enumerate(made)
     ]
 
@@ -214,16 +267,28 @@ def two_numbers(epsilon: float, runs: int) -> list[dict[str, Any]]:
         noise = np.random.default_rng([SEED, 6, run])
         grid = mechanism("best", 64, epsilon)
         coarse = counts.reshape(8, 8, 8, 8).sum(axis=(1, 3)).ravel()
-        plain = norm_sub(grid.estimate(grid.simulate(coarse, noise), PEOPLE).frequencies).reshape(8, 8)
+        plain = norm_sub(grid.estimate(grid.simulate(coarse, noise), PEOPLE).frequencies).reshape(
+            8, 8
+        )
         tables = {"HDG": hdg(counts, epsilon, noise), "grid of 8 x 8": plain}
         for bins in (8, 16):
             edges = tuple(np.linspace(0, 1, bins + 1).tolist())
-            schema = dither.Schema(tuple(dither.Attribute(name, "numeric", edges=edges) for name in ("a", "b")))
-            release = dither.publish(data, epsilon=epsilon, schema=schema, method="mixture", seed=run)
+            schema = dither.Schema(
+                tuple(dither.Attribute(name, "numeric", edges=edges) for name in ("a", "b"))
+            )
+            release = dither.publish(
+                data, epsilon=epsilon, schema=schema, method="mixture", seed=run
+            )
             found = np.asarray(release.marginal(["a", "b"]).frequencies)
             tables[f"mixture, {bins} bins each"] = found.reshape(bins, bins)
         for method, shares in tables.items():
-            out.append({"method": method, "seed": run, "mse": float(np.mean((_boxes(shares, boxes) - truth) ** 2))})
+            out.append(
+                {
+                    "method": method,
+                    "seed": run,
+                    "mse": float(np.mean((_boxes(shares, boxes) - truth) ** 2)),
+                }
+            )
     return out
 
 
@@ -231,7 +296,12 @@ def _boxes(shares: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """Shares of rectangles, people spread evenly inside cells."""
     edges = [np.linspace(0, 1, size + 1) for size in shares.shape]
     parts = [
-        np.clip(np.minimum(boxes[:, axis, 1, None], e[1:]) - np.maximum(boxes[:, axis, 0, None], e[:-1]), 0, None)
+        np.clip(
+            np.minimum(boxes[:, axis, 1, None], e[1:])
+            - np.maximum(boxes[:, axis, 0, None], e[:-1]),
+            0,
+            None,
+        )
         * (len(e) - 1)
         for axis, e in enumerate(edges)
     ]

@@ -48,7 +48,9 @@ def grids() -> tuple[tuple[list[str], list[str]], list[tuple[str, np.ndarray]]]:
         for n, o in zip(PAIR, (rows, columns), strict=True)
     ]
     someone = question.cell(schema, codes[0])
-    answer = question.mechanism.randomise_many(np.array([someone]), RandomStream.from_generator(rng))
+    answer = question.mechanism.randomise_many(
+        np.array([someone]), RandomStream.from_generator(rng)
+    )
     one = np.asarray(question.mechanism.support(answer), float).reshape(shape)
     one = one if question.attributes == PAIR else one.T
     panels = [
@@ -82,18 +84,24 @@ def draw() -> str:
         f"epsilon {EPSILON:g} for the whole record</text>",
     ]
     for i, name in enumerate(rows):
-        out.append(f'<text x="{LEFT - 6}" y="{TOP + CELL * i + 11}" text-anchor="end">{escape(name)}</text>')
+        out.append(
+            f'<text x="{LEFT - 6}" y="{TOP + CELL * i + 11}" text-anchor="end">{escape(name)}</text>'
+        )
     strongest = float(panels[0][1].max())
     for number, (title, grid) in enumerate(panels):
         x = LEFT + number * (wide + GAP)
-        top = float(grid.max()) if number in (1, 2) else strongest  # answers are counts, no frequencies
+        top = (
+            float(grid.max()) if number in (1, 2) else strongest
+        )  # answers are counts, no frequencies
         out.append(f'<text x="{x}" y="{TOP - 12}" font-size="12.5">{escape(title)}</text>')
         for (i, j), value in np.ndenumerate(grid):
             shade = np.sqrt(min(max(float(value) / top, 0.0), 1.0))
             red, green, blue = (255 - (255 - INK) * shade).round().astype(int)
             place = f'x="{x + CELL * j}" y="{TOP + CELL * i}" width="{CELL}" height="{CELL}"'
             out.append(f'<rect {place} fill="#{red:02x}{green:02x}{blue:02x}"/>')
-        out.append(f'<rect x="{x}" y="{TOP}" width="{wide}" height="{high}" fill="none" stroke="#999"/>')
+        out.append(
+            f'<rect x="{x}" y="{TOP}" width="{wide}" height="{high}" fill="none" stroke="#999"/>'
+        )
         for j, name in enumerate(columns):
             place = f"translate({x + CELL * j + 11} {TOP + high + 8}) rotate(-60)"
             out.append(f'<text transform="{place}" text-anchor="end">{escape(name)}</text>')
@@ -102,7 +110,9 @@ def draw() -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=Path("docs/pictures/education-and-occupation.svg"))
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("docs/pictures/education-and-occupation.svg")
+    )
     chosen = parser.parse_args().output
     chosen.parent.mkdir(parents=True, exist_ok=True)
     chosen.write_text(draw(), encoding="utf-8")

@@ -47,7 +47,12 @@ def keep(outcome: Outcome) -> None:
         "machine": machine(),
         "notes": outcome.notes,
         "studies": [
-            {"name": s.name, "title": s.title, "note": s.note, "charts": [_chart(asdict(c)) for c in s.charts]}
+            {
+                "name": s.name,
+                "title": s.title,
+                "note": s.note,
+                "charts": [_chart(asdict(c)) for c in s.charts],
+            }
             for s in outcome.bench.studies
         ],
         "figures": [_rounded(row) for row in outcome.summary],
@@ -67,7 +72,11 @@ def _chart(chart: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rounded(row: Figure) -> Figure:
-    return {**row, "mean": float(f"{row['mean']:.6g}"), "spread": row["spread"] and float(f"{row['spread']:.3g}")}
+    return {
+        **row,
+        "mean": float(f"{row['mean']:.6g}"),
+        "spread": row["spread"] and float(f"{row['spread']:.3g}"),
+    }
 
 
 def _dumped(stored: dict[str, dict[str, Any]]) -> str:
@@ -76,11 +85,15 @@ def _dumped(stored: dict[str, dict[str, Any]]) -> str:
     for name in sorted(stored):
         head = {key: value for key, value in stored[name].items() if key != "figures"}
         lines = ",\n".join("  " + json.dumps(figure) for figure in stored[name]["figures"])
-        parts.append(f'"{name}": {json.dumps(head, indent=1)[:-2]},\n "figures": [\n{lines}\n ]\n}}')
+        parts.append(
+            f'"{name}": {json.dumps(head, indent=1)[:-2]},\n "figures": [\n{lines}\n ]\n}}'
+        )
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def find(stored: dict[str, dict[str, Any]], bench: str, study: str, measure: str, **labels: Any) -> float:
+def find(
+    stored: dict[str, dict[str, Any]], bench: str, study: str, measure: str, **labels: Any
+) -> float:
     """One stored mean by its labels; a KeyError names what is missing or ambiguous."""
     found = [
         figure["mean"]
@@ -105,13 +118,18 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
         "command that measures it anew, the machine and the versions. ± is the standard deviation over seeds. Lines marked "
         "*published* are figures from papers, not measured here. Times are CPU seconds unless they say otherwise, on a machine "
         "that was busy with other work: compare them with each other, not with a clock.\n",
-        "\n".join(f"- [{entry['title']}](#{_anchor(entry['title'])})" for entry in stored.values()) + "\n",
+        "\n".join(f"- [{entry['title']}](#{_anchor(entry['title'])})" for entry in stored.values())
+        + "\n",
     ]
     for name, entry in stored.items():
         facts = entry["machine"]
-        versions = ", ".join(f"{key} {value}" for key, value in facts.items() if key not in ("processor", "system"))
+        versions = ", ".join(
+            f"{key} {value}" for key, value in facts.items() if key not in ("processor", "system")
+        )
         parts.append(f"## {entry['title']}\n")
-        parts.append(f"`dither bench {name}`, {entry['date']}, {entry['seconds']:,} s. {entry['about']}\n")
+        parts.append(
+            f"`dither bench {name}`, {entry['date']}, {entry['seconds']:,} s. {entry['about']}\n"
+        )
         parts.append(f"{facts['processor']}, {facts['system']}; {versions}.\n")
         parts += [f"Not measured: {note}\n" for note in entry["notes"]]
         for study in entry["studies"]:
@@ -135,8 +153,12 @@ def _whole(rows: Sequence[Figure]) -> str:
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     lines: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in rows:
-        lines.setdefault(tuple(row["labels"].get(n) for n in labels), {})[row["measure"]] = _shown(row)
-    body = [[*map(_plain, key), *(found.get(m, "") for m in measures)] for key, found in lines.items()]
+        lines.setdefault(tuple(row["labels"].get(n) for n in labels), {})[row["measure"]] = _shown(
+            row
+        )
+    body = [
+        [*map(_plain, key), *(found.get(m, "") for m in measures)] for key, found in lines.items()
+    ]
     return _table([*labels, *measures], body, len(labels))
 
 
@@ -156,8 +178,12 @@ def _crossed(chart: dict[str, Any], rows: Sequence[Figure]) -> str:
     names += ["source"] if any("source" in row["labels"] for row in chosen) else []
     lines: dict[tuple[Any, ...], dict[Any, str]] = {}
     for row in chosen:
-        lines.setdefault(tuple(row["labels"].get(n) for n in names), {})[row["labels"][chart["x"]]] = _shown(row)
-    body = [[*map(_plain, key), *(found.get(x, "") for x in across)] for key, found in lines.items()]
+        lines.setdefault(tuple(row["labels"].get(n) for n in names), {})[
+            row["labels"][chart["x"]]
+        ] = _shown(row)
+    body = [
+        [*map(_plain, key), *(found.get(x, "") for x in across)] for key, found in lines.items()
+    ]
     return f"{words(chart['y'])}:\n\n" + _table(
         [*names, *(f"{words(chart['x'])} {_plain(x)}" for x in across)], body, len(names)
     )
@@ -191,20 +217,37 @@ def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
 
     adult: dict[str, Any] = {"dataset": "Adult", "participants": 1_500_000}
     lines: list[tuple[str, str, dict[str, Any]]] = [
-        ("LoPub, as run by PrivIncr's authors", "privincr", {"method": "lopub", "source": "published"}),
-        ("PrivIncr, as published", "privincr", {"method": "privincr, as printed", "source": "published"}),
-        ("product of the **exact** one-way marginals: no dependence learnt", "mixture", {"method": PRODUCT}),
+        (
+            "LoPub, as run by PrivIncr's authors",
+            "privincr",
+            {"method": "lopub", "source": "published"},
+        ),
+        (
+            "PrivIncr, as published",
+            "privincr",
+            {"method": "privincr, as printed", "source": "published"},
+        ),
+        (
+            "product of the **exact** one-way marginals: no dependence learnt",
+            "mixture",
+            {"method": PRODUCT},
+        ),
         ("Dither, `privincr`", "privincr", {"method": "privincr", "source": None}),
         ("Dither, `mixture` (default)", "mixture", {"method": "mixture"}),
     ]
     epsilons = (1.0, 2.0, 4.0, 8.0)
-    text = ["| | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |", "|---|" + "---:|" * len(epsilons)]
+    text = [
+        "| | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |",
+        "|---|" + "---:|" * len(epsilons),
+    ]
     for title, bench, labels in lines:
         study = {"mixture": "errors", "privincr": "table_2"}[bench]
         cells = []
         for epsilon in epsilons:
             try:
-                value = f"{find(stored, bench, study, 'tvd_2', epsilon=epsilon, **adult, **labels):.3f}"
+                value = (
+                    f"{find(stored, bench, study, 'tvd_2', epsilon=epsilon, **adult, **labels):.3f}"
+                )
             except KeyError:
                 value = ""  # the papers give no figure at epsilon 2
             cells.append(f"**{value}**" if "default" in title else value)
@@ -221,7 +264,9 @@ def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
 
 
 def _runs(stored: dict[str, dict[str, Any]]) -> int:
-    return min(f["runs"] for f in stored["mixture"]["figures"] if f["labels"].get("method") == "mixture")
+    return min(
+        f["runs"] for f in stored["mixture"]["figures"] if f["labels"].get("method") == "mixture"
+    )
 
 
 def readme_text(stored: dict[str, dict[str, Any]]) -> str:

@@ -27,19 +27,30 @@ _BITS = {"voue": "oue", "vrappor": "sue", "oue+em": "oue", "rappor+em": "sue"}
 
 
 def rival_joint(
-    schema: Schema, codes: Codes, rival: Rival, epsilon: float, rng: np.random.Generator, steps: int = 500
+    schema: Schema,
+    codes: Codes,
+    rival: Rival,
+    epsilon: float,
+    rng: np.random.Generator,
+    steps: int = 500,
 ) -> Floats:
     """The joint distribution of all the schema's attributes as one rival learns it, at epsilon a record."""
     if rival not in RIVALS:
-        raise ParameterError(f"no rival {rival!r}; there are {', '.join(RIVALS)}", where="rival", value=rival)
+        raise ParameterError(
+            f"no rival {rival!r}; there are {', '.join(RIVALS)}", where="rival", value=rival
+        )
     if codes.ndim != 2 or codes.shape[1] != len(schema) or not len(codes):
-        raise ParameterError(f"codes of {len(schema)} columns and at least one row are needed, not {codes.shape}")
+        raise ParameterError(
+            f"codes of {len(schema)} columns and at least one row are needed, not {codes.shape}"
+        )
     if rival in ("voue", "vrappor"):
         return _whole_domain(schema, codes, _BITS[rival], epsilon, rng)
     return _split_and_em(schema, codes, _BITS[rival], epsilon, rng, steps)
 
 
-def _whole_domain(schema: Schema, codes: Codes, name: str, epsilon: float, rng: np.random.Generator) -> Floats:
+def _whole_domain(
+    schema: Schema, codes: Codes, name: str, epsilon: float, rng: np.random.Generator
+) -> Floats:
     shape = schema.cardinalities
     cells = np.ravel_multi_index(tuple(np.asarray(c, np.int64) for c in codes.T), shape)
     chosen = mechanism(name, int(np.prod(shape)), epsilon)

@@ -81,7 +81,11 @@ def all_pairs(attributes: int) -> Plan:
     """A round that asks all pairs equally often."""
     schema = generate_network([VALUES] * attributes, parents=1, strength=2.0, seed=3).schema
     pairs = list(combinations(schema.names, 2))
-    return Plan(0, tuple(question(schema, pair, EPSILON) for pair in pairs), (1.0 / len(pairs),) * len(pairs))
+    return Plan(
+        0,
+        tuple(question(schema, pair, EPSILON) for pair in pairs),
+        (1.0 / len(pairs),) * len(pairs),
+    )
 
 
 def make_reports(plan: Plan, participants: int) -> tuple[pa.Table, float]:
@@ -95,7 +99,9 @@ def make_reports(plan: Plan, participants: int) -> tuple[pa.Table, float]:
         rows = asked.mechanism.randomise_many(cells, stream).rows
         spent += time.process_time() - begin
         ids = [row.tobytes() for row in rng.integers(0, 256, (people, 32), np.uint8)]
-        made.append(pa.table([ids, [number] * people, [row.tobytes() for row in rows]], schema=COLUMNS))
+        made.append(
+            pa.table([ids, [number] * people, [row.tobytes() for row in rows]], schema=COLUMNS)
+        )
     return pa.concat_tables(made).sort_by("report_id"), spent
 
 
@@ -118,11 +124,18 @@ def reports(attributes: int, participants: int) -> dict[str, float]:
         exported = time.process_time()
         size = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
         counted = count_all(plan, read_reports(find_reports([folder], plan)), ordered.num_rows)
-        spent = {"make": making, "export": exported - begin, "tally": time.process_time() - exported}
+        spent = {
+            "make": making,
+            "export": exported - begin,
+            "tally": time.process_time() - exported,
+        }
     assert counted.reports == ordered.num_rows
     return {
         "questions": len(plan.questions),
-        **{f"{what}_cpu_us_per_report": 1e6 * seconds / ordered.num_rows for what, seconds in spent.items()},
+        **{
+            f"{what}_cpu_us_per_report": 1e6 * seconds / ordered.num_rows
+            for what, seconds in spent.items()
+        },
         "export_bytes_per_report": size / ordered.num_rows,
         "files": float(files),
         "tally_mb": len(counted.tally.to_bytes()) / 1e6,
@@ -188,7 +201,9 @@ def campaign(attributes: int, participants: int, screen: str) -> dict[str, float
     done = time.process_time()
     return {
         "rounds": len(plans),
-        "pairs_asked": len({q.attributes for plan in plans for q in plan.questions if len(q.attributes) == 2}),
+        "pairs_asked": len(
+            {q.attributes for plan in plans for q in plan.questions if len(q.attributes) == 2}
+        ),
         "population_cpu_s": ready - begin,
         "simulate_cpu_s": asked - ready,
         "fit_cpu_s": fitted - asked,
@@ -223,11 +238,15 @@ def campaign_point(attributes: int, participants: int, screen: str) -> dict[str,
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The studies of one size; tables are generated, so no folder is read."""
     sizes = {"full": (15, 50, 100, 200, 500), "quick": (15, 30, 50), "smoke": (4, 8)}[size]
-    drawn_from = {"full": (1_000_000, 10_000_000, 100_000_000), "quick": (1_000_000, 10_000_000), "smoke": (100_000,)}[
+    drawn_from = {
+        "full": (1_000_000, 10_000_000, 100_000_000),
+        "quick": (1_000_000, 10_000_000),
+        "smoke": (100_000,),
+    }[size]
+    made = {"full": (1_000_000, 10_000_000), "quick": (200_000,), "smoke": (20_000,)}[size]
+    attributes, people = {"full": (100, 10_000_000), "quick": (30, 200_000), "smoke": (5, 20_000)}[
         size
     ]
-    made = {"full": (1_000_000, 10_000_000), "quick": (200_000,), "smoke": (20_000,)}[size]
-    attributes, people = {"full": (100, 10_000_000), "quick": (30, 200_000), "smoke": (5, 20_000)}[size]
     growth = Study(
         name="growth",
         title="Pooling and fitting against the number of attributes",
@@ -269,5 +288,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "population, which nobody would hold in a real collection; population MB is what was held before the first question.",
     )
     about = "CPU seconds and peak memory of the house method; every point runs in a process of its own with one thread."
-    studies = (growth, collected, campaigns) if size == "smoke" else (growth, collected, spark, campaigns)
+    studies = (
+        (growth, collected, campaigns) if size == "smoke" else (growth, collected, spark, campaigns)
+    )
     return Bench("scale", "Scale: attributes and participants", about, studies, size)

@@ -37,7 +37,9 @@ class Table:
 def names(data_dir: Path | None, *wanted: str) -> tuple[str, ...]:
     """Those of the wanted tables that can be had here; Adult always can."""
     folder = data_dir or BESIDE
-    return tuple(n for n in wanted if n in ("Adult", GENERATED) or (folder / f"{FILES[n]}.parquet").is_file())
+    return tuple(
+        n for n in wanted if n in ("Adult", GENERATED) or (folder / f"{FILES[n]}.parquet").is_file()
+    )
 
 
 @lru_cache(maxsize=8)
@@ -80,4 +82,6 @@ def part(name: str, rows: int, data_dir: Path | None = None) -> Table:
 def exact_product(table: Table) -> Independent:
     """The best that can be had without any dependence: no noise at all, only independence."""
     sizes = table.schema.cardinalities
-    return Independent(table.schema, tuple(marginal(table.truth, sizes, (i,)) for i in range(len(sizes))))
+    return Independent(
+        table.schema, tuple(marginal(table.truth, sizes, (i,)) for i in range(len(sizes)))
+    )

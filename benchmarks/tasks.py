@@ -61,13 +61,19 @@ def classification(
 
     Targets are all attributes for the forest and the binary ones for the SVM, as in LoPub, unless named.
     """
-    chosen = targets if targets is not None else (binary_attributes(schema) if classifier == "svm" else schema.names)
+    chosen = (
+        targets
+        if targets is not None
+        else (binary_attributes(schema) if classifier == "svm" else schema.names)
+    )
     out = []
     for target in chosen:
         values = test[:, schema.index(target)]
         majority = float(np.bincount(values).max() / len(values))
         scores = [
-            None if table is None else train_and_test(schema, table, test, target, classifier, seed=seed, rows=rows)
+            None
+            if table is None
+            else train_and_test(schema, table, test, target, classifier, seed=seed, rows=rows)
             for table in (synthetic, real)
         ]
         assert scores[0] is not None
@@ -81,9 +87,15 @@ def correlation_identification(
     """LoPub's figures 19 to 21: the share of pairs judged rightly, wrongly added and lost; each pair counted once."""
     real, guess = ({(min(p), max(p)) for p in edges} for edges in (truth, found))
     if pairs < len(real | guess) or pairs < 1:
-        raise ParameterError(f"{len(real | guess)} pairs are named, more than the {pairs} there are", where="pairs")
+        raise ParameterError(
+            f"{len(real | guess)} pairs are named, more than the {pairs} there are", where="pairs"
+        )
     added, lost = len(guess - real), len(real - guess)
-    return {"accurate": (pairs - added - lost) / pairs, "added": added / pairs, "lost": lost / pairs}
+    return {
+        "accurate": (pairs - added - lost) / pairs,
+        "added": added / pairs,
+        "lost": lost / pairs,
+    }
 
 
 def reported_accuracy(
@@ -117,6 +129,10 @@ def reported_accuracy(
             guess = int(labels[0]) if len(labels) else 0
             scores.append(float((truth == guess).mean()))
             continue
-        model = LinearSVC(dual=False, tol=1e-3, max_iter=2_000).fit(np.delete(noisy[known], column, 1), labels)
-        scores.append(float((model.predict(np.delete(2 * test / top - 1, column, 1)) == truth).mean()))
+        model = LinearSVC(dual=False, tol=1e-3, max_iter=2_000).fit(
+            np.delete(noisy[known], column, 1), labels
+        )
+        scores.append(
+            float((model.predict(np.delete(2 * test / top - 1, column, 1)) == truth).mean())
+        )
     return float(np.mean(scores))

@@ -66,7 +66,9 @@ def thorough_coverage(
         row: dict[str, Any] = {"scatter": scatter}
         lines = questions_held(found, truth, count, seed)
         for kind, held in lines.items():
-            row[kind.replace(" ", "_")] = float(held[held[:, 2], 0].mean()) if held[:, 2].any() else None
+            row[kind.replace(" ", "_")] = (
+                float(held[held[:, 2], 0].mean()) if held[:, 2].any() else None
+            )
         every = np.concatenate([held[held[:, 2]] for held in lines.values()])
         row |= {"all": float(every[:, 0].mean()), "all_half_the_error": float(every[:, 1].mean())}
         pair = found.interval(truth.schema.names[:2])

@@ -26,7 +26,12 @@ from dither.protocols.mixture.machine import as_model
 from dither.simulate import simulate
 from dither.uncertainty.replicates import redraw
 
-NETWORKS = {"12 binary": (2,) * 12, "30 binary": (2,) * 30, "12 of three values": (3,) * 12, "60 binary": (2,) * 60}
+NETWORKS = {
+    "12 binary": (2,) * 12,
+    "30 binary": (2,) * 30,
+    "12 of three values": (3,) * 12,
+    "60 binary": (2,) * 60,
+}
 SETS = 120  # of pairs, and of triples, that a network is measured on
 TITLES = {w: f"{w}-way error of whole tables over that of pairs alone" for w in (2, 3)}
 Truth = list[tuple[list[str], np.ndarray]]
@@ -39,7 +44,10 @@ def both_fits(machine: ProtocolMachine, truths: dict[int, Truth], seed: int) -> 
         raise ValueError("this plan asks no sets")
     targets = pair_targets(schema, answers)
     found: dict[str, float] = {}
-    for name, sets in (("tables", partial(set_targets, schema, answers, targets.columns)), ("pairs", None)):
+    for name, sets in (
+        ("tables", partial(set_targets, schema, answers, targets.columns)),
+        ("pairs", None),
+    ):
         begin = time.process_time()
         fitted = fit_mixture(targets, np.random.default_rng([seed, 7]), sets=sets)
         found[f"{name}_cpu_s"] = time.process_time() - begin
@@ -47,10 +55,14 @@ def both_fits(machine: ProtocolMachine, truths: dict[int, Truth], seed: int) -> 
         for ways, true in truths.items():
             gaps = [np.abs(model.marginal(names) - t).sum() / 2 for names, t in true]
             found[f"{name}_tvd_{ways}"] = float(np.mean(gaps))
-    return found | {f"ratio_{w}": found[f"tables_tvd_{w}"] / found[f"pairs_tvd_{w}"] for w in truths}
+    return found | {
+        f"ratio_{w}": found[f"tables_tvd_{w}"] / found[f"pairs_tvd_{w}"] for w in truths
+    }
 
 
-def on_table(dataset: str, epsilon: float, seed: int, divide: int, data_dir: Path | None) -> dict[str, float]:
+def on_table(
+    dataset: str, epsilon: float, seed: int, divide: int, data_dir: Path | None
+) -> dict[str, float]:
     """Rows of a real table, resampled; each population is its own truth."""
     people = PEOPLE[dataset] // divide
     table = population(dataset, people, seed, data_dir)
@@ -67,7 +79,9 @@ def on_network(network: str, participants: int, epsilon: float, seed: int) -> di
     truths: dict[int, Truth] = {}
     for ways in (2, 3):
         every = list(combinations(known.schema.names, ways))
-        chosen = np.random.default_rng(ways).choice(len(every), min(SETS, len(every)), replace=False)
+        chosen = np.random.default_rng(ways).choice(
+            len(every), min(SETS, len(every)), replace=False
+        )
         truths[ways] = [(list(every[i]), known.marginal(every[i])) for i in chosen]
     return both_fits(machine, truths, seed)
 
@@ -92,9 +106,12 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         "Real tables",
         {"dataset": there, "epsilon": (0.5, 1.0, 2.0, 4.0, 8.0) if full else (8.0,), "seed": seeds},
         partial(on_table, divide=divide, data_dir=data_dir),
-        skip=lambda dataset, epsilon, seed: dataset == "Adult" and epsilon < 8,  # there pairs are asked
+        skip=lambda dataset, epsilon, seed: (
+            dataset == "Adult" and epsilon < 8
+        ),  # there pairs are asked
         charts=tuple(
-            Chart("epsilon", f"ratio_{w}", colour="dataset", panels=(), log_x=True, title=TITLES[w]) for w in (2, 3)
+            Chart("epsilon", f"ratio_{w}", colour="dataset", panels=(), log_x=True, title=TITLES[w])
+            for w in (2, 3)
         ),
         note="Adult is asked sets at epsilon 8 only.",
     )
@@ -110,7 +127,14 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         on_network,
         skip=left_out,
         charts=tuple(
-            Chart("epsilon", f"ratio_{w}", colour="participants", panels=("network",), log_x=True, title=TITLES[w])
+            Chart(
+                "epsilon",
+                f"ratio_{w}",
+                colour="participants",
+                panels=("network",),
+                log_x=True,
+                title=TITLES[w],
+            )
             for w in (2, 3)
         ),
         note="Strength 1.5. Beyond 40 attributes the method itself fits pairs alone; 60 are here to show why.",

@@ -41,7 +41,9 @@ class Workload:
         done = 0
         while done < self.linear:
             rows = min(_BLOCK, self.linear - done)
-            packed = np.frombuffer(rng.bytes(rows * ((self.cells + 7) // 8)), dtype=np.uint8).reshape(rows, -1)
+            packed = np.frombuffer(
+                rng.bytes(rows * ((self.cells + 7) // 8)), dtype=np.uint8
+            ).reshape(rows, -1)
             yield np.unpackbits(packed, axis=1, count=self.cells).astype(np.float32)
             done += rows
 
@@ -56,7 +58,9 @@ class Workload:
         columns = np.asarray(vectors, dtype=np.float64)
         columns = columns[:, None] if columns.ndim == 1 else columns
         if columns.shape[0] != self.cells:
-            raise ValueError(f"vectors of {columns.shape[0]} cells do not fit a workload over {self.cells}")
+            raise ValueError(
+                f"vectors of {columns.shape[0]} cells do not fit a workload over {self.cells}"
+            )
         out = np.empty((self.queries, columns.shape[1]))
         done = 0
         for block in self.linear_blocks():
@@ -102,12 +106,18 @@ def usefulness_bound(weights: npt.ArrayLike, scale: Fraction, mu: float) -> floa
         return 1.0 if mu <= 0 else 0.0
     limit = 1.0 / (float(scale) * w.max())
     values, repeats = np.unique(w, return_counts=True)
-    thetas = limit * np.concatenate([np.geomspace(1e-4, 0.5, 120), 1 - np.geomspace(1e-4, 0.5, 120)])
-    logs = (noise_log_mgf(thetas[:, None] * values[None, :], scale) * repeats).sum(axis=1) - thetas * mu
+    thetas = limit * np.concatenate(
+        [np.geomspace(1e-4, 0.5, 120), 1 - np.geomspace(1e-4, 0.5, 120)]
+    )
+    logs = (noise_log_mgf(thetas[:, None] * values[None, :], scale) * repeats).sum(
+        axis=1
+    ) - thetas * mu
     return min(1.0, 2.0 * math.exp(min(0.0, float(logs.min()))))
 
 
-def paper_usefulness(mu: float, epsilon: float, rows: int, sensing_sensitivity: float = 1.0) -> float:
+def paper_usefulness(
+    mu: float, epsilon: float, rows: int, sensing_sensitivity: float = 1.0
+) -> float:
     """eta as proposition 2 of the CSM paper states it, for comparison only: exp(-mu epsilon / (s Delta)) / 2."""
     return 0.5 * math.exp(-mu * epsilon / (rows * sensing_sensitivity))
 
@@ -118,5 +128,9 @@ def noise_log_mgf(theta: Floats, scale: Fraction) -> Floats:
     theta = np.abs(np.asarray(theta, dtype=np.float64))
     inside = theta < inverse
     safe = np.where(inside, theta, 0.0)
-    value = 2 * np.log(-np.expm1(-inverse)) - np.log(-np.expm1(safe - inverse)) - np.log(-np.expm1(-safe - inverse))
+    value = (
+        2 * np.log(-np.expm1(-inverse))
+        - np.log(-np.expm1(safe - inverse))
+        - np.log(-np.expm1(-safe - inverse))
+    )
     return np.where(inside, value, np.inf)

@@ -13,4 +13,6 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_every_public_name_has_a_heading() -> None:
     written = page()
-    assert [name for name in dither.__all__ if f"### `dither.{name}`" not in written] == ["__version__"]
+    assert [name for name in dither.__all__ if f"### `dither.{name}`" not in written] == [
+        "__version__"
+    ]

@@ -29,8 +29,13 @@ def test_three_links_work_and_nothing_stays(tmp_path: Path) -> None:
         assert line, started.communicate()[1]
         links = json.loads(line)
         assert list(tmp_path.iterdir())
-        for name, words in (("participant", "How we get to work"), ("release", "How we got to work last year")):
-            with urlopen(Request(links[name], headers={"accept": "text/html"}), timeout=60) as answer:
+        for name, words in (
+            ("participant", "How we get to work"),
+            ("release", "How we got to work last year"),
+        ):
+            with urlopen(
+                Request(links[name], headers={"accept": "text/html"}), timeout=60
+            ) as answer:
                 assert words in answer.read().decode()
         counted = Request(
             f"{links['console'].removesuffix('/console')}/v1/admin/campaigns/{links['participant'].split('/')[-1]}",

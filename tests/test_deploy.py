@@ -58,7 +58,9 @@ def unit_command(port: int) -> list[str]:
 
 
 def image_command() -> list[str]:
-    line = re.search(r"^CMD \[(.*)\]$", (DEPLOY / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    line = re.search(
+        r"^CMD \[(.*)\]$", (DEPLOY / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert line is not None
     return re.findall(r'"([^"]*)"', line[1])
 
@@ -85,12 +87,16 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
         pytest.skip("systemd-analyze is not installed")
     copy = tmp_path / UNIT.name.replace("@", "@8700")
     copy.write_text(UNIT.read_text(encoding="utf-8").replace("/opt/dither/bin/dither", "/bin/true"))
-    done = subprocess.run([program, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [program, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert [line for line in done.stderr.splitlines() if copy.name in line] == []
 
 
 def test_the_unit_can_change_nothing_in_its_configuration() -> None:
-    lines = [line for line in UNIT.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [
+        line for line in UNIT.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    ]
     assert "ProtectSystem=strict" in lines, "or the whole of /etc is writable"
     assert "LoadCredential=admin.key:/etc/dither/admin.key" in lines
     writable = ("ReadWritePaths", "ConfigurationDirectory", "BindPaths", "PermissionsStartOnly")
@@ -98,9 +104,13 @@ def test_the_unit_can_change_nothing_in_its_configuration() -> None:
     assert [line for line in lines if line.startswith("ExecStart") and "/etc/" in line] == []
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give a file to another user")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() != 0, reason="only root can give a file to another user"
+)
 @pytest.mark.parametrize("mode", [0o440, 0o444])
-def test_a_collector_takes_a_key_that_it_may_read_and_not_change(open_folder: Path, mode: int) -> None:
+def test_a_collector_takes_a_key_that_it_may_read_and_not_change(
+    open_folder: Path, mode: int
+) -> None:
     """systemd and container engines hand over keys that another user owns."""
     key = open_folder / "admin.key"
     key.write_text("a key of more than sixteen characters\n")
@@ -111,7 +121,9 @@ def test_a_collector_takes_a_key_that_it_may_read_and_not_change(open_folder: Pa
     os.seteuid(UNPRIVILEGED)
     try:
         if mode & stat.S_IROTH:
-            with pytest.raises(InputError, match=f"every user may read the admin key in {key}; chmod o-r {key}"):
+            with pytest.raises(
+                InputError, match=f"every user may read the admin key in {key}; chmod o-r {key}"
+            ):
                 admin_key(key)
         else:
             assert admin_key(key) == "a key of more than sixteen characters"
@@ -133,8 +145,15 @@ def test_the_memory_limits_leave_room_for_the_bounded_process() -> None:
     settings = dict(line.split("=", 1) for line in unit.splitlines() if re.match(r"\w+=", line))
     collector_env = (DEPLOY / "systemd" / "collector.env").read_text(encoding="utf-8")
     workers = int(re.search(r"^DITHER_WORKERS=(\d+)$", collector_env, re.MULTILINE)[1])  # type: ignore[index]
-    assert workers + bounded < gibibytes(settings["MemoryHigh"]) < gibibytes(settings["MemoryMax"]) <= 16
-    assert settings["OOMPolicy"] == "continue", "systemd would end the collector with the bounded process"
+    assert (
+        workers + bounded
+        < gibibytes(settings["MemoryHigh"])
+        < gibibytes(settings["MemoryMax"])
+        <= 16
+    )
+    assert settings["OOMPolicy"] == "continue", (
+        "systemd would end the collector with the bounded process"
+    )
     compose = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
     services = compose.partition("\nservices:\n")[2].partition("\nnetworks:\n")[0]
     parts = re.split(r"^  ([\w-]+):", services, flags=re.MULTILINE)[1:]
@@ -178,7 +197,14 @@ def test_the_proxy_keeps_no_log_and_passes_public_addresses_only() -> None:
     assert "access_log off;" in text
     assert re.findall(r"location (\S+)", text) == ["/v1/campaigns/", "~", "/"]
     (pattern,) = re.findall(r"location ~ (\S+) \{", text)
-    for path in ("/", "/c/ab", "/releases/ab/ask", "/static/ab/dither.css", "/dither.js", "/v1/releases/ab/query"):
+    for path in (
+        "/",
+        "/c/ab",
+        "/releases/ab/ask",
+        "/static/ab/dither.css",
+        "/dither.js",
+        "/v1/releases/ab/query",
+    ):
         assert re.search(pattern, path), path
     for path in (
         "/console",
@@ -198,7 +224,9 @@ def test_the_proxy_keeps_no_log_and_passes_public_addresses_only() -> None:
     assert set(re.findall(r"server (collector-\d):8700", text)) == set(
         re.findall(r"^  (collector-\d):", compose, re.MULTILINE)
     )
-    assert re.findall(r"ports: \[(.*)\]", compose) == ['"443:8443"'], "nothing but the proxy has a port outside"
+    assert re.findall(r"ports: \[(.*)\]", compose) == ['"443:8443"'], (
+        "nothing but the proxy has a port outside"
+    )
 
 
 def test_nothing_is_installed_in_the_image_without_a_hash() -> None:
@@ -206,11 +234,15 @@ def test_nothing_is_installed_in_the_image_without_a_hash() -> None:
     installs = re.findall(r"\S*pip install ([^&\n]*)", text)
     assert len(installs) == 3
     for arguments in installs:
-        assert "--require-hashes" in arguments or {"--no-deps", "--no-index"} <= set(arguments.split())
+        assert "--require-hashes" in arguments or {"--no-deps", "--no-index"} <= set(
+            arguments.split()
+        )
     assert "--no-build-isolation" in text, "or the tools that build the wheel are fetched unchecked"
 
 
-def test_the_collectors_role_owns_its_database_and_nothing_else(cluster: Cluster, open_folder: Path) -> None:
+def test_the_collectors_role_owns_its_database_and_nothing_else(
+    cluster: Cluster, open_folder: Path
+) -> None:
     with psycopg.connect(cluster.superuser(cluster.url("postgres")), autocommit=True) as superuser:
         rights = superuser.execute(
             "SELECT rolcanlogin, rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls "
@@ -221,19 +253,25 @@ def test_the_collectors_role_owns_its_database_and_nothing_else(cluster: Cluster
             "SELECT datname FROM pg_database JOIN pg_roles r ON r.oid = datdba WHERE rolname = 'dither'"
         )
         assert owned.fetchall() == [("dither",)]
-        assert superuser.execute("SELECT pg_has_role('dither', 'pg_read_server_files', 'member')").fetchone() == (
-            False,
-        )
+        assert superuser.execute(
+            "SELECT pg_has_role('dither', 'pg_read_server_files', 'member')"
+        ).fetchone() == (False,)
         superuser.execute("CREATE ROLE stranger LOGIN")
         with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
             psycopg.connect(cluster.url(role="stranger"))
         with psycopg.connect(cluster.url(), autocommit=True) as role:
-            for refused in ("CREATE ROLE other", "CREATE DATABASE other", "COPY (SELECT 1) TO '/tmp/dither-refused'"):
+            for refused in (
+                "CREATE ROLE other",
+                "CREATE DATABASE other",
+                "COPY (SELECT 1) TO '/tmp/dither-refused'",
+            ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     role.execute(refused)
 
         # With a password, as the containers have it.
-        superuser.execute("ALTER DATABASE dither RENAME TO first; ALTER ROLE dither RENAME TO first")
+        superuser.execute(
+            "ALTER DATABASE dither RENAME TO first; ALTER ROLE dither RENAME TO first"
+        )
         empty, password = open_folder / "empty", open_folder / "password"
         empty.touch()
         password.write_text("it's secret\n", encoding="utf-8")
@@ -242,7 +280,9 @@ def test_the_collectors_role_owns_its_database_and_nothing_else(cluster: Cluster
         assert refused_empty.stderr == f"{empty} is empty; write the role's password into it\n"
         assert cluster.create_database(DATABASE_PASSWORD_FILE="/nonexistent").returncode != 0
         query = "SELECT rolpassword FROM pg_authid WHERE rolname = 'dither'"
-        assert superuser.execute(query).fetchone() is None, "a role without the password that was asked for"
+        assert superuser.execute(query).fetchone() is None, (
+            "a role without the password that was asked for"
+        )
         created = cluster.create_database(DATABASE_PASSWORD_FILE=str(password))
         assert (created.returncode, created.stderr) == (0, "")
         (stored,) = superuser.execute(query).fetchone() or ("",)
@@ -262,7 +302,9 @@ def test_the_compose_file_gives_collectors_no_superuser() -> None:
     mounted = re.search(r"collector-1:.*?secrets: \[(.*?)\]", text, re.DOTALL)
     assert mounted is not None
     assert mounted[1] == "database_passfile, dither_admin_key"
-    used = {name for listed in re.findall(r"secrets: \[(.*?)\]", text) for name in listed.split(", ")}
+    used = {
+        name for listed in re.findall(r"secrets: \[(.*?)\]", text) for name in listed.split(", ")
+    }
     declared = set(re.findall(r"^    file: \./secrets/(\S+)$", text, re.MULTILINE))
     page = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
     assert used == declared
@@ -282,7 +324,11 @@ def test_the_commands_of_compose_file_and_unit_serve_one_campaign_together(
 ) -> None:
     store, key, ports = cluster.fresh(), tmp_path / "admin.key", [free_port(), free_port()]
     assert image_command()[:3] == [*compose_command()[:2], "postgresql://dither@database/dither"]
-    here = {"store": store, "key_file": str(key), "workers": "1"}  # with more they are tested elsewhere
+    here = {
+        "store": store,
+        "key_file": str(key),
+        "workers": "1",
+    }  # with more they are tested elsewhere
     commands = [
         [*replaced(compose_command(), host="127.0.0.1", **here), "--port", str(ports[0])],
         replaced(unit_command(ports[1]), **here),
@@ -301,7 +347,9 @@ def test_the_commands_of_compose_file_and_unit_serve_one_campaign_together(
             stack.callback(process.kill)
             assert process.stdout is not None
             stack.callback(process.stdout.close)
-            assert process.stdout.readline().startswith("listening on "), (tmp_path / "said").read_text()
+            assert process.stdout.readline().startswith("listening on "), (
+                tmp_path / "said"
+            ).read_text()
             started.append(process)
         monkeypatch.setattr(collector_harness, "KEY", key.read_text().strip())
         first, second = (Caller(f"http://127.0.0.1:{port}") for port in ports)

@@ -12,7 +12,11 @@ from tools.documented_session import Shelf, run_page
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path
-    for path in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "RESULTS.md"]
+    for path in [
+        *ROOT.glob("*.md"),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        ROOT / "benchmarks" / "RESULTS.md",
+    ]
     if blocks(path.read_text(encoding="utf-8"), path.name)
 }
 SESSION = """# A page
@@ -110,7 +114,11 @@ def test_a_session_is_read_with_what_the_comment_adds() -> None:
         ('"missing": true', '"missing": false', "but prints"),
         ("with dither schema: --missing\n", "", "but prints"),
         ("--bins 3", "--bins x", "ended with status 2"),
-        ("not run dither serve: it would go on", "not run dither serve:", "lacks what follows the colon"),
+        (
+            "not run dither serve: it would go on",
+            "not run dither serve:",
+            "lacks what follows the colon",
+        ),
         ("with dither schema", "with dither publish", "no line begins with it"),
         ("before: echo", "before: no-such-program", "ended with status 127"),
     ],
@@ -154,7 +162,10 @@ def test_python_runs_after_what_stands_before_it(
 
 
 def test_the_pages_python_is_run_and_a_notebook_is_left_to_the_site() -> None:
-    python = {name: [b for b in blocks(path.read_text("utf-8")) if b.python] for name, path in PAGES.items()}
+    python = {
+        name: [b for b in blocks(path.read_text("utf-8")) if b.python]
+        for name, path in PAGES.items()
+    }
     assert [b.reason for b in python["README.md"]] == [None]
     assert sum(b.reason is None for found in python.values() for b in found) >= 12
     assert "docs/tutorial/in-a-notebook.md" not in {name for name, found in python.items() if found}
@@ -168,18 +179,24 @@ def test_dots_stand_for_anything_and_nothing_else_does() -> None:
 
 
 def test_only_the_same_release_is_taken_from_the_shelf() -> None:
-    words = shlex.split("publish adult --epsilon 4 --replicates 20 -o out --columns a,b --replicates 5")
+    words = shlex.split(
+        "publish adult --epsilon 4 --replicates 20 -o out --columns a,b --replicates 5"
+    )
     assert published(words) == published(
         shlex.split("publish adult --replicates 5 --columns a,b --epsilon 4 -o elsewhere")
     )
-    assert published(words) != published(shlex.split("publish adult --replicates 5 --columns a,b --epsilon 2 -o out"))
+    assert published(words) != published(
+        shlex.split("publish adult --replicates 5 --columns a,b --epsilon 2 -o out")
+    )
     assert published(["query", "out"]) is None
 
 
 @pytest.mark.slow
 def test_what_a_command_prints_can_be_put_into_the_page(tmp_path: Path, shelf: Shelf) -> None:
     page = tmp_path / "page.md"
-    page.write_text("```\n$ dither schema attribute pay --min 0 --max 3 --bins 3\nold\n```\n", encoding="utf-8")
+    page.write_text(
+        "```\n$ dither schema attribute pay --min 0 --max 3 --bins 3\nold\n```\n", encoding="utf-8"
+    )
     written = run_page(page, shelf, rewrite=True)
     page.write_text(written, encoding="utf-8")
     assert "old" not in written

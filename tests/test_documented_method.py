@@ -20,12 +20,16 @@ PATIENCE = 600  # seconds, for a machine with much else to do
 
 def documented_files() -> dict[str, str]:
     """The page's files, by the order in which they stand there."""
-    blocks = re.findall(r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
+    blocks = re.findall(
+        r"```(?:toml|python)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S
+    )
     return dict(zip(NAMES, blocks, strict=True))
 
 
 def test_the_whole_package_is_at_most_sixty_lines() -> None:
-    written = [line for text in documented_files().values() for line in text.splitlines() if line.strip()]
+    written = [
+        line for text in documented_files().values() for line in text.splitlines() if line.strip()
+    ]
     assert 30 < len(written) <= 60
 
 
@@ -72,8 +76,22 @@ def test_the_page_s_package_is_found_and_passes_the_contract(tmp_path: Path) -> 
     assert listed["plain"]["asks"].startswith("one attribute")
     assert listed["plain"]["parameters"] == {"share": 1.0}
     assert listed["plain"]["reference"] == "plain-method 0.1"
-    published = ("-m", "dither", "publish", "adult", "--epsilon", "4", "--method", "plain", "--columns", "sex,income")
+    published = (
+        "-m",
+        "dither",
+        "publish",
+        "adult",
+        "--epsilon",
+        "4",
+        "--method",
+        "plain",
+        "--columns",
+        "sex,income",
+    )
     call(*published, "--set", "share=0.5", "-o", "out", "--quiet")
-    assert json.loads((tmp_path / "out" / "release.json").read_text(encoding="utf-8"))["method"] == "plain"
+    assert (
+        json.loads((tmp_path / "out" / "release.json").read_text(encoding="utf-8"))["method"]
+        == "plain"
+    )
     suite = call("-m", "pytest", "-q", "-p", "no:cacheprovider", str(site / NAMES[-1]))
     assert "8 passed" in suite.stdout

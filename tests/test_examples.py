@@ -27,5 +27,13 @@ def test_its_example_runs(name: str) -> None:
 
 def test_help_teaches() -> None:
     taught = dither.__doc__ or ""
-    for name in ("publish", "forecast", "compare", "Synthesiser", "histogram", "evaluate", "central_release"):
+    for name in (
+        "publish",
+        "forecast",
+        "compare",
+        "Synthesiser",
+        "histogram",
+        "evaluate",
+        "central_release",
+    ):
         assert f"dither.{name}" in taught

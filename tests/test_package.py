@@ -17,7 +17,9 @@ SRC = Path(dither.__file__).parent
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_public_names_are_all_there() -> None:
@@ -29,7 +31,16 @@ def test_public_names_are_all_there() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["publish", "histogram", "evaluate", "forecast", "bootstrap", "central_release", "infer_schema", "several_values"],
+    [
+        "publish",
+        "histogram",
+        "evaluate",
+        "forecast",
+        "bootstrap",
+        "central_release",
+        "infer_schema",
+        "several_values",
+    ],
 )
 def test_public_functions_show_their_real_signature(name: str) -> None:
     function = getattr(dither, name)

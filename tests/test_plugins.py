@@ -95,7 +95,9 @@ def _install(site: Path, name: str, code: str, points: str) -> None:
     (site / f"{name}.py").write_text(code, encoding="utf-8")
     info = site / f"{name}-1.5.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n", encoding="utf-8"
+    )
     (info / "entry_points.txt").write_text(points, encoding="utf-8")
 
 
@@ -109,7 +111,9 @@ def test_a_method_is_found_listed_and_runs(installed: Path) -> None:
     assert abs(release.marginal(["side"]).frequencies[0] - 1 / 3) < 0.2
 
 
-def test_broken_ones_are_named_and_break_nothing_else(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_ones_are_named_and_break_nothing_else(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     faults = plugin_faults()
     assert len(faults) == 4
     assert all("\n" not in fault and "elsewhere 1.5" in fault for fault in faults)
@@ -126,12 +130,31 @@ def test_broken_ones_are_named_and_break_nothing_else(installed: Path, capsys: p
     told = capsys.readouterr()
     assert {"mine", "mixture"} <= {m["name"] for m in json.loads(told.out)}
     assert told.err.count("dither: warning: plug-in") == 4
-    assert run(["publish", "adult", "--epsilon", "1", "--method", "broken", "-o", str(installed / "out")]) == 2
+    assert (
+        run(
+            [
+                "publish",
+                "adult",
+                "--epsilon",
+                "1",
+                "--method",
+                "broken",
+                "-o",
+                str(installed / "out"),
+            ]
+        )
+        == 2
+    )
     assert "cannot be loaded" in capsys.readouterr().err
 
 
 def test_two_packages_with_one_name_are_refused_when_it_is_used(installed: Path) -> None:
-    _install(installed, "another", "from elsewhere import Mine\n", "[dither.methods]\nmine = another:Mine\n")
+    _install(
+        installed,
+        "another",
+        "from elsewhere import Mine\n",
+        "[dither.methods]\nmine = another:Mine\n",
+    )
     with pytest.raises(InputError, match=r"another 1\.5 and elsewhere 1\.5 both bring"):
         find_method("mine")
     assert "mine" not in methods()
@@ -160,7 +183,9 @@ def test_what_is_built_in_is_never_replaced(installed: Path) -> None:
     assert [p.name for p in plugins("datasets")] == ["coins", "wrong"]
 
 
-def test_a_dataset_is_a_table_by_its_name(installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_dataset_is_a_table_by_its_name(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert isinstance(dither.load_dataset("coins"), Dataset)
     release = dither.publish("coins", epsilon=4.0, method="independent", rows=10)
     assert release.synthetic.column_names == ["side"]
@@ -172,7 +197,10 @@ def test_a_dataset_is_a_table_by_its_name(installed: Path, monkeypatch: pytest.M
 
 
 def test_benchmarks_of_a_package_and_of_a_file(
-    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    installed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["bench", "added", "-q"]) == 0
@@ -204,7 +232,10 @@ def test_benchmarks_of_a_package_and_of_a_file(
 
 def test_a_store_is_opened_by_the_kind_of_its_address(installed: Path) -> None:
     serving = pytest.importorskip("dither.collector.serving")
-    assert serving.open_store("shelf://user:secret@host") == ["a store at", "shelf://user:secret@host"]
+    assert serving.open_store("shelf://user:secret@host") == [
+        "a store at",
+        "shelf://user:secret@host",
+    ]
     with pytest.raises(InputError, match="a store of kind other://") as caught:
         serving.open_store("other://user:secret@host")
     assert "secret" not in str(caught.value)
@@ -213,7 +244,9 @@ def test_a_store_is_opened_by_the_kind_of_its_address(installed: Path) -> None:
 def test_what_ends_the_program_or_raises_at_a_look_is_named_too(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _install(installed, "ending", "raise SystemExit(3)\n", "[dither.methods]\nending = ending:Machine\n")
+    _install(
+        installed, "ending", "raise SystemExit(3)\n", "[dither.methods]\nending = ending:Machine\n"
+    )
     code = "class Touchy:\n    def __getattr__(self, name): raise RuntimeError('hands off')\n\ntouchy = Touchy()\n"
     _install(installed, "touching", code, "[dither.benchmarks]\ntouchy = touching:touchy\n")
     assert any("ending 1.5" in fault and "SystemExit: 3" in fault for fault in plugin_faults())
@@ -227,6 +260,8 @@ def test_a_store_that_cannot_be_opened_is_one_line_without_its_address(installed
     serving = pytest.importorskip("dither.collector.serving")
     code = "def open_it(address):\n    raise ConnectionError(f'no way to {address}')\n"
     _install(installed, "leaking", code, "[dither.stores]\nleak = leaking:open_it\n")
-    with pytest.raises(InputError, match=r"'leak' of leaking 1\.5 .* cannot open the store: ConnectionError") as caught:
+    with pytest.raises(
+        InputError, match=r"'leak' of leaking 1\.5 .* cannot open the store: ConnectionError"
+    ) as caught:
         serving.open_store("leak://user:secret@host")
     assert "secret" not in str(caught.value)

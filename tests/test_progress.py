@@ -37,7 +37,9 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Page:
     return page
 
 
-def test_a_notebook_has_a_bar_without_being_asked(notebook: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_has_a_bar_without_being_asked(
+    notebook: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = iter([0.0, 10.0, 20.0, 30.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     with followed(None) as show:
@@ -90,6 +92,8 @@ def test_off_a_terminal_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> N
     assert screen.getvalue() == ""
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(0.2, "1 s"), (40, "40 s"), (600, "10 min"), (9000, "2.5 h")])
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "1 s"), (40, "40 s"), (600, "10 min"), (9000, "2.5 h")]
+)
 def test_times_are_said_as_people_say_them(seconds: float, words: str) -> None:
     assert time_left(seconds) == words

@@ -23,7 +23,11 @@ def network():
 
 def test_a_newcomer_guesses_it(tmp_path: Path) -> None:
     frame = pd.DataFrame(
-        {"age": np.tile([30, 41, 52, 63], 500), "member": np.tile([True, False], 1000), "town": ["a", "b"] * 1000}
+        {
+            "age": np.tile([30, 41, 52, 63], 500),
+            "member": np.tile([True, False], 1000),
+            "town": ["a", "b"] * 1000,
+        }
     )
     release = dither.publish(frame, epsilon=4.0, method="independent", seed=7)
     assert isinstance(release.synthetic, pd.DataFrame)
@@ -35,16 +39,29 @@ def test_a_newcomer_guesses_it(tmp_path: Path) -> None:
     release.save(tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "release.json").read_text())
     assert manifest["epsilon_achieved"] <= manifest["epsilon_asked"] == 4.0
-    for key in ("method", "parameters", "participants", "rounds", "seed", "rows", "seconds", "dither_version"):
+    for key in (
+        "method",
+        "parameters",
+        "participants",
+        "rounds",
+        "seed",
+        "rows",
+        "seconds",
+        "dither_version",
+    ):
         assert key in manifest
-    assert any("leak" in w.message for w in release.warnings), "the domain was inferred from private data"
+    assert any("leak" in w.message for w in release.warnings), (
+        "the domain was inferred from private data"
+    )
 
 
 @pytest.mark.parametrize("kind", ["pyarrow", "pandas", "polars"])
 def test_the_same_kind_comes_back(kind: str, network) -> None:
     table = network.table(500, np.random.default_rng(0))
     given = {"pyarrow": table, "pandas": table.to_pandas(), "polars": pl.from_arrow(table)}[kind]
-    release = dither.publish(given, epsilon=2.0, schema=network.schema, rows=40, seed=1, method="independent")
+    release = dither.publish(
+        given, epsilon=2.0, schema=network.schema, rows=40, seed=1, method="independent"
+    )
     assert type(release.synthetic) is type(given)
     assert release.rows == 40
     assert "inferred-domain" not in {w.code for w in release.warnings}
@@ -52,13 +69,22 @@ def test_the_same_kind_comes_back(kind: str, network) -> None:
 
 def test_same_seed_same_release_other_seed_another(network) -> None:
     table = network.table(2_000, np.random.default_rng(0))
-    runs = [dither.publish(table, epsilon=1.0, schema=network.schema, seed=s, method="independent") for s in (5, 5, 6)]
+    runs = [
+        dither.publish(table, epsilon=1.0, schema=network.schema, seed=s, method="independent")
+        for s in (5, 5, 6)
+    ]
     assert runs[0].synthetic.equals(runs[1].synthetic)
     assert not runs[0].synthetic.equals(runs[2].synthetic)
-    fresh, again = (dither.publish(table, epsilon=1.0, schema=network.schema, method="independent") for _ in range(2))
+    fresh, again = (
+        dither.publish(table, epsilon=1.0, schema=network.schema, method="independent")
+        for _ in range(2)
+    )
     assert fresh.seed is again.seed is None
     assert not fresh.synthetic.equals(again.synthetic)
-    assert any((a.frequencies != b.frequencies).any() for a, b in zip(fresh.measured, again.measured, strict=True))
+    assert any(
+        (a.frequencies != b.frequencies).any()
+        for a, b in zip(fresh.measured, again.measured, strict=True)
+    )
 
 
 def test_estimates_are_right_within_their_error_bars(network) -> None:
@@ -66,11 +92,17 @@ def test_estimates_are_right_within_their_error_bars(network) -> None:
     table = network.table(20_000, np.random.default_rng(0))
     squares = []
     for seed in range(30):
-        release = dither.publish(table, epsilon=1.0, schema=network.schema, seed=seed, rows=1, method="independent")
+        release = dither.publish(
+            table, epsilon=1.0, schema=network.schema, seed=seed, rows=1, method="independent"
+        )
         for measured in release.measured:
             truth = release.truth.marginal(measured.attributes)
-            sampling = truth * (1 - truth) * (1 / measured.n - 1 / 20_000)  # only a part of the participants was asked
-            squares.append((measured.frequencies - truth) ** 2 / (measured.standard_errors**2 + sampling))
+            sampling = (
+                truth * (1 - truth) * (1 / measured.n - 1 / 20_000)
+            )  # only a part of the participants was asked
+            squares.append(
+                (measured.frequencies - truth) ** 2 / (measured.standard_errors**2 + sampling)
+            )
     mean = np.concatenate(squares).mean()
     # 270 squares of standard normals, cells of one marginal dependent: at least 100 independent ones.
     assert abs(mean - 1) < 5 * np.sqrt(2 / 100)
@@ -78,14 +110,18 @@ def test_estimates_are_right_within_their_error_bars(network) -> None:
 
 def test_population_resamples(network) -> None:
     table = network.table(100, np.random.default_rng(0))
-    release = dither.publish(table, epsilon=1.0, schema=network.schema, population=5_000, seed=1, method="independent")
+    release = dither.publish(
+        table, epsilon=1.0, schema=network.schema, population=5_000, seed=1, method="independent"
+    )
     assert release.participants == release.rows == 5_000
 
 
 def test_reports_path_gives_the_same_figures_up_to_noise(network) -> None:
     table = network.table(30_000, np.random.default_rng(0))
     runs = [
-        dither.publish(table, epsilon=4.0, schema=network.schema, seed=1, path=p, rows=1, method="independent")
+        dither.publish(
+            table, epsilon=4.0, schema=network.schema, seed=1, path=p, rows=1, method="independent"
+        )
         for p in ("counts", "reports")
     ]
     name = network.schema.names[0]
@@ -132,7 +168,10 @@ def test_bad_input_is_named(change: dict, error: type[Exception], words: str, ne
 def test_too_few_people_is_an_error_not_a_crash(network) -> None:
     with pytest.raises(dither.DitherError, match="more participants"):
         dither.publish(
-            network.table(1, np.random.default_rng(0)), epsilon=1.0, schema=network.schema, method="independent"
+            network.table(1, np.random.default_rng(0)),
+            epsilon=1.0,
+            schema=network.schema,
+            method="independent",
         )
 
 
@@ -141,9 +180,16 @@ def test_without_privacy_only_by_a_switch_and_never_silently(network, tmp_path: 
     with pytest.raises(InputError, match="no_privacy"):
         dither.publish(table, epsilon=1.0, schema=network.schema, method="jtree-nonprivate")
     with pytest.raises(ParameterError, match="jtree-nonprivate"):
-        dither.publish(table, epsilon=1.0, schema=network.schema, method="independent", no_privacy=True)
+        dither.publish(
+            table, epsilon=1.0, schema=network.schema, method="independent", no_privacy=True
+        )
     release = dither.publish(
-        table, epsilon=1.0, schema=network.schema, method="jtree-nonprivate", no_privacy=True, seed=1
+        table,
+        epsilon=1.0,
+        schema=network.schema,
+        method="jtree-nonprivate",
+        no_privacy=True,
+        seed=1,
     )
     assert not release.private
     folder = release.save(tmp_path / "open")
@@ -160,7 +206,9 @@ def test_without_privacy_only_by_a_switch_and_never_silently(network, tmp_path: 
 def test_intervals_quality_and_exposure_of_a_saved_release(network, tmp_path: Path) -> None:
     """What a real collection can say of itself: held-out error, manipulation bound, intervals for any marginal."""
     table = network.table(20_000, np.random.default_rng(0))
-    release = dither.publish(table, epsilon=4.0, schema=network.schema, seed=1, holdout=0.1, rows=10)
+    release = dither.publish(
+        table, epsilon=4.0, schema=network.schema, seed=1, holdout=0.1, rows=10
+    )
     assert release.notes["held_out"]["1"]["reports"] == pytest.approx(2_000, abs=60)
     moved = release.notes["manipulation"][network.schema.names[0]]
     assert 0.01 < moved["1%"] < moved["5%"] <= 1
@@ -170,7 +218,9 @@ def test_intervals_quality_and_exposure_of_a_saved_release(network, tmp_path: Pa
     assert "without the truth" in page
     again = dither.load_release(folder)
     names = network.schema.names[:2]
-    direct, saved = (dither.bootstrap(r, [names], replicates=5, seed=2)[0] for r in (release, again))
+    direct, saved = (
+        dither.bootstrap(r, [names], replicates=5, seed=2)[0] for r in (release, again)
+    )
     np.testing.assert_array_equal(direct.low, saved.low)
     truth = release.truth.marginal(names)
     assert np.mean((direct.low <= truth) & (truth <= direct.high)) > 0.5
@@ -186,5 +236,9 @@ def test_a_method_that_asks_nothing_is_refused() -> None:
     schema = dither.Schema((dither.Attribute("n", "numeric", edges=(0.0, 1.0, 2.0)),))
     with pytest.raises(ParameterError, match="asks nothing"):
         dither.publish(
-            pa.table({"n": [0.5, 1.5]}), epsilon=1.0, schema=schema, method="chp", parameters={"consumers": "1"}
+            pa.table({"n": [0.5, 1.5]}),
+            epsilon=1.0,
+            schema=schema,
+            method="chp",
+            parameters={"consumers": "1"},
         )

@@ -72,15 +72,21 @@ def test_uniforms_are_uniform_and_independent() -> None:
     assert stats.chisquare(np.bincount(cells, minlength=64)).pvalue > LEAST_P
     follow = np.bincount(cells[:-1] * 64 + cells[1:], minlength=4_096)
     assert stats.chisquare(follow).pvalue > LEAST_P
-    bits = np.unpackbits(np.frombuffer(keyed().bytes(400_000), np.uint8).reshape(-1, 4), axis=1).mean(axis=0)
+    bits = np.unpackbits(
+        np.frombuffer(keyed().bytes(400_000), np.uint8).reshape(-1, 4), axis=1
+    ).mean(axis=0)
     assert np.abs(bits - 0.5).max() < 5 * 0.5 / np.sqrt(100_000)
 
 
-@pytest.mark.parametrize("n", [20, 3_000])  # NumPy inverts for small means and rejects for large ones
+@pytest.mark.parametrize(
+    "n", [20, 3_000]
+)  # NumPy inverts for small means and rejects for large ones
 def test_binomials_have_their_law_and_a_wrong_one_is_noticed(n: int) -> None:
     draws = keyed().binomial(n, 0.3, 200_000)
     edges = stats.binom.ppf(np.linspace(0, 1, 21)[1:-1], n, 0.3)
-    found = np.bincount(np.searchsorted(np.unique(edges), draws), minlength=len(np.unique(edges)) + 1)
+    found = np.bincount(
+        np.searchsorted(np.unique(edges), draws), minlength=len(np.unique(edges)) + 1
+    )
     for p, fits in ((0.3, True), (0.303 if n > 1_000 else 0.31, False)):
         reached = np.concatenate([[0], stats.binom.cdf(np.unique(edges), n, p), [1]])
         assert bool(stats.chisquare(found, np.diff(reached) * len(draws)).pvalue > LEAST_P) is fits
@@ -100,7 +106,9 @@ def test_threads_share_a_generator_without_sharing_a_word() -> None:
     """Each call holds the generator's lock while it draws, so no word is given out twice."""
     rng = keyed()
     with ThreadPoolExecutor(4) as pool:
-        parts = list(pool.map(lambda _: rng.integers(2**64, size=3_000, dtype=np.uint64), range(40)))
+        parts = list(
+            pool.map(lambda _: rng.integers(2**64, size=3_000, dtype=np.uint64), range(40))
+        )
     drawn = np.concatenate(parts)
     assert np.array_equal(np.sort(drawn), np.sort(RandomStream(KEY).words(120_000)))
 
@@ -115,7 +123,9 @@ def test_a_forked_process_draws_other_noise() -> None:
         "os.waitpid(pid, 0); theirs = os.read(read, 64)\n"
         "print(len(theirs), mine[:32] != theirs[:32] and mine[32:] != theirs[32:])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
     assert done.stdout.split() == ["64", "True"]
 
 
@@ -130,7 +140,9 @@ def test_a_forked_process_draws_other_noise() -> None:
         ("RandomStream(bytes(32))", True),
     ],
 )
-def test_a_stream_goes_on_in_a_forked_process_only_if_it_is_repeatable(made: str, same: bool) -> None:
+def test_a_stream_goes_on_in_a_forked_process_only_if_it_is_repeatable(
+    made: str, same: bool
+) -> None:
     """Drawn before and after the fork; in a process of its own, which no thread of the tests disturbs."""
     code = (
         "import os; from dither.mechanisms.kernels.stream import RandomStream; from dither.randomness import generator\n"
@@ -139,7 +151,9 @@ def test_a_stream_goes_on_in_a_forked_process_only_if_it_is_repeatable(made: str
         "os.waitpid(pid, 0); theirs = os.read(read, 64)\n"
         "print(len({before, mine, theirs[:32], theirs[32:], stream(32)}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
     assert int(done.stdout) == (3 if same else 5), (
         "before, the parent's two, and the child's two unless they are the same"
     )
@@ -182,7 +196,9 @@ rng = np.random.Generator(StreamBits(Broken(bytes(32))))
 def test_no_number_is_given_out_when_the_source_fails() -> None:
     """Compiled code cannot raise; a buffer of zeros would be published as private."""
     code = BROKEN.format(failure="raise OSError('no randomness')") + "print(rng.random(3))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == -signal.SIGABRT
     assert done.stdout == ""
     assert "no randomness" in done.stderr
@@ -205,7 +221,9 @@ def test_a_signal_while_drawing_comes_through_and_spoils_nothing() -> None:
         "    try: rng.random(out=drawn)\n"
         "    except error: print('came', np.array_equal(drawn, whole), signal.getsignal(number) is before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
     assert done.stdout.split() == ["came", "True", "True"] * 2
     assert not done.stderr
 
@@ -228,7 +246,9 @@ def test_no_signal_at_any_moment_of_a_draw_is_lost() -> None:
         "    except Late: came += 1\n"
         "print(came)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "100", "")
 
 

@@ -49,10 +49,14 @@ def adult(rows: int = 20_000) -> Any:
 
 def publication(method: str, **options: Any) -> dict[str, Any]:
     table, schema = adult()
-    release = dither.publish(table, epsilon=3.0, method=method, schema=schema, rows=500, seed=11, **options)
+    release = dither.publish(
+        table, epsilon=3.0, method=method, schema=schema, rows=500, seed=11, **options
+    )
     first = {
         str(k): int(v)
-        for k, v in zip(*np.unique(release.synthetic["education"].to_pylist(), return_counts=True), strict=True)
+        for k, v in zip(
+            *np.unique(release.synthetic["education"].to_pylist(), return_counts=True), strict=True
+        )
     }
     return {
         "epsilon": release.epsilon_achieved,
@@ -95,14 +99,25 @@ def histogram(method: str, **options: Any) -> dict[str, Any]:
 
 def several(strategy: str) -> dict[str, Any]:
     values = salaries()[:3_000].reshape(1_000, 3).tolist()
-    release = several_values(values, consumers=[4], epsilon=3.0, low=0, high=200, most=3, method=strategy, seed=8)
-    return {"epsilon": release.epsilon_achieved, "estimates": [c.estimates.tolist() for c in release.consumers]}
+    release = several_values(
+        values, consumers=[4], epsilon=3.0, low=0, high=200, most=3, method=strategy, seed=8
+    )
+    return {
+        "epsilon": release.epsilon_achieved,
+        "estimates": [c.estimates.tolist() for c in release.consumers],
+    }
 
 
 def central(method: str) -> dict[str, Any]:
     table, schema = adult()
     release = central_release(
-        table, epsilon=1.0, method=method, columns=["education", "sex", "income"], schema=schema, seed=9, replicates=2
+        table,
+        epsilon=1.0,
+        method=method,
+        columns=["education", "sex", "income"],
+        schema=schema,
+        seed=9,
+        replicates=2,
     )
     out: dict[str, Any] = {"epsilon": release.epsilon_achieved, "rows": release.rows}
     if release.estimate is not None:
@@ -112,7 +127,16 @@ def central(method: str) -> dict[str, Any]:
     return out
 
 
-LOCAL = ("mixture", "independent", "lopub", "privincr", "noincremental", "calm", "fourier", "bayesnet")
+LOCAL = (
+    "mixture",
+    "independent",
+    "lopub",
+    "privincr",
+    "noincremental",
+    "calm",
+    "fourier",
+    "bayesnet",
+)
 CENTRAL = (
     "laplace",
     "threshold",
@@ -127,12 +151,17 @@ CENTRAL = (
 )
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     **{f"publish {m}": lambda m=m: publication(m) for m in LOCAL},
-    "publish jtree-nonprivate": lambda: publication("jtree-nonprivate", no_privacy=True) | {"epsilon": None},
+    "publish jtree-nonprivate": lambda: (
+        publication("jtree-nonprivate", no_privacy=True) | {"epsilon": None}
+    ),
     "publish mixture, reports": lambda: publication("mixture", path="reports"),
     "publish mixture, 5 % held out": lambda: publication("mixture", holdout=0.05),
     "publish bayesnet, split": lambda: publication("bayesnet", parameters={"plan": "split"}),
     **{f"intervals {m}": lambda m=m: interval(m) for m in ("mixture", "privincr")},
-    **{f"histogram {m}": lambda m=m: histogram(m) for m in ("chp", "shp", "split", "sampled", "smart")},
+    **{
+        f"histogram {m}": lambda m=m: histogram(m)
+        for m in ("chp", "shp", "split", "sampled", "smart")
+    },
     "histogram chp, reports": lambda: histogram("chp", path="reports", consistent=True),
     **{f"several {s}": lambda s=s: several(s) for s in ("independent", "summed")},
     **{f"central {m}": lambda m=m: central(m) for m in CENTRAL},
@@ -142,7 +171,9 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
 def same(found: Any, stored: Any) -> bool:
     """Whether two figures, lists or tables of figures agree; the last digits of a sum may differ between processors."""
     if isinstance(stored, dict):
-        return found.keys() == stored.keys() and all(same(found[key], stored[key]) for key in stored)
+        return found.keys() == stored.keys() and all(
+            same(found[key], stored[key]) for key in stored
+        )
     if isinstance(stored, list):
         return len(found) == len(stored) and all(map(same, found, stored))
     if isinstance(stored, float):
@@ -155,12 +186,20 @@ def figures() -> dict[str, Any]:
     """The figures of all cases as any x86-64 processor computes them."""
     asked = [sys.executable, "-m", "tests.test_seeded_figures", "print"]
     done = subprocess.run(
-        asked, env=os.environ | ANY_PROCESSOR, cwd=STORED.parent.parent, stdout=subprocess.PIPE, check=True, timeout=600
+        asked,
+        env=os.environ | ANY_PROCESSOR,
+        cwd=STORED.parent.parent,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=600,
     )
     return json.loads(done.stdout)
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the stored figures are of x86-64 processors")
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"),
+    reason="the stored figures are of x86-64 processors",
+)
 @pytest.mark.parametrize("case", CASES)
 def test_figures_do_not_move(case: str) -> None:
     stored = json.loads(STORED.read_text())[case]

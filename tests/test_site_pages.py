@@ -38,7 +38,9 @@ def test_a_page_from_elsewhere_keeps_its_links() -> None:
 def test_every_page_stands_in_the_menu_once() -> None:
     pages = {"README.md", "a/one.md", "a/two.md"}
     check_menu(NAV, pages)
-    with pytest.raises(BrokenSite, match=r"a/three.md is in no menu: add it to 'nav' in mkdocs.yml"):
+    with pytest.raises(
+        BrokenSite, match=r"a/three.md is in no menu: add it to 'nav' in mkdocs.yml"
+    ):
         check_menu(NAV, pages | {"a/three.md"})
     with pytest.raises(BrokenSite, match=r"a/one.md is no page"):
         check_menu(NAV, pages - {"a/one.md"})
@@ -47,13 +49,16 @@ def test_every_page_stands_in_the_menu_once() -> None:
 
 
 def test_examples_of_docstrings_are_fenced() -> None:
-    assert fenced("One.\n\n>>> 1 + 1\n2\n\nTwo.") == "One.\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\n\nTwo."
+    assert (
+        fenced("One.\n\n>>> 1 + 1\n2\n\nTwo.") == "One.\n\n\n```pycon\n>>> 1 + 1\n2\n```\n\n\nTwo."
+    )
     assert fenced("no example") == "no example"
 
 
 def test_a_notebook_says_so_in_its_header() -> None:
     tutorials = {
-        path.name: is_notebook(path.read_text(encoding="utf-8")) for path in (ROOT / "docs" / "tutorial").glob("*.md")
+        path.name: is_notebook(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "docs" / "tutorial").glob("*.md")
     }
     assert tutorials == {
         "first-campaign.md": False,
@@ -72,7 +77,9 @@ def test_a_notebook_says_so_in_its_header() -> None:
         ("# A\n\nWell.\n", ""),
     ],
 )
-def test_a_broken_link_ends_the_build_and_leaves_the_earlier_site(tmp_path: Path, page: str, complaint: str) -> None:
+def test_a_broken_link_ends_the_build_and_leaves_the_earlier_site(
+    tmp_path: Path, page: str, complaint: str
+) -> None:
     root = tmp_path / "clone"
     (root / "docs" / "decisions").mkdir(parents=True)
     for path in BROUGHT:
@@ -89,10 +96,14 @@ def test_a_broken_link_ends_the_build_and_leaves_the_earlier_site(tmp_path: Path
     (earlier / "kept.html").write_text("kept", encoding="utf-8")
     program = "import sys; from pathlib import Path; from tools.site.__main__ import main; sys.exit(main(*map(Path, sys.argv[1:])))"
     done = subprocess.run(
-        [sys.executable, "-c", program, str(earlier), str(root)], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, str(earlier), str(root)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert (done.returncode, (earlier / "kept.html").exists()) == ((1, True) if complaint else (0, False)), (
-        done.stdout + done.stderr
-    )
+    assert (done.returncode, (earlier / "kept.html").exists()) == (
+        (1, True) if complaint else (0, False)
+    ), done.stdout + done.stderr
     assert complaint in done.stdout + done.stderr
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -22,7 +22,10 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-LOCKS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "requirements").glob("*.txt"))}
+LOCKS = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "requirements").glob("*.txt"))
+}
 # Which files are installed for an extra; see the Makefile and deploy/Containerfile.
 RUNTIME = ("core", "server")
 INSTALLED_FOR = {
@@ -103,14 +106,20 @@ def test_the_lock_covers_what_the_project_asks_for(extra: str) -> None:
         if requirement.marker is None or requirement.marker.evaluate():
             (version,) = versions.get(canonicalize_name(requirement.name), {None})
             assert version is not None, f"{requirement} is not in requirements/; run make lock"
-            assert requirement.specifier.contains(version), f"{requirement}, but {version} is locked; run make lock"
+            assert requirement.specifier.contains(version), (
+                f"{requirement}, but {version} is locked; run make lock"
+            )
 
 
-@pytest.mark.parametrize("extra", sorted({*INSTALLED_FOR} - {"bench"}))  # make setup does not install it
+@pytest.mark.parametrize(
+    "extra", sorted({*INSTALLED_FOR} - {"bench"})
+)  # make setup does not install it
 def test_the_lock_covers_what_the_packages_need_in_turn(extra: str) -> None:
     versions = locked(INSTALLED_FOR[extra])
     for name, installed in closure([*asked(""), *asked(extra)]).items():
-        assert versions.get(name) == {installed.version}, f"{name} {installed.version} is installed; run make lock"
+        assert versions.get(name) == {installed.version}, (
+            f"{name} {installed.version} is installed; run make lock"
+        )
 
 
 def test_what_builds_the_wheel_is_locked() -> None:
@@ -126,7 +135,9 @@ def test_actions_are_pinned_to_commits() -> None:
         used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
         assert used
         for action in used:
-            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), f"{path.name}: {action}"
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), (
+                f"{path.name}: {action}"
+            )
 
 
 def wheel(folder: Path, name: str, requires: str = "") -> str:
@@ -144,7 +155,11 @@ def wheel(folder: Path, name: str, requires: str = "") -> str:
     record = ""
     with zipfile.ZipFile(path, "w") as archive:
         for file, text in files.items():
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+                .rstrip(b"=")
+                .decode()
+            )
             record += f"{file},sha256={digest},{len(text)}\n"
             archive.writestr(file, text)
         archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
@@ -171,7 +186,9 @@ def test_setup_refuses_a_package_with_another_hash_or_without_one(tmp_path: Path
         """What set-up says with this lock, and which of the packages it installed."""
         (tmp_path / "requirements" / "core.txt").write_text(lock)
         command = ["make", ".venv/.core", "PYTHON=true"]  # the environment is there already
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode != 0  # at the latest because the folder holds no project
         (site,) = (tmp_path / ".venv").glob("lib/python*/site-packages")
         return done.stderr, {path.stem for path in site.glob("*er.py")}
@@ -197,7 +214,9 @@ def test_setup_refuses_a_package_with_another_hash_or_without_one(tmp_path: Path
 def sbom_arguments() -> list[str]:
     """The arguments of `make sbom` before the output and the environment."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    command = re.search(r"^\t\$\(BIN\)/cyclonedx-py (.*) -o build/sbom\.json build/runtime$", makefile, re.MULTILINE)
+    command = re.search(
+        r"^\t\$\(BIN\)/cyclonedx-py (.*) -o build/sbom\.json build/runtime$", makefile, re.MULTILINE
+    )
     assert command is not None
     return command[1].split()
 
@@ -211,22 +230,37 @@ def test_the_sbom_is_valid_and_lists_what_a_collector_needs(tmp_path: Path) -> N
     venv.create(tmp_path / "runtime")
     (site,) = (tmp_path / "runtime").glob("lib/python*/site-packages")
     for installed in (*needed.values(), distribution("dither")):
-        (metadata,) = {Path(file).parts[0] for file in installed.files or [] if file.name == "METADATA"}
+        (metadata,) = {
+            Path(file).parts[0] for file in installed.files or [] if file.name == "METADATA"
+        }
         (site / metadata).symlink_to(Path(str(installed.locate_file(metadata))))
     output = tmp_path / "sbom.json"
-    command = [sys.executable, "-m", "cyclonedx_py", *sbom_arguments(), "-o", str(output), str(tmp_path / "runtime")]
+    command = [
+        sys.executable,
+        "-m",
+        "cyclonedx_py",
+        *sbom_arguments(),
+        "-o",
+        str(output),
+        str(tmp_path / "runtime"),
+    ]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
     text = output.read_text(encoding="utf-8")
     bom = json.loads(text)
     assert bom["bomFormat"] == "CycloneDX"
-    assert JsonStrictValidator(SchemaVersion.from_version(bom["specVersion"])).validate_str(text) is None
+    assert (
+        JsonStrictValidator(SchemaVersion.from_version(bom["specVersion"])).validate_str(text)
+        is None
+    )
     assert bom["metadata"]["component"]["name"] == "dither"
     assert bom["metadata"]["component"]["version"] == PYPROJECT["project"]["version"]
     listed = {canonicalize_name(c["name"]): c["version"] for c in bom["components"]}
     assert listed == {name: installed.version for name, installed in needed.items()}
     assert {"numpy", "cryptography", "fastapi", "psycopg-binary"} <= set(listed)
     assert all(c["purl"].startswith("pkg:pypi/") for c in bom["components"])
-    (root,) = (d for d in bom["dependencies"] if d["ref"] == bom["metadata"]["component"]["bom-ref"])
+    (root,) = (
+        d for d in bom["dependencies"] if d["ref"] == bom["metadata"]["component"]["bom-ref"]
+    )
     direct = {canonicalize_name(r.name) for r in [*asked(""), *asked("server")]}
     assert {canonicalize_name(ref.partition("==")[0]) for ref in root["dependsOn"]} == direct

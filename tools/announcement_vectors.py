@@ -23,24 +23,38 @@ from dither.schema.rules import Impossible
 Case = dict[str, Any]
 Json = dict[str, Any]
 _CAMPAIGN = bytes(range(16)).hex()
-_SMALL = Schema((Attribute("a", "categorical", ("x", "y", "z")), Attribute("b", "boolean", (False, True))))
+_SMALL = Schema(
+    (Attribute("a", "categorical", ("x", "y", "z")), Attribute("b", "boolean", (False, True)))
+)
 _ODD = Schema(
     (
         Attribute("constructor", "categorical", ("toString", "__proto__", 'é "\\\n\x7f\u2028')),
-        Attribute("__proto__", "ordinal", (0, 1.0, -2.5, 1e16, 1e-07, 3e22, 123456789.125), missing=True),
+        Attribute(
+            "__proto__", "ordinal", (0, 1.0, -2.5, 1e16, 1e-07, 3e22, 123456789.125), missing=True
+        ),
         Attribute("größe ☃ 𝄞", "numeric", edges=(-0.0, 1e-05, 0.1, 2, 1e21, 1.5e300)),
         Attribute("hasOwnProperty", "boolean", (False, True), missing=True),
     )
 )
 
 _CITIES = Attribute(
-    "city", "categorical", ("Leeds", "York", "Bath", "Exeter"), missing=True, groups=("N", "N", "S", "S")
+    "city",
+    "categorical",
+    ("Leeds", "York", "Bath", "Exeter"),
+    missing=True,
+    groups=("N", "N", "S", "S"),
 )
 _LINES = Schema(
     (
         Attribute("price", "numeric", edges=(0.0, 5.0, 100.0), atoms=(0.0, 4.99, 250.0), unit=0.01),
         Attribute("day", "date", edges=(19723.0, 19754.0, 19783.0), cycles=("weekday",)),
-        Attribute("at", "datetime", edges=(1704067200.0, 1706745600.0), cycles=("weekday", "hour"), missing=True),
+        Attribute(
+            "at",
+            "datetime",
+            edges=(1704067200.0, 1706745600.0),
+            cycles=("weekday", "hour"),
+            missing=True,
+        ),
         Attribute("stay", "duration", edges=(0.0, 60.0, 3600.0), atoms=(0.0,)),
         _CITIES,
     ),
@@ -51,7 +65,14 @@ _LINES = Schema(
 _PAY = Schema(
     (
         Attribute("pay", "numeric", edges=(0.0, 10.0, 250.0), clip=True),
-        Attribute("stay", "duration", edges=(0.0, 60.0, 3600.0), atoms=(-5.0, 7200.0), clip=True, missing=True),
+        Attribute(
+            "stay",
+            "duration",
+            edges=(0.0, 60.0, 3600.0),
+            atoms=(-5.0, 7200.0),
+            clip=True,
+            missing=True,
+        ),
         Attribute("change", "numeric", edges=(-1e300, 0.1, 1.7)),
     )
 )
@@ -67,7 +88,10 @@ def announcements() -> Iterator[Case]:
             "fingerprint": schema.fingerprint,
             "epsilon": 0.0 if plan is None else plan.epsilon,
         }
-    told = [{"name": "tax office", "edges": [0, 10.0, 250.0]}, {"name": "é ☃", "edges": [0.0, 1.0], "epsilon": 0.5}]
+    told = [
+        {"name": "tax office", "edges": [0, 10.0, 250.0]},
+        {"name": "é ☃", "edges": [0.0, 1.0], "epsilon": 0.5},
+    ]
     for consumers in (None, [], told):
         yield {
             "kind": "announcement",
@@ -93,17 +117,35 @@ def announcements() -> Iterator[Case]:
 def codes() -> Iterator[Case]:
     """Values and their codes, null where they are outside the domain; a value may be absent."""
     for attribute, listed in (
-        (Attribute("a", "categorical", ("x", "", "constructor")), [("x", 0), ("", 1), ("constructor", 2), ("X", None)]),
-        (Attribute("a", "ordinal", (1, 2.5, "1")), [(1, 0), (1.0, 0), (2.5, 1), ("1", 2), (2, None), ("2.5", None)]),
-        (Attribute("a", "categorical", ("x", "y"), missing=True), [(None, 2), ("z", None), (0, None), ([], None)]),
-        (Attribute("a", "boolean", (False, True)), [(False, 0), (True, 1), ("true", None), (None, None), ({}, None)]),
+        (
+            Attribute("a", "categorical", ("x", "", "constructor")),
+            [("x", 0), ("", 1), ("constructor", 2), ("X", None)],
+        ),
+        (
+            Attribute("a", "ordinal", (1, 2.5, "1")),
+            [(1, 0), (1.0, 0), (2.5, 1), ("1", 2), (2, None), ("2.5", None)],
+        ),
+        (
+            Attribute("a", "categorical", ("x", "y"), missing=True),
+            [(None, 2), ("z", None), (0, None), ([], None)],
+        ),
+        (
+            Attribute("a", "boolean", (False, True)),
+            [(False, 0), (True, 1), ("true", None), (None, None), ({}, None)],
+        ),
         # 1 and 0 are true and false, as they are in tables; no other number is, and no text.
         (
             Attribute("a", "boolean", (False, True), missing=True),
             [(0, 0), (1, 1), (1.0, 1), (2, None), (0.5, None), ("1", None), ("", None)],
         ),
-        (Attribute("a", "categorical", (0, 1, "1")), [(False, 0), (True, 1), (1, 1), ("1", 2), ("true", None)]),
-        (Attribute("a", "categorical", (True, "x", False)), [(1, 0), (0, 2), (True, 0), (False, 2), ("x", 1)]),
+        (
+            Attribute("a", "categorical", (0, 1, "1")),
+            [(False, 0), (True, 1), (1, 1), ("1", 2), ("true", None)],
+        ),
+        (
+            Attribute("a", "categorical", (True, "x", False)),
+            [(1, 0), (0, 2), (True, 0), (False, 2), ("x", 1)],
+        ),
         (
             Attribute("a", "numeric", edges=(0.0, 1.0, 5.0, 9.0)),
             [
@@ -119,8 +161,14 @@ def codes() -> Iterator[Case]:
                 (1e300, None),
             ],
         ),
-        (Attribute("a", "numeric", edges=(0.0, 1.0, 2.0), missing=True), [(None, 2), (1.5, 1), (3, None), ([1], None)]),
-        *((attribute, _on_line(attribute)) for attribute in (*_LINES.attributes[:4], *_PAY.attributes)),
+        (
+            Attribute("a", "numeric", edges=(0.0, 1.0, 2.0), missing=True),
+            [(None, 2), (1.5, 1), (3, None), ([1], None)],
+        ),
+        *(
+            (attribute, _on_line(attribute))
+            for attribute in (*_LINES.attributes[:4], *_PAY.attributes)
+        ),
     ):
         for value, code in listed:
             yield {"kind": "code", "attribute": attribute.to_json(), "value": value, "code": code}
@@ -163,7 +211,26 @@ _MOMENTS = (
         None,
     ),
 )
-_NUMBERS = (0, 0.001, 4.98, 4.99, 4.991, 5, 59.9, 60, 100, 100.5, 250, 249.9, 3600, 3601, -1, "0", True, None)
+_NUMBERS = (
+    0,
+    0.001,
+    4.98,
+    4.99,
+    4.991,
+    5,
+    59.9,
+    60,
+    100,
+    100.5,
+    250,
+    249.9,
+    3600,
+    3601,
+    -1,
+    "0",
+    True,
+    None,
+)
 
 
 def _on_line(attribute: Attribute) -> list[tuple[object, int | None]]:
@@ -195,7 +262,20 @@ def cells() -> Iterator[Case]:
 def levels() -> Iterator[Case]:
     """Numbers and draws of 32 bits, and the level that these round to; null where the value is none of the domain."""
     grid = Attribute("a", "numeric", edges=(-7.3, 0.1, 12.9))
-    values = (-7.3, 12.9, 0, 0.1, 1 / 3, 12.899999999999999, -7.300000000000001, 13, 1e300, "0", True, None)
+    values = (
+        -7.3,
+        12.9,
+        0,
+        0.1,
+        1 / 3,
+        12.899999999999999,
+        -7.300000000000001,
+        13,
+        1e300,
+        "0",
+        True,
+        None,
+    )
     for attribute in (grid, Attribute("a", "numeric", edges=grid.edges, clip=True), _PAY["change"]):
         for count in (2, 257):
             for i, value in enumerate(values):
@@ -215,14 +295,32 @@ def verdicts() -> Iterator[Case]:
     """Answers to an upload and what they mean for its report."""
     page, plain = "<html>", "application/json"
     listed: list[tuple[int, str, str]] = [
-        *((status, plain, json.dumps({"results": [result]})) for status in (200, 201) for result in ACCEPTED),
+        *(
+            (status, plain, json.dumps({"results": [result]}))
+            for status in (200, 201)
+            for result in ACCEPTED
+        ),
         *((status, plain, '{"results":["stored"]}') for status in (202, 204, 301, 302, 404, 500)),
-        *((status, "text/html", page) for status in (200, 201, 301, 302, 400, 401, 403, 404, 409, 413, 429, 502, 503)),
+        *(
+            (status, "text/html", page)
+            for status in (200, 201, 301, 302, 400, 401, 403, 404, 409, 413, 429, 502, 503)
+        ),
         *(
             (200, plain, body)
-            for body in ("", "{}", "[]", "null", '"stored"', '{"results":[]}', '{"results":"stored"}')
+            for body in (
+                "",
+                "{}",
+                "[]",
+                "null",
+                '"stored"',
+                '{"results":[]}',
+                '{"results":"stored"}',
+            )
         ),
-        *((201, plain, json.dumps({"results": r})) for r in (["conflict"], ["stored", "stored"], [["stored"]], [None])),
+        *(
+            (201, plain, json.dumps({"results": r}))
+            for r in (["conflict"], ["stored", "stored"], [["stored"]], [None])
+        ),
     ]
     for cause in (
         *FINAL,
@@ -242,11 +340,18 @@ def verdicts() -> Iterator[Case]:
         ]
         listed += [(503, PROBLEM_TYPE, body), (302, PROBLEM_TYPE, body), (200, PROBLEM_TYPE, body)]
     listed += [
-        (409, PROBLEM_TYPE, json.dumps({"type": kind})) for kind in ("conflict", "about:blank", 5, None, ["conflict"])
+        (409, PROBLEM_TYPE, json.dumps({"type": kind}))
+        for kind in ("conflict", "about:blank", 5, None, ["conflict"])
     ]
     for status, content_type, body in listed:
         means = verdict(status, content_type, body.encode())
-        yield {"kind": "verdict", "status": status, "content_type": content_type, "body": body, "means": means}
+        yield {
+            "kind": "verdict",
+            "status": status,
+            "content_type": content_type,
+            "body": body,
+            "means": means,
+        }
 
 
 def _announce(schema: Schema, plan: Plan | None) -> Json:
@@ -275,7 +380,14 @@ def _answered() -> Iterator[tuple[Schema, Plan | None]]:
     odd = [Question((name,), LocalHash.for_epsilon(_ODD.cells([name]), 0.2)) for name in _ODD.names]
     yield _ODD, Plan(65535, tuple(odd), split=True, population=0.5, tally="patterns")
     lines = [Question((name,), oue(_LINES.cells([name]), 0.1)) for name in _LINES.names]
-    yield _LINES, Plan(0, (*lines, Question(("city", "stay"), oue(9, 0.5), ("city",))), (0.2, 0.2, 0.2, 0.2, 0.1, 0.1))
+    yield (
+        _LINES,
+        Plan(
+            0,
+            (*lines, Question(("city", "stay"), oue(9, 0.5), ("city",))),
+            (0.2, 0.2, 0.2, 0.2, 0.1, 0.1),
+        ),
+    )
     yield _SMALL, Plan(1, (Question(("a",), BloomRappor.for_epsilon(3, 1.0, 65, 6)),), (1.0,))
     yield _PAY, _pay_plan()
     # Python sorts these names by code points, JavaScript by halves of surrogate pairs unless it is told otherwise.
@@ -347,9 +459,18 @@ def _wrong_schemas() -> Iterator[tuple[str, Json]]:
         ("a value that is a list", schema(a | {"values": ["x", "y", []]}, b)),
         ("values that are text", schema(a | {"values": "xyz"}, b)),
         ("one name twice", schema(a, b | {"name": "a"})),
-        ("edges that do not rise", schema(a, {"name": "b", "kind": "numeric", "edges": [0.0, 0.0, 1.0]})),
-        ("edges that are text", schema(a, {"name": "b", "kind": "numeric", "edges": ["0", "1", "2"]})),
-        ("bins instead of edges", schema(a, {"name": "b", "kind": "numeric", "min": 0.0, "max": 1.0, "bins": 2})),
+        (
+            "edges that do not rise",
+            schema(a, {"name": "b", "kind": "numeric", "edges": [0.0, 0.0, 1.0]}),
+        ),
+        (
+            "edges that are text",
+            schema(a, {"name": "b", "kind": "numeric", "edges": ["0", "1", "2"]}),
+        ),
+        (
+            "bins instead of edges",
+            schema(a, {"name": "b", "kind": "numeric", "min": 0.0, "max": 1.0, "bins": 2}),
+        ),
         (
             "thirty million bins",
             schema(a, {"name": "b", "kind": "numeric", "min": 0.0, "max": 1.0, "bins": 30_000_000}),
@@ -382,7 +503,14 @@ def _wrong_lines() -> Iterator[tuple[str, Json]]:
     for why, attribute in wrong:
         schema = {"format": "dither-schema-1", "attributes": [attribute]}
         text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
-        yield why, {"schema": schema, "schema_fingerprint": hashlib.sha256(text.encode()).hexdigest(), "plan": None}
+        yield (
+            why,
+            {
+                "schema": schema,
+                "schema_fingerprint": hashlib.sha256(text.encode()).hexdigest(),
+                "plan": None,
+            },
+        )
     plan = Plan(0, (Question(("city",), oue(3, 0.5), ("city",)),), (1.0,)).to_json()
     asked = plan["questions"][0]
     lines = {"schema": _LINES.to_json(), "schema_fingerprint": _LINES.fingerprint}
@@ -414,7 +542,10 @@ def _wrong_plans() -> Iterator[tuple[str, Json]]:
         ("asks about nothing", asking(question | {"attributes": []})),
         ("asks about a text", asking(question | {"attributes": "a"})),
         ("asks about a number", asking(question | {"attributes": [0]})),
-        ("asks the same attribute twice in one question", asking(question | {"attributes": ["a", "a"]})),
+        (
+            "asks the same attribute twice in one question",
+            asking(question | {"attributes": ["a", "a"]}),
+        ),
         ("has another number of cells than the schema", asking(question | {"attributes": ["b"]})),
         ("shares that do not add up", {"plan": plan | {"shares": [0.5, 0.5, 0.5]}}),
         ("a negative share", {"plan": plan | {"shares": [1.5, -0.5, 0.0]}}),
@@ -428,13 +559,19 @@ def _wrong_plans() -> Iterator[tuple[str, Json]]:
         ("more than everybody asked", {"plan": plan | {"population": 1.5}}),
         ("a text as population", {"plan": plan | {"population": "1"}}),
         ("an unknown tally", {"plan": split | {"tally": "secrets"}}),
-        ("bits of several questions in one report that has one", {"plan": plan | {"tally": "gram"}}),
+        (
+            "bits of several questions in one report that has one",
+            {"plan": plan | {"tally": "gram"}},
+        ),
         *(
             (f"round {number!r}", {"plan": plan | {"round": number}})
             for number in (-1, limits.MOST_ROUNDS, 2**32, 0.5, "0", True, None)
         ),
         ("no round", {"plan": {key: value for key, value in plan.items() if key != "round"}}),
-        *((f"draws of {bits!r} bits", mechanism(threshold_bits=bits)) for bits in (0, 7, 12, 56, 64, -8, "32", 10**12)),
+        *(
+            (f"draws of {bits!r} bits", mechanism(threshold_bits=bits))
+            for bits in (0, 7, 12, 56, 64, -8, "32", 10**12)
+        ),
         ("cells beyond what a browser counts", mechanism(cells=2**53)),
         ("negative thresholds", mechanism(other_set=-1)),
         ("a threshold that is text", mechanism(other_set="1")),
@@ -447,7 +584,9 @@ def _wrong_plans() -> Iterator[tuple[str, Json]]:
 def _reshaped_twice() -> Iterator[tuple[str, Json]]:
     """Split plans that round or group an attribute and ask it once more; each question alone is right."""
     pay_rounded = Question(("pay",), GRR.for_epsilon(257, 0.1), rounded=True)
-    pay_and_change = Question(("pay", "change"), GRR.for_epsilon(_PAY.cells(["pay", "change"]), 0.1))
+    pay_and_change = Question(
+        ("pay", "change"), GRR.for_epsilon(_PAY.cells(["pay", "change"]), 0.1)
+    )
     city_grouped = Question(("city",), GRR.for_epsilon(3, 0.1), ("city",))
     city_and_stay = Question(("city", "stay"), GRR.for_epsilon(_LINES.cells(["city", "stay"]), 0.1))
     both_grouped = Question(("city", "stay"), GRR.for_epsilon(9, 0.1), ("city",))
@@ -523,24 +662,41 @@ def _wrong_numbers() -> Iterator[tuple[str, Json]]:
         ("a label that clips", {"name": "a", "kind": "boolean", "clip": True}),
         (
             "a day that clips",
-            {"name": "a", "kind": "date", "edges": ["2024-01-01", "2024-02-01", "2024-03-01"], "clip": True},
+            {
+                "name": "a",
+                "kind": "date",
+                "edges": ["2024-01-01", "2024-02-01", "2024-03-01"],
+                "clip": True,
+            },
         ),
     ):
         schema = {"format": "dither-schema-1", "attributes": [attribute]}
         text = json.dumps(schema, sort_keys=True, separators=(",", ":"))
-        yield why, {"schema": schema, "schema_fingerprint": hashlib.sha256(text.encode()).hexdigest(), "plan": None}
+        yield (
+            why,
+            {
+                "schema": schema,
+                "schema_fingerprint": hashlib.sha256(text.encode()).hexdigest(),
+                "plan": None,
+            },
+        )
 
 
 def _bombs() -> Iterator[tuple[str, Json]]:
     """Short announcements that would be much work, or spend more than they seem to."""
     sizes = {"n": 300, "m": 300, "k": 150}
-    schema = Schema(tuple(Attribute(name, "ordinal", tuple(range(size))) for name, size in sizes.items()))
+    schema = Schema(
+        tuple(Attribute(name, "ordinal", tuple(range(size))) for name, size in sizes.items())
+    )
     small = Question(("a",), oue(3, 0.1)).to_json()
     plan = _small_plan().to_json()
     known = {"schema": schema.to_json(), "schema_fingerprint": schema.fingerprint}
 
     def bloom(names: list[str], bits: int, hashes: int, count: int = 1) -> Json:
-        usual = BloomRappor(schema.cells(names), 100, 6, 1 << 30).to_json() | {"bits": bits, "hashes": hashes}
+        usual = BloomRappor(schema.cells(names), 100, 6, 1 << 30).to_json() | {
+            "bits": bits,
+            "hashes": hashes,
+        }
         asked = [{"attributes": names, "mechanism": usual | {"seed": i}} for i in range(count)]
         shares = [1.0] + [0.0] * (count - 1)
         return known | {"epsilon": 1e6, "plan": plan | {"questions": asked, "shares": shares}}
@@ -550,17 +706,24 @@ def _bombs() -> Iterator[tuple[str, Json]]:
         {"plan": plan | {"questions": [small] * 2, "shares": [], "split": True}},
     )
     turned = [Question(names, oue(6, 0.1)).to_json() for names in (("a", "b"), ("b", "a"))]
-    yield "the same question turned round", {"plan": plan | {"questions": turned, "shares": [], "split": True}}
+    yield (
+        "the same question turned round",
+        {"plan": plan | {"questions": turned, "shares": [], "split": True}},
+    )
     yield "a filter with all bits but one set", bloom(["n"], 300, 299)
     yield "more hashes than any filter needs", bloom(["n"], 1000, 65)
     yield "filters that take many digests", bloom(["n"], 65, 64, 29)
     yield "filters that take many comparisons", bloom(["n"], 600, 6, 47)
     yield "filters that take much memory", bloom(["n"], 131_072, 7, 8)
     whole, pair, other = (
-        Question(names, oue(schema.cells(names), 0.1)) for names in (("n", "m", "k"), ("n", "m"), ("n", "k"))
+        Question(names, oue(schema.cells(names), 0.1))
+        for names in (("n", "m", "k"), ("n", "m"), ("n", "k"))
     )
     yield "a report too long to send", known | {"plan": Plan(0, (whole,), (1.0,)).to_json()}
-    yield "split reports too long to send", known | {"plan": Plan(0, (pair, other), split=True).to_json()}
+    yield (
+        "split reports too long to send",
+        known | {"plan": Plan(0, (pair, other), split=True).to_json()},
+    )
 
 
 def _wrong_texts(good: str) -> Iterator[tuple[str, str]]:
@@ -570,12 +733,21 @@ def _wrong_texts(good: str) -> Iterator[tuple[str, str]]:
     yield "null", "null"
     yield "a list", f"[{good}]"
     yield "deep lists", "[" * 20_000
-    yield "deep lists in the name", good.replace('"name": ""', f'"name": {"[" * 9_000}{"]" * 9_000}')
+    yield (
+        "deep lists in the name",
+        good.replace('"name": ""', f'"name": {"[" * 9_000}{"]" * 9_000}'),
+    )
     yield "NaN", good.replace('"start": 0.0', '"start": NaN')
     yield "Infinity", good.replace('"epsilon": 1.0', '"epsilon": Infinity')
     yield "a number beyond floats", good.replace('"epsilon": 1.0', '"epsilon": 1e400')
-    yield "an integer of five thousand digits", good.replace('"epsilon": 1.0', f'"epsilon": {"9" * 5000}')
+    yield (
+        "an integer of five thousand digits",
+        good.replace('"epsilon": 1.0', f'"epsilon": {"9" * 5000}'),
+    )
     yield "a key twice", good.replace('"epsilon": 1.0', '"epsilon": 1.0, "epsilon": 1.0')
-    yield "a key twice, written in two ways", good.replace('"epsilon": 1.0', '"epsilon": 1.0, "\\u0065psilon": 2.0')
+    yield (
+        "a key twice, written in two ways",
+        good.replace('"epsilon": 1.0', '"epsilon": 1.0, "\\u0065psilon": 2.0'),
+    )
     yield "a key twice in a mechanism", good.replace('"cells": 3', '"cells": 3, "cells": 3', 1)
     yield "another number in the schema", good.replace('["x", "y", "z"]', '["x", "y", 1]')

@@ -116,15 +116,27 @@ def page() -> str:
     left = set(public) - set(functions) - set(classes)
     if left:
         raise SystemExit(f"neither functions nor classes: {', '.join(sorted(left))}")
-    parts = [LEAD, "## Functions\n", *(_function(f"dither.{n}", getattr(dither, n), "###") for n in functions)]
+    parts = [
+        LEAD,
+        "## Functions\n",
+        *(_function(f"dither.{n}", getattr(dither, n), "###") for n in functions),
+    ]
     parts += ["## Classes\n", *(_class(f"dither.{n}", getattr(dither, n)) for n in classes)]
-    parts += ["## Returned types\n", "What the functions and classes above give back. They are not made by hand.\n"]
-    parts += [_class(f"{home}.{name}", getattr(import_module(home), name)) for name, home in RETURNED.items()]
+    parts += [
+        "## Returned types\n",
+        "What the functions and classes above give back. They are not made by hand.\n",
+    ]
+    parts += [
+        _class(f"{home}.{name}", getattr(import_module(home), name))
+        for name, home in RETURNED.items()
+    ]
     parts += ["## Plain types\n", _plain_types()]
     text = "\n".join(parts)
     unknown = _named(text) - {*classes, *RETURNED, *CHOICES, *PLAIN, *INSIDE, *STANDARD}
     if unknown:
-        raise SystemExit(f"named in a signature and described nowhere: {', '.join(sorted(unknown))}")
+        raise SystemExit(
+            f"named in a signature and described nowhere: {', '.join(sorted(unknown))}"
+        )
     return text
 
 
@@ -133,15 +145,24 @@ def site_page() -> str:
     public = [name for name in dither.__all__ if name != "__version__"]
     parts = ["# Python\n", LEAD.split("\n\n", 1)[1].split(" This page is written", 1)[0] + "\n"]
     for title, kind in (("Functions", inspect.isfunction), ("Classes", inspect.isclass)):
-        parts += [f"## {title}\n", *(f"::: dither.{name}\n" for name in public if kind(getattr(dither, name)))]
-    parts += ["## Returned types\n", "What the functions and classes above give back. They are not made by hand.\n"]
+        parts += [
+            f"## {title}\n",
+            *(f"::: dither.{name}\n" for name in public if kind(getattr(dither, name))),
+        ]
+    parts += [
+        "## Returned types\n",
+        "What the functions and classes above give back. They are not made by hand.\n",
+    ]
     parts += [f"::: {home}.{name}\n" for name, home in RETURNED.items()]
     return "\n".join([*parts, "## Plain types\n", _plain_types()])
 
 
 def _named(text: str) -> set[str]:
     """The types that signatures and fields name."""
-    shown = [*re.findall(r"```text\n(.*?)```", text, re.DOTALL), *re.findall(r"^- `(.*?)`$", text, re.MULTILINE)]
+    shown = [
+        *re.findall(r"```text\n(.*?)```", text, re.DOTALL),
+        *re.findall(r"^- `(.*?)`$", text, re.MULTILINE),
+    ]
     return {name for part in shown for name in re.findall(r"\b[A-Z]\w+", part)}
 
 
@@ -178,9 +199,15 @@ def _signature(title: str, function: object) -> str:
         if p.kind is p.KEYWORD_ONLY and not any(argument.startswith("*") for argument in arguments):
             arguments.append("*")
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-        default = "" if p.default is p.empty else f" = {getattr(p.default, '__name__', repr(p.default))}"
+        default = (
+            "" if p.default is p.empty else f" = {getattr(p.default, '__name__', repr(p.default))}"
+        )
         arguments.append(f"{star}{p.name}: {p.annotation}{default}")
-    result = "" if signature.return_annotation is signature.empty else f" -> {signature.return_annotation}"
+    result = (
+        ""
+        if signature.return_annotation is signature.empty
+        else f" -> {signature.return_annotation}"
+    )
     line = f"{title}({', '.join(arguments)}){result}"
     if len(line) <= 110:
         return line
@@ -192,7 +219,14 @@ def _class(title: str, cls: type) -> str:
     name = cls.__name__
     lines = [f"### `{title}`\n", f"{_text(cls)}\n"]
     if dataclasses.is_dataclass(cls):
-        lines += [*(f"- `{f.name}: {f.type}`" for f in dataclasses.fields(cls) if not f.name.startswith("_")), ""]
+        lines += [
+            *(
+                f"- `{f.name}: {f.type}`"
+                for f in dataclasses.fields(cls)
+                if not f.name.startswith("_")
+            ),
+            "",
+        ]
     for member, value in vars(cls).items():
         if member.startswith("_"):
             continue

@@ -16,7 +16,12 @@ from dither.schema import Attribute, Schema
 from dither.schema.attribute import MOST_CAPTION, MOST_HELP, MOST_QUESTION
 
 Json = dict[str, Any]
-_BARE = Schema((Attribute("a", "categorical", ("x", "y"), missing=True), Attribute("b", "boolean", (False, True))))
+_BARE = Schema(
+    (
+        Attribute("a", "categorical", ("x", "y"), missing=True),
+        Attribute("b", "boolean", (False, True)),
+    )
+)
 _TOLD = Schema(
     (
         replace(
@@ -25,7 +30,12 @@ _TOLD = Schema(
             help="In one word.\nOr in two.",
             captions=("The first", "", "I would rather not say"),
         ),
-        replace(_BARE["b"], question="q" * MOST_QUESTION, help="𝄞" * MOST_HELP, captions=("No", "l" * MOST_CAPTION)),
+        replace(
+            _BARE["b"],
+            question="q" * MOST_QUESTION,
+            help="𝄞" * MOST_HELP,
+            captions=("No", "l" * MOST_CAPTION),
+        ),
     )
 )
 
@@ -47,7 +57,12 @@ def told_announcements() -> Iterator[Json]:
     }
     for change in _right():
         text = json.dumps(base | change)
-        yield {"kind": "announcement", "text": text, "fingerprint": _BARE.fingerprint, "epsilon": plan.epsilon}
+        yield {
+            "kind": "announcement",
+            "text": text,
+            "fingerprint": _BARE.fingerprint,
+            "epsilon": plan.epsilon,
+        }
     for why, change in (*_wrong(), *_wrong_questions()):
         yield {"kind": "refuse-announcement", "why": why, "text": json.dumps(base | change)}
 
@@ -79,7 +94,15 @@ def _wrong() -> Iterator[tuple[str, Json]]:
     yield "a contact with an escape", {"contact": "\x1b[2J"}
     yield "a contact with a control character of Latin-1", {"contact": "\x9b2J"}
     yield "a contact too long", {"contact": "𝄞" * (limits.MOST_CONTACT + 1)}
-    for closes in ("soon", "", "2027-02-30", "2027-1-1", "2027-01-31T12:00Z", "2027-01-31T12:00:00", 1800000000):
+    for closes in (
+        "soon",
+        "",
+        "2027-02-30",
+        "2027-1-1",
+        "2027-01-31T12:00Z",
+        "2027-01-31T12:00:00",
+        1800000000,
+    ):
         yield f"closes {closes!r}", {"closes": closes}
     yield "closes with an offset", {"closes": "2027-01-31T12:00:00+01:00"}
     yield "closes before there were computers", {"closes": "1969-12-31"}

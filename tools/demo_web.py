@@ -37,7 +37,13 @@ SCHEMA: JsonObject = {
             "question": "How do you get to work on most days?",
             "help": "If you change on the way, name what takes longest.",
             "values": ["foot", "bicycle", "public", "car", "home"],
-            "labels": ["On foot", "By bicycle", "By bus, tram or train", "By car", "I work at home"],
+            "labels": [
+                "On foot",
+                "By bicycle",
+                "By bus, tram or train",
+                "By car",
+                "I work at home",
+            ],
         },
         {
             "name": "minutes",
@@ -86,11 +92,19 @@ def people(count: int, seed: int) -> pa.Table:
     minutes = np.clip(draw.gamma(2.2, 13, count), 0, 179).astype(int)
     near, young = minutes < 20, age < 35
     weights = np.stack(
-        [0.5 * near + 0.02, 0.3 * young + 0.5 * near + 0.05, 0.4 - 0.2 * near, 0.8 - 0.5 * near, 0.12 + 0 * age]
+        [
+            0.5 * near + 0.02,
+            0.3 * young + 0.5 * near + 0.05,
+            0.4 - 0.2 * near,
+            0.8 - 0.5 * near,
+            0.12 + 0 * age,
+        ]
     )
     chances = (weights / weights.sum(axis=0)).cumsum(axis=0)
     way = (draw.random(count) > chances).sum(axis=0).clip(0, 4)
-    mood = np.clip(np.round(2.6 - minutes / 40 + 0.4 * (way < 2) + draw.normal(0, 0.8, count)), 0, 3).astype(int)
+    mood = np.clip(
+        np.round(2.6 - minutes / 40 + 0.4 * (way < 2) + draw.normal(0, 0.8, count)), 0, 3
+    ).astype(int)
     ways, moods = (np.array(SCHEMA["attributes"][i]["values"]) for i in (0, 3))
     return pa.table({"way": ways[way], "minutes": minutes, "age": age, "satisfied": moods[mood]})
 
@@ -100,10 +114,21 @@ def demo(port: int = 0) -> Iterator[Demo]:
     """Start it, and leave nothing behind."""
     with tempfile.TemporaryDirectory(prefix="dither-demo-") as scratch:
         folder, key_file = Path(scratch), Path(scratch) / "admin.key"
-        command = [sys.executable, "-c", "from dither.cli import main; main()", "serve", "--port", str(port)]
+        command = [
+            sys.executable,
+            "-c",
+            "from dither.cli import main; main()",
+            "serve",
+            "--port",
+            str(port),
+        ]
         command += ["--store", str(folder / "collector.db"), "--key-file", str(key_file)]
         server = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         try:
             assert server.stdout is not None
@@ -121,8 +146,19 @@ def _fill(folder: Path, url: str, key_file: Path) -> Demo:
     operator = Operator(url, key_file)
 
     def campaign(title: str, participants: int, answering: int, seed: int, *more: str) -> str:
-        body = {"schema": SCHEMA, "epsilon": 4.0, "participants": participants, "seed": seed, "holdout": 0.05}
-        words = {"title": title, "purpose": PURPOSE, "contact": "planning@town.example", "listed": True}
+        body = {
+            "schema": SCHEMA,
+            "epsilon": 4.0,
+            "participants": participants,
+            "seed": seed,
+            "holdout": 0.05,
+        }
+        words = {
+            "title": title,
+            "purpose": PURPOSE,
+            "contact": "planning@town.example",
+            "listed": True,
+        }
         made = str(operator.call("POST", "", {**body, **words})["campaign"])
         table = folder / f"{made}.csv"
         pa.csv.write_csv(people(answering, seed), table)
@@ -133,7 +169,15 @@ def _fill(folder: Path, url: str, key_file: Path) -> Demo:
             raise SystemExit(f"the example's answers could not be sent: {said.getvalue()}")
         return made
 
-    done = campaign("How we got to work last year", 8_000, 8_000, SEED, "--all-rounds", "--key-file", str(key_file))
+    done = campaign(
+        "How we got to work last year",
+        8_000,
+        8_000,
+        SEED,
+        "--all-rounds",
+        "--key-file",
+        str(key_file),
+    )
     operator.call("POST", f"/{done}/finalise", {})
     operator.call("POST", f"/{done}/publish-release", {})
     taking = campaign("How we get to work", 6_000, 3_500, SEED + 1)
@@ -142,13 +186,19 @@ def _fill(folder: Path, url: str, key_file: Path) -> Demo:
 
 def main() -> None:
     """Start it, print three links and stay."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--port", type=int, default=8700)
     options.add_argument("--json", action="store_true", help="print the links as one JSON object")
     asked = options.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        print("Making two campaigns with simulated answers; this takes a minute.", file=sys.stderr, flush=True)
+        print(
+            "Making two campaigns with simulated answers; this takes a minute.",
+            file=sys.stderr,
+            flush=True,
+        )
         with demo(asked.port) as running:
             key = running.key_file.read_text(encoding="ascii").strip()
             links = {

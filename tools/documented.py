@@ -39,7 +39,9 @@ _FENCE = re.compile(
     r"^(?P<room> *)```(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=room)```$",
     re.MULTILINE | re.DOTALL,
 )
-_ENTRY = re.compile(r"(?P<key>not run|with|before|given|as)\b(?P<command>[^:]*)(?::\s*(?P<value>.*))?$")
+_ENTRY = re.compile(
+    r"(?P<key>not run|with|before|given|as)\b(?P<command>[^:]*)(?::\s*(?P<value>.*))?$"
+)
 _NOTEBOOK = re.compile(r"\A---\njupytext:")
 
 
@@ -73,11 +75,15 @@ class Block:
 
     def runs(self, command: Command) -> bool:
         """Whether the command is run, or the page says why not."""
-        return self.reason is None and not any(command.text.startswith(prefix) for prefix in self.left_out)
+        return self.reason is None and not any(
+            command.text.startswith(prefix) for prefix in self.left_out
+        )
 
     def words(self, command: Command) -> str:
         """The command with the options that make it quick."""
-        added = [options for prefix, options in self.options.items() if command.text.startswith(prefix)]
+        added = [
+            options for prefix, options in self.options.items() if command.text.startswith(prefix)
+        ]
         return " ".join([command.text, *added])
 
 
@@ -88,10 +94,15 @@ def blocks(text: str, page: str = "the page") -> list[Block]:
     for fence in _FENCE.finditer(text):
         line = text.count("\n", 0, fence.start("body")) + 1
         room = len(fence["room"])
-        body = "".join(part[room:] if part.strip() else "\n" for part in fence["body"].splitlines(keepends=True))
+        body = "".join(
+            part[room:] if part.strip() else "\n"
+            for part in fence["body"].splitlines(keepends=True)
+        )
         python = fence["language"] == "python"
         block = _block(body, line, fence["note"], f"{page}:{line}", python)
-        if block.saved_as is not None or (fence["language"] in sessions and not (python and body.startswith(">>> "))):
+        if block.saved_as is not None or (
+            fence["language"] in sessions and not (python and body.startswith(">>> "))
+        ):
             found.append(block)
     return found
 
@@ -120,7 +131,11 @@ def _block(body: str, line: int, note: str | None, where: str, python: bool) -> 
             reason = value
     commands = () if saved_as or python else tuple(_commands(body, line))
     for prefix in (*left_out, *options):
-        if not (f"{prefix}(" in body if python else any(command.text.startswith(prefix) for command in commands)):
+        if not (
+            f"{prefix}(" in body
+            if python
+            else any(command.text.startswith(prefix) for command in commands)
+        ):
             raise BadPage(
                 f"{where}: the comment speaks of {prefix!r}, and no line {'calls' if python else 'begins with'} it"
             )
@@ -147,7 +162,11 @@ def _commands(body: str, first: int) -> list[Command]:
             at += 1
         text = re.sub(r"\s+# .*", "", text.removeprefix("$ ")).strip()
         if text and not text.startswith("#"):
-            found.append(Command(text, first + start, "\n".join(shown) if any(map(str.strip, shown)) else None))
+            found.append(
+                Command(
+                    text, first + start, "\n".join(shown) if any(map(str.strip, shown)) else None
+                )
+            )
     return found
 
 
@@ -171,7 +190,9 @@ def published(arguments: list[str]) -> str | None:
     given: dict[str, str] = {}
     while rest:
         word = rest.pop(0)
-        given[word] = rest.pop(0) if word.startswith("--") and rest and not rest[0].startswith("--") else ""
+        given[word] = (
+            rest.pop(0) if word.startswith("--") and rest and not rest[0].startswith("--") else ""
+        )
     return shlex.join(f"{key} {value}" for key, value in sorted(given.items()))
 
 

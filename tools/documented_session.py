@@ -41,7 +41,12 @@ class Shelf:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._kept.cleanup()
 
     def take(self, words: str, target: Path) -> bool:
@@ -76,7 +81,9 @@ class Session:
             return status, said
         if words.startswith("dither serve"):
             return self._serve(shlex.split(words, comments=True))
-        if words.startswith("dither ") and not _SHELL.search(re.sub(r"\"[^\"]*\"|'[^']*'|#.*", "", words)):
+        if words.startswith("dither ") and not _SHELL.search(
+            re.sub(r"\"[^\"]*\"|'[^']*'|#.*", "", words)
+        ):
             return self._in_process(shlex.split(self._filled(words), comments=True)[1:])
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", words],
@@ -97,10 +104,14 @@ class Session:
             contextlib.ExitStack() as changed,
             warnings.catch_warnings(),
         ):
-            warnings.simplefilter("ignore")  # what a reader is told of her own table is not what is looked at here
+            warnings.simplefilter(
+                "ignore"
+            )  # what a reader is told of her own table is not what is looked at here
             exec("import dither\n" + "\n".join(block.given), self.names)
             for function, keywords in block.options.items():
-                changed.enter_context(_with_keywords(function, eval(f"dict({keywords})", self.names)))
+                changed.enter_context(
+                    _with_keywords(function, eval(f"dict({keywords})", self.names))
+                )
             shown = "\n" * (block.line - 1) + block.body  # so that lines have their numbers
             exec(compile(shown, "the page", "exec", dont_inherit=True), self.names)
 
@@ -109,7 +120,9 @@ class Session:
 
     def _in_process(self, arguments: list[str]) -> tuple[int, str]:
         release = published(arguments)
-        if release is not None and self.shelf.take(release, self.folder / arguments[arguments.index("-o") + 1]):
+        if release is not None and self.shelf.take(
+            release, self.folder / arguments[arguments.index("-o") + 1]
+        ):
             return 0, ""
         said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
         with (
@@ -129,7 +142,9 @@ class Session:
         command = [sys.executable, "-m", "dither", *arguments[1:], "--port", str(port)]
         self.variables["DITHER_URL"] = f"http://127.0.0.1:{port}"
         with (self.folder / "serve.log").open("wb") as log:
-            self._collector = subprocess.Popen(command, cwd=self.folder, env=self.variables, stdout=log, stderr=log)
+            self._collector = subprocess.Popen(
+                command, cwd=self.folder, env=self.variables, stdout=log, stderr=log
+            )
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and self._collector.poll() is None:
             with contextlib.suppress(urllib.error.URLError, OSError):
@@ -170,7 +185,9 @@ def _run_block(block: Block, session: Session, page: str, text: str, rewrite: bo
         try:
             session.run_python(block)
         except Exception:
-            raise BadPage(f"{page}:{block.line}: this Python ended with\n{traceback.format_exc(limit=-1)}") from None
+            raise BadPage(
+                f"{page}:{block.line}: this Python ended with\n{traceback.format_exc(limit=-1)}"
+            ) from None
     for command in filter(block.runs, block.commands):
         said = _must(session, block.words(command), f"{page}:{command.line}")
         if command.expected is None or agrees(command.expected, said):

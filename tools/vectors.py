@@ -47,7 +47,13 @@ _CAMPAIGN = bytes(range(16))
 def all_vectors() -> dict[str, dict[str, Any]]:
     """The content of each file by its name; the same at every call."""
     cases = {
-        "mechanisms.json": [*_randomised(), *_odds(), *_claims(), *_refused_reports(), *_refused_mechanisms()],
+        "mechanisms.json": [
+            *_randomised(),
+            *_odds(),
+            *_claims(),
+            *_refused_reports(),
+            *_refused_mechanisms(),
+        ],
         "envelopes.json": [*_envelopes(), *_refused_envelopes()],
         "participation.json": [
             *(*_assigned(), *announcements(), *told_announcements()),
@@ -63,7 +69,9 @@ def write_vectors(folder: Path) -> None:
     for name, content in all_vectors().items():
         lines = ",\n".join(json.dumps(case, sort_keys=True) for case in content["cases"])
         temporary = folder / f".{name}.tmp"
-        temporary.write_text(f'{{"format": "{FORMAT}", "cases": [\n{lines}\n]}}\n', encoding="ascii")
+        temporary.write_text(
+            f'{{"format": "{FORMAT}", "cases": [\n{lines}\n]}}\n', encoding="ascii"
+        )
         os.replace(temporary, folder / name)
 
 
@@ -96,7 +104,9 @@ def _mechanisms() -> list[Mechanism]:
         SquareWave.for_epsilon(257, 1.0),
         SquareWave.for_epsilon(4096, 4.0),
         SetStrategy.for_epsilon(4, [3, 5, 9, 14], [0.06, 0.05, 0.04, 0.03], 1.0),
-        SetStrategy.for_epsilon(70, [(1 << 70) - (1 << 35), (1 << 35) - 1, 1 << 69], [0.2, 0.2, 0.01], 0.5),
+        SetStrategy.for_epsilon(
+            70, [(1 << 70) - (1 << 35), (1 << 35) - 1, 1 << 69], [0.2, 0.2, 0.01], 0.5
+        ),
         _many_sets(),
     ]
 
@@ -124,7 +134,14 @@ def _coarse() -> list[Mechanism]:
             SquareWave(5, 3, 10 * unit, bits),
             SquareWave(4, 2, 1, bits),
             _sets(unit, bits),
-            SetStrategy(2, (0, 3), (100 * unit, 3 * unit), (50 * unit, 90 * unit), (203 * unit, 203 * unit), bits),
+            SetStrategy(
+                2,
+                (0, 3),
+                (100 * unit, 3 * unit),
+                (50 * unit, 90 * unit),
+                (203 * unit, 203 * unit),
+                bits,
+            ),
         ]
     return built
 
@@ -179,7 +196,11 @@ def _refused_reports() -> Iterator[Case]:
         good = mechanism.randomise(0, lambda count: random_bytes("good", count))
         for report in (good[:-1], good + b"\0", b"", b"\0" * length, b"\xff" * length):
             if _refused(mechanism, report):
-                yield {"kind": "refuse-report", "mechanism": mechanism.to_json(), "report": report.hex()}
+                yield {
+                    "kind": "refuse-report",
+                    "mechanism": mechanism.to_json(),
+                    "report": report.hex(),
+                }
         for value in (-1, mechanism.cells):
             yield {"kind": "refuse-value", "mechanism": mechanism.to_json(), "value": value}
 
@@ -218,7 +239,10 @@ def _refused_mechanisms() -> Iterator[Case]:
         (Hadamard.for_epsilon(6, 2, 1.0), {"cells": 2**24, "columns": 2**12}),
         # Coarse draws that leave more to the arcs which miss the value than to those which hold it.
         (SubsetSelection.for_epsilon(10, 1.0), {"size": 9, "missing": 24, "threshold_bits": 8}),
-        (SubsetSelection.for_epsilon(10, 1.0), {"cells": 21952, "size": 21951, "missing": 1, "threshold_bits": 16}),
+        (
+            SubsetSelection.for_epsilon(10, 1.0),
+            {"cells": 21952, "size": 21951, "missing": 1, "threshold_bits": 16},
+        ),
         (SubsetSelection.for_epsilon(10, 1.0), {"size": 9, "missing": 25, "threshold_bits": 8}),
         (SubsetSelection.for_epsilon(10, 1.0), {"cells": 2**20 + 1}),
         # Filters whose last bit would take for ever to find, and filters that fill the memory.
@@ -233,7 +257,11 @@ def _refused_mechanisms() -> Iterator[Case]:
         (SquareWave.for_epsilon(9, 1.0), {"width": 2**53}),
         *((_sets(2**24, 32), change) for change in _wrong_sets()),
         # Draws shorter than their thresholds, or longer than a browser holds exactly.
-        *((mechanism, {"threshold_bits": bits}) for mechanism in _each() for bits in (0, 7, 12, 31, 33, 56, 64)),
+        *(
+            (mechanism, {"threshold_bits": bits})
+            for mechanism in _each()
+            for bits in (0, 7, 12, 31, 33, 56, 64)
+        ),
     ]
     for mechanism, change in changes:
         yield {"kind": "refuse-mechanism", "mechanism": mechanism.to_json() | change}
@@ -278,7 +306,9 @@ def _wrong_sets() -> Iterator[dict[str, Any]]:
 
 
 def _envelopes() -> Iterator[Case]:
-    for i, sizes in enumerate([[1], [8], [1, 2, 3], [16384], [5] * 40, [255, 256, 257], [1], [300, 1]]):
+    for i, sizes in enumerate(
+        [[1], [8], [1, 2, 3], [16384], [5] * 40, [255, 256, 257], [1], [300, 1]]
+    ):
         reports = tuple(
             Report(
                 random_bytes(f"token:{i}:{j}", 32),
@@ -292,7 +322,10 @@ def _envelopes() -> Iterator[Case]:
             "kind": "envelope",
             "campaign": _CAMPAIGN.hex(),
             "round": number,
-            "reports": [{"token": r.token.hex(), "question": r.question, "payload": r.payload.hex()} for r in reports],
+            "reports": [
+                {"token": r.token.hex(), "question": r.question, "payload": r.payload.hex()}
+                for r in reports
+            ],
             "bytes": encode(Envelope(_CAMPAIGN, number, reports)).hex(),
         }
 
@@ -311,7 +344,12 @@ def _refused_envelopes() -> Iterator[Case]:
         {"reports": [report | {"payload": "00" * (limits.REPORT_BYTES + 1)}]},
     )
     for change in changes:
-        yield {"kind": "refuse-envelope", "campaign": _CAMPAIGN.hex(), "round": 0, "reports": [report]} | change
+        yield {
+            "kind": "refuse-envelope",
+            "campaign": _CAMPAIGN.hex(),
+            "round": 0,
+            "reports": [report],
+        } | change
 
 
 def _plans() -> list[Plan]:

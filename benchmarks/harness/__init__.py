@@ -2,4 +2,13 @@
 
 from dither.harness import Bench, Chart, NotAvailable, Outcome, Size, Study, execute, write_contents
 
-__all__ = ["Bench", "Chart", "NotAvailable", "Outcome", "Size", "Study", "execute", "write_contents"]
+__all__ = [
+    "Bench",
+    "Chart",
+    "NotAvailable",
+    "Outcome",
+    "Size",
+    "Study",
+    "execute",
+    "write_contents",
+]

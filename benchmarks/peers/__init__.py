@@ -77,7 +77,14 @@ def _synthesisers(size: Size, data_dir: Path | None) -> Study:
         return synthesisers.measure(method, epsilon, seed, rows, folder)
 
     charts = tuple(
-        Chart("epsilon", f"tvd_{ways}", panels=(), log_x=True, log_y=True, title=f"Mean {ways}-way distance")
+        Chart(
+            "epsilon",
+            f"tvd_{ways}",
+            panels=(),
+            log_x=True,
+            log_y=True,
+            title=f"Mean {ways}-way distance",
+        )
         for ways in (2, 3)
     )
     lines = synthesisers.LINES[1:] if size == "smoke" else synthesisers.LINES
@@ -92,4 +99,6 @@ def _defects(size: Size) -> Study:
 
     title = "Defects found in other libraries, looked for again"
     names = tuple(d.__name__ for d in defects.DEFECTS[: 2 if size == "smoke" else None])
-    return Study("defects", title, {"defect": names}, partial(defects.measure, build=size == "full"))
+    return Study(
+        "defects", title, {"defect": names}, partial(defects.measure, build=size == "full")
+    )

@@ -26,9 +26,13 @@ class MissingError(Exception):
     """The worker's environment lacks a library; the message is its name."""
 
 
-def run(module: str, request: dict[str, Any], python: Path | None = None, limit: float | None = None) -> dict[str, Any]:
+def run(
+    module: str, request: dict[str, Any], python: Path | None = None, limit: float | None = None
+) -> dict[str, Any]:
     """The result of a worker in a process of its own, one thread each for the linear algebra of every library."""
-    environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    environment = (
+        os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    )
     command = [str(python or sys.executable), "-W", "ignore", "-m", module]
     try:
         done = subprocess.run(

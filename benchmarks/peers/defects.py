@@ -39,7 +39,9 @@ class Finding:
 
     def __str__(self) -> str:
         limit = "at most " if self.at_most else ""
-        return f"{self.library}: {self.what}: {self.observed:.4g}, expected {limit}{self.expected:.4g}"
+        return (
+            f"{self.library}: {self.what}: {self.observed:.4g}, expected {limit}{self.expected:.4g}"
+        )
 
 
 def pure_ldp_rappor_never_clears() -> Finding:
@@ -52,7 +54,12 @@ def pure_ldp_rappor_never_clears() -> Finding:
     f, n = 0.5, 20_000
     client = RAPPORClient(f, 2, [[lambda text: 0]], num_of_cohorts=1, index_mapper=lambda x: x)
     kept = np.mean([client.privatise(0)[0][0] for _ in range(n)])
-    return Finding(_named("pure-ldp"), f"RAPPOR, f = {f}: share of set bits that stay set", float(kept), 1 - f / 2)
+    return Finding(
+        _named("pure-ldp"),
+        f"RAPPOR, f = {f}: share of set bits that stay set",
+        float(kept),
+        1 - f / 2,
+    )
 
 
 def pure_ldp_rappor_epsilon_ignores_hashes() -> Finding:
@@ -61,7 +68,13 @@ def pure_ldp_rappor_epsilon_ignores_hashes() -> Finding:
 
     client = RAPPORClient(0.5, 16, [], index_mapper=lambda x: x)
     spent = client.convert_f_to_eps(client.convert_eps_to_f(3.0), k=2)
-    return Finding(_named("pure-ldp"), "RAPPOR, 2 hashes: epsilon of the f it gives for epsilon 3", spent, 3.0, True)
+    return Finding(
+        _named("pure-ldp"),
+        "RAPPOR, 2 hashes: epsilon of the f it gives for epsilon 3",
+        spent,
+        3.0,
+        True,
+    )
 
 
 def multi_freq_rs_fd_epsilon() -> Finding:
@@ -74,7 +87,10 @@ def multi_freq_rs_fd_epsilon() -> Finding:
 
     epsilon, d, n = 1.0, 5, 100_000
     hits = [
-        sum(all(v == 0 for v in RSpFD_GRR_Client([value] * d, [2] * d, d, epsilon)) for _ in range(n))
+        sum(
+            all(v == 0 for v in RSpFD_GRR_Client([value] * d, [2] * d, d, epsilon))
+            for _ in range(n)
+        )
         for value in (0, 1)
     ]
     return Finding(
@@ -109,7 +125,9 @@ def mbi_rounding_ties_siblings(build: bool = True) -> Finding:
 
     Two columns that share a parent then move together, though the model says they are independent given it.
     """
-    seen = _elsewhere("smartnoise", "benchmarks.peers.rounding_worker", {"rows": 20_000, "seed": 0}, build)
+    seen = _elsewhere(
+        "smartnoise", "benchmarks.peers.rounding_worker", {"rows": 20_000, "seed": 0}, build
+    )
     what = f"rows of three independent fair bits: share with b = c (drawn row by row: {seen['sample']:.3f})"
     return Finding("mbi 1.1.0 in smartnoise-synth 1.0.8", what, seen["round"], 0.5)
 
@@ -121,10 +139,17 @@ def opendp_bits_in_another_order() -> Finding:
     """
     dp = _opendp()
     f = 1e-9  # next to no noise
-    client = dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f)
+    client = dp.m.make_randomized_response_bitvec(
+        dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f
+    )
     report = client(np.packbits([1, 0, 0, 0, 0, 0, 0, 0]).tobytes())
     counted = np.argmax(dp.m.debias_randomized_response_bitvec([report], f))
-    return Finding(_named("opendp"), "RAPPOR bits: cell that a holder of cell 0 is counted in", float(counted), 0.0)
+    return Finding(
+        _named("opendp"),
+        "RAPPOR bits: cell that a holder of cell 0 is counted in",
+        float(counted),
+        0.0,
+    )
 
 
 def opendp_flips_half_as_often_as_documented() -> Finding:
@@ -134,7 +159,9 @@ def opendp_flips_half_as_often_as_documented() -> Finding:
     """
     dp = _opendp()
     f = 0.5
-    client = dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f)
+    client = dp.m.make_randomized_response_bitvec(
+        dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f
+    )
     reports = b"".join(client(bytes(64)) for _ in range(40))
     flipped = np.unpackbits(np.frombuffer(reports, np.uint8)).mean()
     return Finding(_named("opendp"), f"share of bits flipped at f = {f}", float(flipped), f)
@@ -158,7 +185,9 @@ def diffprivlib_does_not_import() -> Finding:
         loaded = 1.0
     except ImportError:
         loaded = 0.0
-    return Finding(name, f"imports beside scikit-learn {__version__} (it asks for 1.4 or later)", loaded, 1.0)
+    return Finding(
+        name, f"imports beside scikit-learn {__version__} (it asks for 1.4 or later)", loaded, 1.0
+    )
 
 
 ELSEWHERE: tuple[Callable[..., Finding], ...] = (mbi_rounding_ties_siblings,)
@@ -198,7 +227,9 @@ def _named(package: str) -> str:
         raise ModuleNotFoundError(f"no package {package}", name=package) from error
 
 
-def _elsewhere(environment: str, module: str, request: dict[str, Any], build: bool) -> dict[str, Any]:
+def _elsewhere(
+    environment: str, module: str, request: dict[str, Any], build: bool
+) -> dict[str, Any]:
     try:
         return child.run(module, request, environments.interpreter(environment, build))
     except child.MissingError as missing:

@@ -48,7 +48,9 @@ def interpreter(name: str, build: bool = True) -> Path:
         _install(name, half, wanted)
         (half / stamp.name).write_text(digest)
         shutil.rmtree(place, ignore_errors=True)
-        half.replace(place)  # whole or not at all; its Python finds its packages from where it stands
+        half.replace(
+            place
+        )  # whole or not at all; its Python finds its packages from where it stands
     return python
 
 
@@ -69,12 +71,22 @@ def _install(name: str, place: Path, wanted: Path) -> None:
         "--no-deps",
     ]
     try:
-        subprocess.run([*command, "-r", str(wanted)], check=True, capture_output=True, text=True, timeout=PATIENCE)
+        subprocess.run(
+            [*command, "-r", str(wanted)],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
     except subprocess.CalledProcessError as failed:
-        errors = [line for line in failed.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
+        errors = [line for line in failed.stderr.splitlines() if line.startswith("ERROR")] or [
+            "pip failed"
+        ]
         raise NotAvailable(f"the environment for {name} could not be made: {errors[-1]}") from None
     except subprocess.TimeoutExpired:
-        raise NotAvailable(f"the environment for {name} was not installed within {PATIENCE:.0f} s") from None
+        raise NotAvailable(
+            f"the environment for {name} was not installed within {PATIENCE:.0f} s"
+        ) from None
 
 
 if __name__ == "__main__":

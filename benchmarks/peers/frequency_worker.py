@@ -21,7 +21,14 @@ def population(people: int, cells: int, seed: int) -> np.ndarray:
 
 
 def work(
-    library: str, mechanism: str, people: int, cells: int, epsilon: float, seed: int, repeats: int, budget: float
+    library: str,
+    mechanism: str,
+    people: int,
+    cells: int,
+    epsilon: float,
+    seed: int,
+    repeats: int,
+    budget: float,
 ) -> dict[str, Any]:
     """CPU seconds per report, memory and error; fewer people where a run would take more than `budget` seconds.
 
@@ -29,7 +36,9 @@ def work(
     """
     begin = time.process_time()
     oracle = ORACLES[library](mechanism, cells, epsilon)
-    oracle.server(oracle.client(population(PILOT, cells, seed)), PILOT)  # compiles and loads what is left
+    oracle.server(
+        oracle.client(population(PILOT, cells, seed)), PILOT
+    )  # compiles and loads what is left
     setup = time.process_time() - begin
     timed = people
     pilot = FEWEST
@@ -62,7 +71,9 @@ def work(
     }
 
 
-def _run(oracle: Oracle, values: np.ndarray, raw: bool) -> tuple[float, float, np.ndarray, np.ndarray | None]:
+def _run(
+    oracle: Oracle, values: np.ndarray, raw: bool
+) -> tuple[float, float, np.ndarray, np.ndarray | None]:
     begin = time.process_time()
     reports = oracle.client(values)
     middle = time.process_time()
@@ -74,7 +85,13 @@ def _run(oracle: Oracle, values: np.ndarray, raw: bool) -> tuple[float, float, n
 
 
 def _errors(
-    oracle: Oracle, mechanism: str, cells: int, epsilon: float, values: np.ndarray, own: np.ndarray, support: Any
+    oracle: Oracle,
+    mechanism: str,
+    cells: int,
+    epsilon: float,
+    values: np.ndarray,
+    own: np.ndarray,
+    support: Any,
 ) -> tuple[float, float, float]:
     """Mean squared error over the textbook's variance, of the raw estimate and of the library's own; bias of cell 0."""
     n = len(values)

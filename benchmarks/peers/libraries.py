@@ -22,7 +22,9 @@ class Oracle:
 
     client: Callable[[np.ndarray], Any]
     server: Callable[[Any, int], np.ndarray]  # frequencies, as the library gives them
-    support: Callable[[Any], np.ndarray] | None  # counts to invert, where the server gives no raw estimate
+    support: (
+        Callable[[Any], np.ndarray] | None
+    )  # counts to invert, where the server gives no raw estimate
     server_is: str = OWN
 
 
@@ -75,7 +77,11 @@ def dither_one_by_one(name: str, cells: int, epsilon: float) -> Oracle:
         rows = np.frombuffer(b"".join(reports), np.uint8).reshape(n, built.report_bytes)
         return built.estimate(built.support(PackedReports(rows)), n).frequencies
 
-    return Oracle(lambda values: [built.randomise(v, secrets.token_bytes) for v in values.tolist()], server, None)
+    return Oracle(
+        lambda values: [built.randomise(v, secrets.token_bytes) for v in values.tolist()],
+        server,
+        None,
+    )
 
 
 def multi_freq(name: str, cells: int, epsilon: float) -> Oracle:
@@ -89,18 +95,41 @@ def multi_freq(name: str, cells: int, epsilon: float) -> Oracle:
     g = round(math.exp(epsilon)) + 1
 
     def hashed(reports: Any) -> np.ndarray:
-        agree = [[xxhash.xxh32(str(v), seed=s).intdigest() % g == y for v in range(cells)] for y, s in reports]
+        agree = [
+            [xxhash.xxh32(str(v), seed=s).intdigest() % g == y for v in range(cells)]
+            for y, s in reports
+        ]
         return np.sum(agree, axis=0)
 
     def counted(reports: Any) -> np.ndarray:
         return np.bincount(np.ravel(reports), minlength=cells)
 
     client, server, support = {
-        "grr": (lambda v: GRR_Client(v, cells, epsilon), lambda r, n: GRR_Aggregator_MI(r, cells, epsilon), counted),
-        "sue": (lambda v: UE_Client(v, cells, epsilon, False), lambda r, n: UE_Aggregator_MI(r, epsilon, False), sum),
-        "oue": (lambda v: UE_Client(v, cells, epsilon, True), lambda r, n: UE_Aggregator_MI(r, epsilon, True), sum),
-        "olh": (lambda v: LH_Client(v, cells, epsilon), lambda r, n: LH_Aggregator_MI(r, cells, epsilon), hashed),
-        "subset": (lambda v: SS_Client(v, cells, epsilon), lambda r, n: SS_Aggregator_MI(r, cells, epsilon), counted),
+        "grr": (
+            lambda v: GRR_Client(v, cells, epsilon),
+            lambda r, n: GRR_Aggregator_MI(r, cells, epsilon),
+            counted,
+        ),
+        "sue": (
+            lambda v: UE_Client(v, cells, epsilon, False),
+            lambda r, n: UE_Aggregator_MI(r, epsilon, False),
+            sum,
+        ),
+        "oue": (
+            lambda v: UE_Client(v, cells, epsilon, True),
+            lambda r, n: UE_Aggregator_MI(r, epsilon, True),
+            sum,
+        ),
+        "olh": (
+            lambda v: LH_Client(v, cells, epsilon),
+            lambda r, n: LH_Aggregator_MI(r, cells, epsilon),
+            hashed,
+        ),
+        "subset": (
+            lambda v: SS_Client(v, cells, epsilon),
+            lambda r, n: SS_Aggregator_MI(r, cells, epsilon),
+            counted,
+        ),
     }[name]
     return Oracle(lambda values: [client(v) for v in values.tolist()], server, support)
 
@@ -146,9 +175,13 @@ def opendp(name: str, cells: int, epsilon: float) -> Oracle:
             INVERSION,
         )
     f = 2 * q
-    flip = dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f)
+    flip = dp.m.make_randomized_response_bitvec(
+        dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=f
+    )
     # Its server reads the lowest bit first, unlike its documentation's example: see `defects.opendp_bits_in_another_order`.
-    one_hot = [np.packbits(np.arange(cells) == v, bitorder="little").tobytes() for v in range(cells)]
+    one_hot = [
+        np.packbits(np.arange(cells) == v, bitorder="little").tobytes() for v in range(cells)
+    ]
 
     def server(reports: Any, n: int) -> np.ndarray:
         return np.asarray(dp.m.debias_randomized_response_bitvec(reports, f))[:cells] / n
@@ -166,12 +199,15 @@ def diffprivlib(name: str, cells: int, epsilon: float) -> Oracle:
         Binary(epsilon=epsilon, value0="0", value1="1")
         if cells == 2
         else ExponentialCategorical(
-            epsilon=epsilon, utility_list=[(labels[a], labels[b], 1) for a in range(cells) for b in range(a)]
+            epsilon=epsilon,
+            utility_list=[(labels[a], labels[b], 1) for a in range(cells) for b in range(a)],
         )
     )
     return Oracle(
         lambda values: [built.randomise(labels[v]) for v in values.tolist()],
-        lambda reports, n: inverted(np.bincount([int(r) for r in reports], minlength=cells), n, p, q),
+        lambda reports, n: inverted(
+            np.bincount([int(r) for r in reports], minlength=cells), n, p, q
+        ),
         None,
         INVERSION,
     )

@@ -17,7 +17,14 @@ Draw = Callable[[int], np.ndarray]
 
 
 def work(
-    library: str, method: str, epsilon: float, delta: float, seed: int, rows: int, table: str, drawn: str
+    library: str,
+    method: str,
+    epsilon: float,
+    delta: float,
+    seed: int,
+    rows: int,
+    table: str,
+    drawn: str,
 ) -> dict[str, Any]:
     """Fit the codes in `table`, draw rows into `drawn` (one array per sampler); CPU and wall seconds, memory beyond imports."""
     codes = np.load(table)
@@ -25,7 +32,10 @@ def work(
     prepared = PREPARED[library](method, codes, about, epsilon, delta, seed)
     peak, cpu, wall = Peak(), time.process_time(), time.perf_counter()
     samplers = prepared()
-    result: dict[str, Any] = {"fit_cpu_s": time.process_time() - cpu, "fit_wall_s": time.perf_counter() - wall}
+    result: dict[str, Any] = {
+        "fit_cpu_s": time.process_time() - cpu,
+        "fit_wall_s": time.perf_counter() - wall,
+    }
     cpu = time.process_time()
     first = samplers[""](rows)
     result |= {"sample_cpu_s": time.process_time() - cpu, "peak_extra_mb": peak.extra_mb()}
@@ -49,7 +59,9 @@ def dpmm(
 
     def fit() -> dict[str, Draw]:
         model.fit(frame)
-        return {"": lambda rows: model.generate(n_records=rows)[list(domain)].to_numpy(dtype=np.int32)}
+        return {
+            "": lambda rows: model.generate(n_records=rows)[list(domain)].to_numpy(dtype=np.int32)
+        }
 
     return fit
 

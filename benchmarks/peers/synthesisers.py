@@ -22,8 +22,14 @@ from benchmarks.peers import child, environments
 from benchmarks.tables import PRODUCT, Table, exact_product
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
 
-CENTRAL, LOCAL, NONE = "central, a curator holds the table", "local, nobody holds a record", "none, the exact table"
-RESAMPLED = "the table's own rows, drawn anew"  # the least that any sample of this many rows can be off
+CENTRAL, LOCAL, NONE = (
+    "central, a curator holds the table",
+    "local, nobody holds a record",
+    "none, the exact table",
+)
+RESAMPLED = (
+    "the table's own rows, drawn anew"  # the least that any sample of this many rows can be off
+)
 MANY, DELTA = 1_500_000, 1e-9
 METHODS = {
     "dpmm MST": ("dpmm", "MST"),
@@ -34,7 +40,13 @@ METHODS = {
     "dither mixture, 1.5 million people": ("dither", "mixture"),
 }
 CENTRAL_METHODS = ("dpmm MST", "smartnoise MST")  # the others of METHODS are there to be asked for
-LINES = ("dither mixture, 1.5 million people", "dither mixture", *CENTRAL_METHODS, PRODUCT, RESAMPLED)
+LINES = (
+    "dither mixture, 1.5 million people",
+    "dither mixture",
+    *CENTRAL_METHODS,
+    PRODUCT,
+    RESAMPLED,
+)
 
 
 def measure(
@@ -64,7 +76,9 @@ def measure(
     records = table.codes
     if "million" in method:
         many = MANY if rows is None else rows * MANY // len(tables.load("Adult", data_dir).codes)
-        records = records[np.random.default_rng([tables.SEED, seed]).integers(0, len(records), many)]
+        records = records[
+            np.random.default_rng([tables.SEED, seed]).integers(0, len(records), many)
+        ]
     python = None if library == "dither" else environments.interpreter(library, build)
     try:
         costs, samples = fit(library, name, table, records, epsilon, seed, python, limit)
@@ -75,7 +89,10 @@ def measure(
             raise
         raise NotAvailable(f"{method} at epsilon {epsilon:g}: {failure}") from None
     said = {"trust": LOCAL if library == "dither" else CENTRAL, "records": len(records)}
-    return [{**said, "sampler": sampler, **costs, **errors(table, codes)} for sampler, codes in samples.items()]
+    return [
+        {**said, "sampler": sampler, **costs, **errors(table, codes)}
+        for sampler, codes in samples.items()
+    ]
 
 
 def fit(
@@ -90,7 +107,10 @@ def fit(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Costs of fitting some records with a library, and as many rows as the table has from each of its samplers."""
     schema = table.schema
-    about = {"domain": dict(zip(schema.names, schema.cardinalities, strict=True)), "schema": schema.to_json()}
+    about = {
+        "domain": dict(zip(schema.names, schema.cardinalities, strict=True)),
+        "schema": schema.to_json(),
+    }
     with tempfile.TemporaryDirectory() as folder:
         source, drawn = Path(folder, "table.npy"), Path(folder, "drawn.npz")
         np.save(source, records.astype(np.int64))

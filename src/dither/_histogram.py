@@ -86,13 +86,21 @@ def histogram(
     if out_of_range == "drop":
         warnings.append(DROPPED)
     rng, numbers = generator(seed, 6), policed.values
-    known = {"seed": seed, "path": path, "warnings": tuple(warnings), "call": call, "moved": policed.outside}
+    known = {
+        "seed": seed,
+        "path": path,
+        "warnings": tuple(warnings),
+        "call": call,
+        "moved": policed.outside,
+    }
     if method in MEANS:
         return HistogramRelease.from_mean(
             collect_mean(numbers, low, high, epsilon, rng, parameters, path=path), **known
         )
     people = gather(numbers, partition, reports=path == "reports", name=name)
-    machine = collect(method, people, asked, partition, epsilon, rng, parameters, path=path, name=name)
+    machine = collect(
+        method, people, asked, partition, epsilon, rng, parameters, path=path, name=name
+    )
     return HistogramRelease.from_machine(machine, partition, consistent=consistent, **known)
 
 
@@ -104,10 +112,14 @@ def histogram_machine(method: str) -> type[HistogramMachine]:
     return machine_class
 
 
-def asked_partition(method: str, consumers: Sequence[Consumer], low: float, high: float) -> Partition:
+def asked_partition(
+    method: str, consumers: Sequence[Consumer], low: float, high: float
+) -> Partition:
     """The coarsest partition that tells everything that a method asks of a number and everything that its consumers want."""
     asked = histogram_machine(method).schema_of("a number", consumers, low, high)
-    return union([*consumers, *(Consumer(attribute.name, attribute.edges) for attribute in asked)], low, high)
+    return union(
+        [*consumers, *(Consumer(attribute.name, attribute.edges) for attribute in asked)], low, high
+    )
 
 
 def collect(
@@ -123,13 +135,19 @@ def collect(
     name: str = "the values",
 ) -> HistogramMachine:
     """The finished machine of a histogram method, driven over people by the cells of `asked_partition`."""
-    schema = histogram_machine(method).schema_of(name, consumers, partition.edges[0], partition.edges[-1])
+    schema = histogram_machine(method).schema_of(
+        name, consumers, partition.edges[0], partition.edges[-1]
+    )
     if "consumers" in (parameters or {}):
-        raise ParameterError("consumers are named on their own, not among the parameters", where="consumers")
+        raise ParameterError(
+            "consumers are named on their own, not among the parameters", where="consumers"
+        )
     given = {**(parameters or {}), "consumers": consumers_to_text(consumers)}
     machine = start(method, schema, epsilon, len(people), given)
     assert isinstance(machine, HistogramMachine)
-    cell_of = {attribute.name: mapping(partition, Partition(attribute.edges)) for attribute in schema}
+    cell_of = {
+        attribute.name: mapping(partition, Partition(attribute.edges)) for attribute in schema
+    }
     drive(machine, ValuePeople(replace(people, cell_of=cell_of), rng), rng, path=path)
     return machine
 
@@ -155,13 +173,17 @@ def collect_mean(
     path: ReportPath = "counts",
 ) -> Mean:
     """The finished machine of the method `mean`, driven over numbers that lie in [low, high]."""
-    machine = start("mean", Mean.schema_of("a number", low, high), epsilon, len(numbers), parameters)
+    machine = start(
+        "mean", Mean.schema_of("a number", low, high), epsilon, len(numbers), parameters
+    )
     assert isinstance(machine, Mean)
     drive(machine, NumberPeople(numbers, low, high, rng), rng, path=path)
     return machine
 
 
-def _range(numbers: Any, low: float | None, high: float | None, name: str) -> tuple[float, float, list[Notice]]:
+def _range(
+    numbers: Any, low: float | None, high: float | None, name: str
+) -> tuple[float, float, list[Notice]]:
     """The public range, or the data's own with a warning."""
     warnings: list[Notice] = []
     if low is None or high is None:

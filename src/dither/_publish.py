@@ -95,7 +95,11 @@ def publish(
         method=name,
         epsilon=float(epsilon),
         table=str(table) if isinstance(table, (str, Path)) else None,
-        schema=OWN_SCHEMA if isinstance(schema, Schema) else None if schema is None else str(schema),
+        schema=OWN_SCHEMA
+        if isinstance(schema, Schema)
+        else None
+        if schema is None
+        else str(schema),
         population=population,
         rows=rows,
         seed=seed,
@@ -105,7 +109,11 @@ def publish(
         no_privacy=no_privacy,
         holdout=float(holdout),
         replicates=replicates,
-        prior=None if prior is None else str(prior) if isinstance(prior, (str, Path)) else IN_MEMORY,
+        prior=None
+        if prior is None
+        else str(prior)
+        if isinstance(prior, (str, Path))
+        else IN_MEMORY,
         columns=None if columns is None else tuple(columns),
         drop=tuple(drop),
         keep=tuple(keep),
@@ -122,7 +130,9 @@ def publish(
     encoded = encode(native, domain, unknown="other" if others else unknown)
     codes = encoded.codes
     known_before = (
-        None if prior is None else read_prior(prior, domain, unknown="other" if others else unknown, missing=missing)
+        None
+        if prior is None
+        else read_prior(prior, domain, unknown="other" if others else unknown, missing=missing)
     )
     if population is not None:
         codes = np.asfortranarray(codes[people.integers(0, len(codes), population)])
@@ -135,11 +145,13 @@ def publish(
     }
     if no_privacy and prior is not None:
         raise ParameterError(
-            "without privacy the true records are read, and there is nothing to add; leave prior out", where="prior"
+            "without privacy the true records are read, and there is nothing to add; leave prior out",
+            where="prior",
         )
     if no_privacy and replicates:
         raise ParameterError(
-            "without privacy there is no noise to draw again; leave replicates out", where="replicates"
+            "without privacy there is no noise to draw again; leave replicates out",
+            where="replicates",
         )
     if no_privacy:
         return _read_openly(domain, codes, call, (draw[0], draw[1]), layout, seconds, known)
@@ -148,14 +160,18 @@ def publish(
     if known_before is not None:
         give_prior(machine, known_before)
     if machine.plan() is None:
-        raise ParameterError(f"method {name!r} asks nothing; there is nothing to publish", where="method", value=name)
+        raise ParameterError(
+            f"method {name!r} asks nothing; there is nothing to publish", where="method", value=name
+        )
     if replicates:
         check_redrawable(machine)
     with followed(progress) as show:
         machine.progress = show
         simulate(machine, codes, noise, path=path, progress=show)
         seconds["simulate"] = round(time.perf_counter() - begun, 4)
-        release = Release.from_machine(machine, call, len(codes), (draw[0], draw[1]), layout, seconds=seconds, **known)
+        release = Release.from_machine(
+            machine, call, len(codes), (draw[0], draw[1]), layout, seconds=seconds, **known
+        )
         return release.with_replicates(replicates, progress=show) if replicates else release
 
 
@@ -169,7 +185,9 @@ def _read_openly(
     known: JsonObject,
 ) -> Release:
     """The junction tree of the true records, for comparison: not private, and marked as such."""
-    given = build_parameters(jtree_nonprivate.TrueTreeParameters, call.parameters, jtree_nonprivate.METHOD)
+    given = build_parameters(
+        jtree_nonprivate.TrueTreeParameters, call.parameters, jtree_nonprivate.METHOD
+    )
     begun = time.perf_counter()
     model = jtree_nonprivate.publish_nonprivate(codes, domain, given, no_privacy=True)
     return Release.from_model(

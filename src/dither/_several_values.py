@@ -112,15 +112,22 @@ def several_values(
     reports = 1 if method == "one" else most
     if method == "one":
         counts = tuple(count * most for count in counts)
-        variances = tuple(most**2 * v + _which(c / most, answers, most) for c, v in zip(counts, variances, strict=True))
+        variances = tuple(
+            most**2 * v + _which(c / most, answers, most)
+            for c, v in zip(counts, variances, strict=True)
+        )
     return HistogramRelease(
         consumers=tuple(
-            ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon)
+            ConsumerHistogram(
+                c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon
+            )
             for c, count, variance in zip(asked, counts, variances, strict=True)
         ),
         epsilon_asked=float(epsilon),
         epsilon_achieved=chosen.epsilon_of(reports),
-        bits_per_report=chosen.cells * most.bit_length() if method == "summed" else chosen.report_bits * reports,
+        bits_per_report=chosen.cells * most.bit_length()
+        if method == "summed"
+        else chosen.report_bits * reports,
         method=f"several-{method}",
         mechanisms=(chosen.name,),
         participants=len(slots.cells),
@@ -144,7 +151,8 @@ def fill(values: Sequence[Any], partition: Partition, most: int) -> Slots:
     if lengths.max() > most:
         person = int(lengths.argmax())
         raise TableError(
-            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most", where="values"
+            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most",
+            where="values",
         )
     cells = np.full((len(lengths), most), partition.cells, np.int64)
     if lengths.any():
@@ -163,7 +171,9 @@ def _per_person(values: Sequence[Any]) -> list[Floats]:
             raise TableError(f"{name} must be a list of numbers, not {own!r}", where="values")
         numbers = np.asarray(as_numbers(own, name), np.float64) if len(own) else np.zeros(0)
         if not np.isfinite(numbers).all():
-            raise TableError(f"{name} hold a number that is missing or infinite; leave it out", where="values")
+            raise TableError(
+                f"{name} hold a number that is missing or infinite; leave it out", where="values"
+            )
         held.append(numbers)
     return held
 

@@ -81,7 +81,9 @@ class Synthesiser(BaseEstimator):
         self.keep = keep
         self.random_state = random_state
 
-    def fit(self, X: NativeTable, y: object = None, *, progress: Progress | bool | None = None) -> Self:
+    def fit(
+        self, X: NativeTable, y: object = None, *, progress: Progress | bool | None = None
+    ) -> Self:
         """Publish the table `X`: pandas, polars or PyArrow, a NumPy array (its columns are called x0, x1, ...), a file or a name.
 
         `y` is there for pipelines and is not looked at. `progress` is as for `publish`.
@@ -110,7 +112,9 @@ class Synthesiser(BaseEstimator):
         self._layout = encode(release.synthetic, release.schema, keep_rules=False).layout
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        names = list(release.schema.names) if isinstance(table, (str, Path)) else column_names(table)
+        names = (
+            list(release.schema.names) if isinstance(table, (str, Path)) else column_names(table)
+        )
         self.n_features_in_ = len(names)
         if kind is None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -147,13 +151,21 @@ def _as_table(given: Any) -> tuple[NativeTable, np.dtype[Any] | None]:
         or hasattr(given, "__array_namespace__")
     ):
         return given, None
-    array = check_array(given, dtype=None, ensure_all_finite="allow-nan", ensure_min_samples=2, estimator="Synthesiser")
+    array = check_array(
+        given,
+        dtype=None,
+        ensure_all_finite="allow-nan",
+        ensure_min_samples=2,
+        estimator="Synthesiser",
+    )
     names = [f"x{i}" for i in range(array.shape[1])]
     try:
         columns = [pa.array(array[:, i], from_pandas=True) for i in range(array.shape[1])]
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())
-        raise ParameterError(f"the array's columns are no values of one type each: {reason}", where="X") from None
+        raise ParameterError(
+            f"the array's columns are no values of one type each: {reason}", where="X"
+        ) from None
     return pa.table(columns, names=names), array.dtype
 
 

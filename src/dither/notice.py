@@ -66,7 +66,9 @@ class Notice:
 
 def notice_from_json(data: Any) -> Notice:
     """Read one back; a `ValueError` says what is wrong."""
-    if not isinstance(data, dict) or not all(isinstance(data.get(key), str) for key in ("code", "message")):
+    if not isinstance(data, dict) or not all(
+        isinstance(data.get(key), str) for key in ("code", "message")
+    ):
         raise ValueError(f"a warning has a code and a message, not {data!r}")
     return Notice(data["code"], data["message"])
 
@@ -146,7 +148,9 @@ SHOWS_TRUTH = Notice(
 
 def assumed_form(path: Path, words: str) -> Notice:
     """A CSV file was taken to be written in another than the usual way."""
-    return Notice("file-form", f"{path.name} was read as {words}; if that is wrong, say how it is written")
+    return Notice(
+        "file-form", f"{path.name} was read as {words}; if that is wrong, say how it is written"
+    )
 
 
 def dropped_columns(names: list[str]) -> Notice:

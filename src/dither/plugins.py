@@ -44,7 +44,9 @@ class Plugin:
 
     def fault(self, words: str) -> InputError:
         """An error that names this plug-in."""
-        return InputError(f"{self} {' '.join(words.split())}; mend or uninstall it", where=self.name)
+        return InputError(
+            f"{self} {' '.join(words.split())}; mend or uninstall it", where=self.name
+        )
 
 
 def plugins(kind: Kind) -> list[Plugin]:
@@ -67,11 +69,15 @@ def plugin(kind: Kind, name: str) -> Plugin | None:
     claims = [each for each in plugins(kind) if each.name == name]
     if len(claims) > 1:
         packages = " and ".join(f"{each.package} {each.version}" for each in claims)
-        raise InputError(f"{packages} both bring dither.{kind} {name!r}; uninstall one of them", where=name)
+        raise InputError(
+            f"{packages} both bring dither.{kind} {name!r}; uninstall one of them", where=name
+        )
     return claims[0] if claims else None
 
 
-def usable(kind: Kind, built_in: Collection[str], read: Callable[[Plugin], T]) -> tuple[dict[str, T], list[str]]:
+def usable(
+    kind: Kind, built_in: Collection[str], read: Callable[[Plugin], T]
+) -> tuple[dict[str, T], list[str]]:
     """Every plug-in of a kind that can be used, by name, and a line for each that cannot."""
     good: dict[str, T] = {}
     faults: list[str] = []
@@ -81,7 +87,9 @@ def usable(kind: Kind, built_in: Collection[str], read: Callable[[Plugin], T]) -
         if each.name in built_in:
             faults.append(f"{each} is left out: Dither has {each.name!r} itself")
         elif len(rivals) > 1:
-            faults.append(f"{each} is left out: {len(rivals)} packages bring {each.name!r}; uninstall all but one")
+            faults.append(
+                f"{each} is left out: {len(rivals)} packages bring {each.name!r}; uninstall all but one"
+            )
         else:
             try:
                 good[each.name] = read(each)

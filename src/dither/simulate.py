@@ -77,12 +77,15 @@ class Rows:
     def divide(self, sizes: Sequence[int]) -> Iterator[Rows]:
         ends = np.cumsum(sizes)
         return (
-            Rows(self.schema, self.codes, self.order[end - size : end]) for size, end in zip(sizes, ends, strict=True)
+            Rows(self.schema, self.codes, self.order[end - size : end])
+            for size, end in zip(sizes, ends, strict=True)
         )
 
     def blocks(self) -> Iterator[Rows]:
         starts = range(0, len(self.order), _BLOCK)
-        return (Rows(self.schema, self.codes, self.order[start : start + _BLOCK]) for start in starts)
+        return (
+            Rows(self.schema, self.codes, self.order[start : start + _BLOCK]) for start in starts
+        )
 
 
 class TablePeople:
@@ -122,10 +125,16 @@ class Numbers:
 
     def divide(self, sizes: Sequence[int]) -> Iterator[Numbers]:
         ends = np.cumsum(sizes)
-        return (Numbers(self.places[end - size : end], self.rng) for size, end in zip(sizes, ends, strict=True))
+        return (
+            Numbers(self.places[end - size : end], self.rng)
+            for size, end in zip(sizes, ends, strict=True)
+        )
 
     def blocks(self) -> Iterator[Numbers]:
-        return (Numbers(self.places[i : i + _BLOCK], self.rng) for i in range(0, len(self.places), _BLOCK))
+        return (
+            Numbers(self.places[i : i + _BLOCK], self.rng)
+            for i in range(0, len(self.places), _BLOCK)
+        )
 
 
 class NumberPeople:
@@ -134,7 +143,9 @@ class NumberPeople:
     def __init__(self, values: Floats, low: float, high: float, rng: np.random.Generator) -> None:
         places = (np.asarray(values, dtype=np.float64) - low) / (high - low)
         if not bool(np.all((places >= 0) & (places <= 1))):
-            raise ParameterError(f"every number must lie between {low:g} and {high:g}", where="values")
+            raise ParameterError(
+                f"every number must lie between {low:g} and {high:g}", where="values"
+            )
         self._left = Numbers(rng.permutation(places), rng)
         self._total = len(places)
 
@@ -154,14 +165,18 @@ def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers
             where="method",
         )
     if not question.grouped:
-        return cells_of(codes, schema.cardinalities, [schema.index(name) for name in question.attributes])
+        return cells_of(
+            codes, schema.cardinalities, [schema.index(name) for name in question.attributes]
+        )
     columns = [
         np.asarray(schema[name].group_codes)[codes[:, schema.index(name)]]
         if name in question.grouped
         else codes[:, schema.index(name)]
         for name in question.attributes
     ]
-    return cells_of(np.stack(columns, axis=1), [question.width(schema, name) for name in question.attributes])
+    return cells_of(
+        np.stack(columns, axis=1), [question.width(schema, name) for name in question.attributes]
+    )
 
 
 def simulate(
@@ -177,7 +192,9 @@ def simulate(
     Guarantee: each row answers at most once, and no plan is put that exceeds the campaign's epsilon.
     """
     check_choice("path", path, PATHS)
-    return drive(machine, TablePeople(machine.campaign.schema, codes, rng), rng, path=path, progress=progress)
+    return drive(
+        machine, TablePeople(machine.campaign.schema, codes, rng), rng, path=path, progress=progress
+    )
 
 
 def drive(
@@ -215,7 +232,12 @@ def drive(
 
 
 def _ask_one_each(
-    plan: Plan, group: Group, rng: np.random.Generator, path: Path, tally: RoundTally, progress: Progress | None
+    plan: Plan,
+    group: Group,
+    rng: np.random.Generator,
+    path: Path,
+    tally: RoundTally,
+    progress: Progress | None,
 ) -> None:
     assert isinstance(tally, CountTally)
     parts = group.divide(apportion(len(group), plan.shares).tolist())
@@ -231,11 +253,18 @@ def _ask_one_each(
 
 
 def _ask_everything(
-    plan: Plan, group: Group, rng: np.random.Generator, path: Path, tally: RoundTally, progress: Progress | None
+    plan: Plan,
+    group: Group,
+    rng: np.random.Generator,
+    path: Path,
+    tally: RoundTally,
+    progress: Progress | None,
 ) -> None:
     if isinstance(tally, CountTally) and path == "counts":
         for i, question in enumerate(plan.questions):
-            tally.add_counts(i, question.mechanism.simulate(group.counts(question), rng), len(group))
+            tally.add_counts(
+                i, question.mechanism.simulate(group.counts(question), rng), len(group)
+            )
         return
     # Patterns exist only in whole reports, so both paths make them.
     stream = RandomStream.from_generator(rng)

@@ -22,7 +22,13 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def test_everything_is_measured_and_finite(outcome: Outcome) -> None:
     assert not outcome.notes
-    assert {row["study"] for row in outcome.summary} == {"networks", "ranges", "queries", "classifiers", "plans"}
+    assert {row["study"] for row in outcome.summary} == {
+        "networks",
+        "ranges",
+        "queries",
+        "classifiers",
+        "plans",
+    }
     assert all(math.isfinite(row["mean"]) for row in outcome.summary)
 
 
@@ -38,20 +44,33 @@ def test_noise_spoils_what_the_network_claims_and_what_it_holds(outcome: Outcome
     assert abs(high[0] - high[1]) > 5 * abs(low[0] - low[1])
     assert high[1] < low[1] <= exact[1] * 1.01
     assert outcome.mean("networks", "edge_accuracy", f=0.0, search=ALL, degree=1) == 1
-    least, largest = (outcome.mean("networks", m, f=0.0, search=THREE, degree=2) for m in ("least_sum", "largest_sum"))
-    assert least <= outcome.mean("networks", "sum_of_mutual_information", f=0.0, search=THREE, degree=2) <= largest
+    least, largest = (
+        outcome.mean("networks", m, f=0.0, search=THREE, degree=2)
+        for m in ("least_sum", "largest_sum")
+    )
+    assert (
+        least
+        <= outcome.mean("networks", "sum_of_mutual_information", f=0.0, search=THREE, degree=2)
+        <= largest
+    )
 
 
 def test_the_cached_search_computes_less(outcome: Outcome) -> None:
-    cached, every = (outcome.mean("networks", "computed", f=0.0, search=s, degree=1) for s in (FOUR, ALL))
+    cached, every = (
+        outcome.mean("networks", "computed", f=0.0, search=s, degree=1) for s in (FOUR, ALL)
+    )
     assert cached == math.comb(5, 2)
     assert every == sum(m * (5 - m) for m in range(1, 5))
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
-def test_queries_are_answered_better_than_by_the_product_at_small_f_only(outcome: Outcome, k: int) -> None:
+def test_queries_are_answered_better_than_by_the_product_at_small_f_only(
+    outcome: Outcome, k: int
+) -> None:
     for measure in ("avd", "kl"):
-        found = {f: outcome.mean("queries", measure, f=f, k=k, method="bayesnet") for f in (0.1, 0.9)}
+        found = {
+            f: outcome.mean("queries", measure, f=f, k=k, method="bayesnet") for f in (0.1, 0.9)
+        }
         alone = outcome.mean("queries", measure, f=0.1, k=k, method=PRODUCT)
         assert found[0.1] < alone < found[0.9]
         assert outcome.mean("queries", measure, f=0.9, k=k, method=PRODUCT) == alone
@@ -85,9 +104,9 @@ def test_reports_with_little_noise_teach_a_rule_where_there_is_one(method: str) 
     table, test = Table("copied bit", schema, codes[:5_000], codes[:5_000]), codes[5_000:]
     assert reported_accuracy(table, test, ["a"], REPORTED[method], 60.0, 5_000, [0]) > 0.95
     # The third attribute says nothing about the others: nothing beats a coin there.
-    assert abs(reported_accuracy(table, test, ["c"], REPORTED[method], 60.0, 5_000, [0]) - 0.5) < 5 * 0.5 / math.sqrt(
-        1_000
-    )
+    assert abs(
+        reported_accuracy(table, test, ["c"], REPORTED[method], 60.0, 5_000, [0]) - 0.5
+    ) < 5 * 0.5 / math.sqrt(1_000)
 
 
 def test_the_true_network_is_what_f_zero_reports() -> None:

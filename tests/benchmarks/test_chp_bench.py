@@ -25,12 +25,16 @@ def test_without_salaries_the_table_is_generated_and_says_so(tmp_path: Path) -> 
 
 
 def test_every_study_has_figures(outcome: Outcome) -> None:
-    assert {row["study"] for row in outcome.summary} == {study.name for study in outcome.bench.studies}
+    assert {row["study"] for row in outcome.summary} == {
+        study.name for study in outcome.bench.studies
+    }
 
 
 @pytest.mark.parametrize("epsilon", [3.0, 15.0])
 def test_one_report_beats_one_a_consumer(outcome: Outcome, epsilon: float) -> None:
-    mse = {m: outcome.mean("figure4", "mse", epsilon=epsilon, method=m, **TABLE) for m in chp.METHODS}
+    mse = {
+        m: outcome.mean("figure4", "mse", epsilon=epsilon, method=m, **TABLE) for m in chp.METHODS
+    }
     assert mse["chp, sue"] < mse["split, sue"]
     assert mse["smart"] <= mse["chp, best"]
 
@@ -43,7 +47,11 @@ def test_bits_are_those_of_the_union_and_of_the_bins(outcome: Outcome) -> None:
 
 
 def test_counts_add_up_to_the_people(outcome: Outcome) -> None:
-    rows = [r for r in outcome.summary if r["study"] == "figures_1_to_3" and r["labels"]["consumer"] == "5 bins"]
+    rows = [
+        r
+        for r in outcome.summary
+        if r["study"] == "figures_1_to_3" and r["labels"]["consumer"] == "5 bins"
+    ]
     assert sum(r["mean"] for r in rows if r["measure"] == "truth") == 13_683
     assert abs(sum(r["mean"] for r in rows if r["measure"] == "chp, sue") - 13_683) < 1_000
 
@@ -51,7 +59,11 @@ def test_counts_add_up_to_the_people(outcome: Outcome) -> None:
 def test_intervals_mostly_hold(outcome: Outcome) -> None:
     for epsilon in (1.0, 3.0):
         # 20 collections of 15 bins that depend on each other: within four standard errors of as many free draws, twofold
-        assert 0.85 < outcome.mean("coverage", "coverage", epsilon=epsilon, method="chp, sue", **TABLE) <= 1
+        assert (
+            0.85
+            < outcome.mean("coverage", "coverage", epsilon=epsilon, method="chp, sue", **TABLE)
+            <= 1
+        )
 
 
 def test_smart_promises_something_at_small_epsilon_only(outcome: Outcome) -> None:

@@ -16,7 +16,11 @@ pytestmark = pytest.mark.slow
 def test_every_line_has_a_rate(tmp_path: Path) -> None:
     pytest.importorskip("fastapi")
     outcome = execute(collector.bench("smoke"), tmp_path)
-    rates = {r["labels"]["what"]: r["mean"] for r in outcome.summary if r["measure"] == "reports_per_second"}
+    rates = {
+        r["labels"]["what"]: r["mean"]
+        for r in outcome.summary
+        if r["measure"] == "reports_per_second"
+    }
     assert len(rates) == 5
     assert min(rates.values()) > 0
     share = outcome.mean("load", "of_empty_endpoint", what="single reports")
@@ -43,7 +47,9 @@ def test_a_load_goes_on_until_something_counted() -> None:
     async def loaded() -> dict[str, float]:
         async with await asyncio.start_server(answers, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            return await collector._load(f"http://127.0.0.1:{port}", collector._empty_requests(), 1, 0.0)
+            return await collector._load(
+                f"http://127.0.0.1:{port}", collector._empty_requests(), 1, 0.0
+            )
 
     assert asyncio.run(loaded())["reports_per_second"] > 0
 

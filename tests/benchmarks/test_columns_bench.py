@@ -20,7 +20,10 @@ pytestmark = pytest.mark.slow
 def test_the_bench_runs(tmp_path: Path) -> None:
     outcome = execute(columns.bench("smoke"), tmp_path)
     for domain in ("public", "inferred"):
-        assert abs(outcome.mean("columns", "synthetic top share", domain=domain, column="gift") - 0.8) < 0.05
+        assert (
+            abs(outcome.mean("columns", "synthetic top share", domain=domain, column="gift") - 0.8)
+            < 0.05
+        )
         assert outcome.mean("columns", "KS", domain=domain, column="hours") < 0.15
 
 
@@ -40,7 +43,12 @@ def test_a_column_that_is_mostly_zero_comes_back_as_it_is() -> None:
 
 def test_even_bins_without_an_atom_would_not_pass() -> None:
     table = zero_heavy()[["gift", "hours"]]
-    even = Schema((numeric("gift", low=0.0, high=float(table["gift"].max())), numeric("hours", low=1, high=99)))
+    even = Schema(
+        (
+            numeric("gift", low=0.0, high=float(table["gift"].max())),
+            numeric("hours", low=1, high=99),
+        )
+    )
     made = dither.publish(table, epsilon=8.0, schema=even, seed=3).synthetic
     assert (made["gift"] == 0).mean() < 0.1
     assert made["gift"].mean() > 1.5 * table["gift"].mean()
@@ -55,7 +63,10 @@ def test_public_tables_go_through_without_a_schema(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["wine", "diabetes", "breast_cancer"])
 def test_wide_public_tables_go_through(name: str) -> None:
-    assert columns.publish_without_schema(f"scikit-learn {name}", "independent")["outcome"] == "published"
+    assert (
+        columns.publish_without_schema(f"scikit-learn {name}", "independent")["outcome"]
+        == "published"
+    )
 
 
 def test_what_must_be_decided_is_listed_whole() -> None:

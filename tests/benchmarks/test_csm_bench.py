@@ -27,7 +27,9 @@ def test_every_study_has_figures(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("dataset", ["Adult", GENERATED])
 def test_dense_matrices_lose_and_sparse_ones_do_not(outcome: Outcome, dataset: str) -> None:
-    mse = {m: outcome.mean("figure3", "mse", dataset=dataset, cells=128, method=m) for m in csm.METHODS}
+    mse = {
+        m: outcome.mean("figure3", "mse", dataset=dataset, cells=128, method=m) for m in csm.METHODS
+    }
     assert max(mse["laplace"], mse["csm"]) < mse["uniform"]
     assert max(mse["laplace"], mse["csm"]) < min(mse[csm.DENSE], mse[csm.AUTOMATIC])
 
@@ -35,7 +37,8 @@ def test_dense_matrices_lose_and_sparse_ones_do_not(outcome: Outcome, dataset: s
 def test_only_dense_csm_is_drawn_over_tau(outcome: Outcome) -> None:
     for method, same in ((csm.DENSE, False), ("csm", True), ("laplace", True)):
         one, other = (
-            outcome.mean("figure2", "mse", dataset="Adult", epsilon=1.0, tau=tau, method=method) for tau in (0.2, 0.6)
+            outcome.mean("figure2", "mse", dataset="Adult", epsilon=1.0, tau=tau, method=method)
+            for tau in (0.2, 0.6)
         )
         assert (one == other) is same
 
@@ -44,7 +47,10 @@ def test_the_share_of_errors_falls_and_the_bound_holds(outcome: Outcome) -> None
     labels = {"dataset": "Adult", "method": csm.CHERNOFF}
     found = [r["labels"] for r in outcome.summary if r["study"] == "figure4"]
     mus = [entry["mu"] for entry in found if labels.items() <= entry.items()]
-    etas = [outcome.mean("figure4", "eta_linear", dataset="Adult", method="laplace", mu=mu) for mu in mus]
+    etas = [
+        outcome.mean("figure4", "eta_linear", dataset="Adult", method="laplace", mu=mu)
+        for mu in mus
+    ]
     assert len(mus) == 6
     assert etas == sorted(etas, reverse=True)
     for mu, eta in zip(mus, etas, strict=True):
@@ -67,13 +73,22 @@ def test_the_page_says_what_is_left_out(outcome: Outcome, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("dataset", ["Adult", GENERATED])
 def test_what_is_chosen_is_near_the_best_form(outcome: Outcome, dataset: str) -> None:
-    assert outcome.mean("forms", "worse", dataset=dataset, cells=128, method=central_studies.CHOSEN) < 1.5
-    assert outcome.mean("forms", "worse", dataset=dataset, cells=128, method="4 entries, tau 0.3") > 1.5
+    assert (
+        outcome.mean("forms", "worse", dataset=dataset, cells=128, method=central_studies.CHOSEN)
+        < 1.5
+    )
+    assert (
+        outcome.mean("forms", "worse", dataset=dataset, cells=128, method="4 entries, tau 0.3")
+        > 1.5
+    )
 
 
 def test_the_sparse_table_is_found(outcome: Outcome) -> None:
     """Ten heavy cells of the smoke size's 1,024, two runs: well below noise on every cell, where dense matrices are far above."""
-    error = {m: outcome.mean("sparse", "squared_error", epsilon=1.0, method=m) for m in central_studies.SPARSE}
+    error = {
+        m: outcome.mean("sparse", "squared_error", epsilon=1.0, method=m)
+        for m in central_studies.SPARSE
+    }
     assert error["csm"] < error["laplace"] / 2 < error[csm.AUTOMATIC]
 
 

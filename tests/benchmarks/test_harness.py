@@ -96,7 +96,8 @@ def test_other_code_other_size_or_fresh_measures_anew(tmp_path: Path) -> None:
     assert "measuring anew" in said[0]
     journal = tmp_path / "journal.jsonl"
     journal.write_text(
-        re.sub(r'"code": "\w+"', '"code": "0000"', journal.read_text(encoding="utf-8")), encoding="utf-8"
+        re.sub(r'"code": "\w+"', '"code": "0000"', journal.read_text(encoding="utf-8")),
+        encoding="utf-8",
     )
     assert quiet(other, tmp_path).resumed == 0
     assert quiet(other, tmp_path).resumed == 12
@@ -121,7 +122,9 @@ def test_what_cannot_be_measured_is_said_once_and_tried_again(tmp_path: Path) ->
 
 def test_skipped_points_and_published_rows(tmp_path: Path) -> None:
     known = ({"dataset": "A", "epsilon": 1.0, "kind": "a paper", "error": 99.0},)
-    bench = declared(MeasureCounter(), skip=lambda dataset, epsilon, seed: dataset == "B", known=known)
+    bench = declared(
+        MeasureCounter(), skip=lambda dataset, epsilon, seed: dataset == "B", known=known
+    )
     outcome = quiet(bench, tmp_path)
     assert outcome.mean("first", "error", source="published") == 99.0
     assert {row["labels"]["dataset"] for row in outcome.rows} == {"A"}

@@ -21,7 +21,9 @@ def run(module: object, out: Path, data: Path | None = None) -> Outcome:
 
 def test_mixture(tmp_path: Path, narrow_adult: Path) -> None:
     outcome = run(mixture, tmp_path, narrow_adult)
-    found = {m: outcome.mean("errors", "tvd_2", method=m) for m in ("mixture", "independent", PRODUCT)}
+    found = {
+        m: outcome.mean("errors", "tvd_2", method=m) for m in ("mixture", "independent", PRODUCT)
+    }
     # 20,000 people at epsilon 8: dependence can just be learnt, and independence cannot beat exact marginals.
     assert found["mixture"] < found["independent"]
     assert found[PRODUCT] < found["independent"] < 3 * found[PRODUCT]
@@ -49,7 +51,12 @@ def test_limit(tmp_path: Path, narrow_adult: Path) -> None:
 
 def test_privincr(tmp_path: Path) -> None:
     outcome = run(privincr, tmp_path)
-    assert {row["study"] for row in outcome.summary} == {"table_2", "figure_3", "figure_4", "figure_6"}
+    assert {row["study"] for row in outcome.summary} == {
+        "table_2",
+        "figure_3",
+        "figure_4",
+        "figure_6",
+    }
     assert all(math.isfinite(row["mean"]) and row["mean"] >= 0 for row in outcome.summary)
     product = outcome.mean("table_2", "tvd_2", method=PRODUCT)
     for method in ("privincr", "noincremental", "calm", "independent"):
@@ -73,7 +80,9 @@ def test_privincr_rivals(tmp_path: Path) -> None:
     assert outcome.mean("rivals", "over_calm") == pytest.approx(own / calm)
 
 
-def test_an_unknown_benchmark_and_a_stored_quick_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_benchmark_and_a_stored_quick_run_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     from dither.cli import run as command
 
     assert command(["bench", "nosuch"]) == 2

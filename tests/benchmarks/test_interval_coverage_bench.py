@@ -24,8 +24,12 @@ def test_intervals_hold_and_half_as_wide_ones_do_not(tmp_path: Path) -> None:
     assert rows["mixture", "coverage_3way"] > 0.75
     assert rows["mixture", "half_the_error_3way"] < rows["mixture", "coverage_3way"]
     assert ("independent", "coverage_3way") not in rows, "no interval can be had"
-    assert rows["independent", "cautions"] == pytest.approx(4 / 7)  # those of two and three of three attributes
-    assert {r["labels"]["population"] for r in generated} == {s.name for s in interval_coverage.SMOKE}
+    assert rows["independent", "cautions"] == pytest.approx(
+        4 / 7
+    )  # those of two and three of three attributes
+    assert {r["labels"]["population"] for r in generated} == {
+        s.name for s in interval_coverage.SMOKE
+    }
     real = {r["measure"]: r["mean"] for r in outcome.summary if r["study"] == "tables"}
     assert real["range"] > 0.5  # single attributes have intervals, several have none
     assert 0.5 < real["without_interval"] < 1
@@ -47,9 +51,13 @@ def test_questions_are_those_of_the_table() -> None:
 
 
 def test_hits_are_counted_over_all_populations(monkeypatch: pytest.MonkeyPatch) -> None:
-    def cover(setting: object, seed: int, replicates: int) -> tuple[dict[int, dict[str, np.ndarray]], float]:
+    def cover(
+        setting: object, seed: int, replicates: int
+    ) -> tuple[dict[int, dict[str, np.ndarray]], float]:
         sums = np.array([9.0, 10.0]) if seed else np.array([30.0, 30.0])
-        return {ways: dict.fromkeys(("cells", "frequency", "half"), sums) for ways in (1, 2, 3)}, 0.5 * seed
+        return {
+            ways: dict.fromkeys(("cells", "frequency", "half"), sums) for ways in (1, 2, 3)
+        }, 0.5 * seed
 
     monkeypatch.setattr(interval_coverage, "cover", cover)
     row = interval_coverage.coverage(interval_coverage.SMOKE[0].key, 2, 5)

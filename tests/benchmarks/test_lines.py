@@ -21,9 +21,13 @@ def test_ticks_of_a_logarithmic_axis() -> None:
 
 def test_points_of_a_line_stand_where_their_numbers_are() -> None:
     chart = line_chart(
-        [Line(1, [(1.0, 0.0, 0.0, 0.0), (2.0, 5.0, 4.0, 6.0), (3.0, 10.0, 9.0, 11.0)])], ("x", "y"), "a line of three"
+        [Line(1, [(1.0, 0.0, 0.0, 0.0), (2.0, 5.0, 4.0, 6.0), (3.0, 10.0, 9.0, 11.0)])],
+        ("x", "y"),
+        "a line of three",
     )
-    (course,) = [p for p in ElementTree.fromstring(chart).iter("path") if p.attrib["class"] == "course"]
+    (course,) = [
+        p for p in ElementTree.fromstring(chart).iter("path") if p.attrib["class"] == "course"
+    ]
     places = [tuple(map(float, step.split())) for step in re.split("[ML]", course.attrib["d"])[1:]]
     assert places[1][0] - places[0][0] == pytest.approx(places[2][0] - places[1][0], abs=0.11)
     assert places[0][1] - places[1][1] == pytest.approx(places[1][1] - places[2][1], abs=0.11)
@@ -32,4 +36,6 @@ def test_points_of_a_line_stand_where_their_numbers_are() -> None:
 
 @pytest.mark.parametrize("log", [True, False])
 def test_a_single_place_is_drawn(log: bool) -> None:
-    ElementTree.fromstring(line_chart([Line(0, [(4.0, 2.0, 2.0, 2.0)])], ("x", "y"), "one point", log_x=log, log_y=log))
+    ElementTree.fromstring(
+        line_chart([Line(0, [(4.0, 2.0, 2.0, 2.0)])], ("x", "y"), "one point", log_x=log, log_y=log)
+    )

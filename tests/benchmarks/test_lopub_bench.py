@@ -22,7 +22,13 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def test_everything_is_measured_and_finite(outcome: Outcome) -> None:
     assert not outcome.notes
-    assert {row["study"] for row in outcome.summary} == {"joints", "correlations", "pruning", "model", "classification"}
+    assert {row["study"] for row in outcome.summary} == {
+        "joints",
+        "correlations",
+        "pruning",
+        "model",
+        "classification",
+    }
     assert all(math.isfinite(row["mean"]) for row in outcome.summary)
     avd = [row["mean"] for row in outcome.summary if row["measure"].startswith("avd")]
     assert min(avd) >= 0
@@ -37,7 +43,11 @@ def test_em_beats_the_product_at_small_f_and_loses_at_large_f(outcome: Outcome, 
     assert avd(0.1, "EM") < avd(0.1, "Lasso") < avd(0.1, PRODUCT)
     assert avd(0.1, "Lasso as printed") > avd(0.1, PRODUCT)  # it cannot see the joint
     assert avd(0.9, PRODUCT) == avd(0.1, PRODUCT)
-    assert all(avd(0.9, method) > 2 * avd(0.1, method) for method in ESTIMATORS if method != "Lasso as printed")
+    assert all(
+        avd(0.9, method) > 2 * avd(0.1, method)
+        for method in ESTIMATORS
+        if method != "Lasso as printed"
+    )
     assert avd(0.9, "EM") > avd(0.9, PRODUCT)
 
 
@@ -76,7 +86,9 @@ def test_published_tables_are_consistent_with_the_ratios_printed() -> None:
 
 
 def test_sets_are_drawn_evenly_and_stay_within_the_cell_limit() -> None:
-    schema = Schema(tuple(Attribute(f"a{i}", "categorical", tuple(map(str, range(12)))) for i in range(14)))
+    schema = Schema(
+        tuple(Attribute(f"a{i}", "categorical", tuple(map(str, range(12)))) for i in range(14))
+    )
     table = Table("wide", schema, np.zeros((1, 14), int), np.zeros((1, 14), int))
     sets = chosen_sets(table, 3, 100)
     assert len(sets) == len(set(sets)) == 100
@@ -89,7 +101,9 @@ def test_sets_are_drawn_evenly_and_stay_within_the_cell_limit() -> None:
 
 def test_only_costly_repeats_are_left_out() -> None:
     source = Source(Path("nowhere"), EXTENTS["full"])
-    assert not any(left_out(source, "Adult", f, 0, k) for f in EXTENTS["full"].flips for k in (2, 3))
+    assert not any(
+        left_out(source, "Adult", f, 0, k) for f in EXTENTS["full"].flips for k in (2, 3)
+    )
     assert left_out(source, "Adult", 0.1, 1, 3)
     assert left_out(source, "Adult", 0.3, 0, 5)
     assert left_out(source, GENERATED, 0.3)

@@ -19,15 +19,21 @@ def test_ours_always_and_peers_where_they_are(tmp_path: Path) -> None:
     assert measured | missing == set(mechanisms.RUNNERS)
     assert missing <= {"multi-freq-ldpy", "pure-ldp"}
     assert all("pip install 'dither[bench]'" in note and "\n" not in note for note in outcome.notes)
-    cost = {name: outcome.mean("cost", "microseconds_per_person", library=name) for name in measured}
+    cost = {
+        name: outcome.mean("cost", "microseconds_per_person", library=name) for name in measured
+    }
     for name in measured:
-        assert outcome.mean("cost", "times_dither", library=name) == pytest.approx(cost[name] / cost["dither"])
+        assert outcome.mean("cost", "times_dither", library=name) == pytest.approx(
+            cost[name] / cost["dither"]
+        )
 
 
 def test_the_grid_has_what_was_declared_and_nothing_else() -> None:
     (study,) = mechanisms.bench("full").studies
     points = [((p["mechanism"], p["cells"]), p["library"]) for p in study.points()]
-    assert sorted(points) == sorted((case, library) for case, people in mechanisms.PEOPLE.items() for library in people)
+    assert sorted(points) == sorted(
+        (case, library) for case, people in mechanisms.PEOPLE.items() for library in people
+    )
 
 
 def test_ratios_compare_people_not_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,11 +116,15 @@ def test_peak_sees_memory_that_was_given_back(tmp_path: Path) -> None:
         "a = bytearray(100 << 20); del a\n"  # before the mark: must not count
         "p = Peak(); b = bytearray(40 << 20); del b\nprint(p.extra_mb())"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=child.ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=child.ROOT, capture_output=True, text=True, check=True
+    )
     assert 35 < float(done.stdout) < 60
 
 
-def test_environments_are_found_kept_or_excused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environments_are_found_kept_or_excused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DITHER_PEERS", str(tmp_path))
     assert {"dpmm", "smartnoise", "diffprivlib"} <= set(environments.NAMES)
     with pytest.raises(NotAvailable, match="is not there"):
@@ -137,7 +141,9 @@ def test_environments_are_found_kept_or_excused_in_one_line(tmp_path: Path, monk
 
     monkeypatch.setattr(environments.venv, "create", fake)
     monkeypatch.setattr(environments.subprocess, "run", refuse)
-    with pytest.raises(NotAvailable, match="could not be made: ERROR: No matching distribution") as excuse:
+    with pytest.raises(
+        NotAvailable, match="could not be made: ERROR: No matching distribution"
+    ) as excuse:
         environments.interpreter("dpmm")
     assert "\n" not in str(excuse.value)
     assert not list(tmp_path.glob("venv-dpmm*"))  # nothing half made is left behind

@@ -66,11 +66,15 @@ def test_defects_are_shown_or_their_library_is_named(outcome: Outcome) -> None:
     assert shown or any("pure_ldp" in note for note in outcome.notes)
 
 
-def test_a_missing_library_is_told_apart_from_a_broken_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_library_is_told_apart_from_a_broken_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from benchmarks.harness import NotAvailable
 
     monkeypatch.setattr(frequency, "MODULES", {"pure-ldp": "no_such_library"})
-    with pytest.raises(NotAvailable, match="pure-ldp is not installed here; the extra `bench` has it"):
+    with pytest.raises(
+        NotAvailable, match="pure-ldp is not installed here; the extra `bench` has it"
+    ):
         frequency.measure("pure-ldp", "grr", 500, 8, 1.0, 0)
     monkeypatch.setenv("DITHER_PEERS", str(tmp_path))
     with pytest.raises(NotAvailable, match="environment for diffprivlib"):

@@ -21,7 +21,9 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 @pytest.mark.slow
 def test_every_study_has_figures(outcome: Outcome) -> None:
-    assert {row["study"] for row in outcome.summary} == {study.name for study in outcome.bench.studies}
+    assert {row["study"] for row in outcome.summary} == {
+        study.name for study in outcome.bench.studies
+    }
     given = {"dataset": GENERATED, "epsilon": 1.0}
     ours = outcome.mean("range_errors", "mse", method="ranges", **given)
     assert ours < outcome.mean("range_errors", "mse", method="hierarchy", **given)
@@ -36,8 +38,13 @@ def test_the_paper_s_two_strategies_are_run_apart_and_err_alike() -> None:
     runs = {strategy: ranges.several(strategy, 6) for strategy in ("independent", "summed")}
     errors = {strategy: np.array([row["mse"] for row in rows]) for strategy, rows in runs.items()}
     assert not (errors["independent"] == errors["summed"]).any()
-    assert abs(np.log(errors["independent"].mean() / errors["summed"].mean())) < 4 * np.sqrt(2 * 2 / 30)
-    assert {strategy: rows[0]["bits"] for strategy, rows in runs.items()} == {"independent": 18, "summed": 12}
+    assert abs(np.log(errors["independent"].mean() / errors["summed"].mean())) < 4 * np.sqrt(
+        2 * 2 / 30
+    )
+    assert {strategy: rows[0]["bits"] for strategy, rows in runs.items()} == {
+        "independent": 18,
+        "summed": 12,
+    }
 
 
 @RIVALS

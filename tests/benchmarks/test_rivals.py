@@ -26,7 +26,9 @@ def error(rival, epsilon, seed=0):
 @pytest.mark.parametrize("rival", RIVALS)
 def test_each_learns_the_joint_when_epsilon_is_large(rival):
     # Epsilon 12 is 4 per attribute. The product of one-way marginals is this far off:
-    product = np.einsum("a,b,c->abc", *(EXACT.sum(axis=tuple(j for j in range(3) if j != i)) for i in range(3)))
+    product = np.einsum(
+        "a,b,c->abc", *(EXACT.sum(axis=tuple(j for j in range(3) if j != i)) for i in range(3))
+    )
     independent = np.abs(product - EXACT).sum() / 2
     assert error(rival, 12.0) < 0.05 < independent
 

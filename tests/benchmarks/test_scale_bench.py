@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 def test_growth_and_campaign(tmp_path: Path) -> None:
     outcome = execute(scale.bench("smoke"), tmp_path)
     assert not outcome.notes
-    ratio = outcome.mean("growth", "pair_cells", attributes=8) / outcome.mean("growth", "pair_cells", attributes=4)
+    ratio = outcome.mean("growth", "pair_cells", attributes=8) / outcome.mean(
+        "growth", "pair_cells", attributes=4
+    )
     assert 4 < ratio < 5  # 28 pairs against 6
     for measure in ("simulate_cpu_s", "fit_cpu_s", "sample_million_rows_cpu_s"):
         assert outcome.mean("campaign", measure) > 0
@@ -30,7 +32,9 @@ def test_growth_and_campaign(tmp_path: Path) -> None:
 
 def test_the_drawn_tally_asks_every_pair_alike() -> None:
     schema, tally = scale.drawn(4, 60_000, np.random.default_rng(1))
-    assert [len(q.attributes) for q in tally.plan.questions] == [2] * math.comb(len(schema.names), 2)
+    assert [len(q.attributes) for q in tally.plan.questions] == [2] * math.comb(
+        len(schema.names), 2
+    )
     assert tally.n.tolist() == [10_000] * 6
 
 
@@ -39,7 +43,9 @@ def test_the_population_is_that_of_the_network(monkeypatch: pytest.MonkeyPatch) 
     network = generate_network([3, 4], strength=1.0, seed=3)
     codes = scale.population(network, 20_100, np.random.default_rng(2))
     found = np.bincount(codes[:, 0] * 4 + codes[:, 1], minlength=12) / len(codes)
-    assert np.abs(found - network.marginal(network.schema.names).ravel()).max() < 4 * np.sqrt(0.25 / len(codes))
+    assert np.abs(found - network.marginal(network.schema.names).ravel()).max() < 4 * np.sqrt(
+        0.25 / len(codes)
+    )
 
 
 def test_a_childs_peak_is_its_own() -> None:

@@ -17,7 +17,9 @@ def outside_figures(readme: str) -> str:
 def claims(text: str) -> list[str]:
     """Measured figures: decimal fractions, and amounts of time, memory, error or speed."""
     units = r"(?:s|seconds?|minutes?|ms|MB|GB|%|per cent|times|x)"
-    return re.findall(rf"(?<![\w.])(?:\d[\d,]*(?:\.\d+)? ?{units}|\d+\.\d+(?!\.?\d))(?![\w/])", text)
+    return re.findall(
+        rf"(?<![\w.])(?:\d[\d,]*(?:\.\d+)? ?{units}|\d+\.\d+(?!\.?\d))(?![\w/])", text
+    )
 
 
 def test_results_page_is_what_the_stored_results_give() -> None:

@@ -35,7 +35,9 @@ def test_a_good_table_scores_as_real_rows_and_a_shuffled_one_as_guessing(classif
     train, test, good = table(1_500, 0), table(1_500, 1), table(1_500, 2)
     shuffled = np.column_stack([np.random.default_rng(i).permutation(good[:, i]) for i in range(3)])
     for rows, low, high in ((good, 0.92, 0.98), (shuffled, 0.5, 0.7)):
-        score = classification(SCHEMA, rows, test, classifier=classifier, real=train, targets=["b"])[0]
+        score = classification(
+            SCHEMA, rows, test, classifier=classifier, real=train, targets=["b"]
+        )[0]
         assert low < score.synthetic < high
         assert 0.92 < score.real < 0.98
         assert score.majority == pytest.approx(0.65, abs=0.05)

@@ -20,7 +20,9 @@ def test_triples_gain_from_whole_tables(tmp_path: Path) -> None:
     outcome = execute(whole_tables.bench("smoke"), tmp_path)
     rows = {r["measure"]: r["mean"] for r in outcome.summary}
     for ways in (2, 3):
-        assert rows[f"ratio_{ways}"] == pytest.approx(rows[f"tables_tvd_{ways}"] / rows[f"pairs_tvd_{ways}"], rel=1e-4)
+        assert rows[f"ratio_{ways}"] == pytest.approx(
+            rows[f"tables_tvd_{ways}"] / rows[f"pairs_tvd_{ways}"], rel=1e-4
+        )
     # Twelve binary attributes at epsilon 4 with 50,000 participants came to 0.8 on average, so 1.2 has room for one seed.
     assert rows["ratio_3"] < 1.2
 

@@ -50,15 +50,21 @@ def desk(signed_in: BrowserContext, running: ServerThread) -> Iterator[Page]:
     """A window in which no policy is broken, no script fails, and nothing leaves the origin."""
     page = signed_in.new_page()
     complaints: list[str] = []
-    page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda r: None if r.url.startswith(running.url) else complaints.append(r.url))
+    page.on(
+        "request", lambda r: None if r.url.startswith(running.url) else complaints.append(r.url)
+    )
     yield page
     page.close()
     assert [text for text in complaints if "Failed to load resource" not in text] == []
 
 
-def test_from_a_schema_in_a_form_to_a_published_release(running: ServerThread, desk: Page, tmp_path: Path) -> None:
+def test_from_a_schema_in_a_form_to_a_published_release(
+    running: ServerThread, desk: Page, tmp_path: Path
+) -> None:
     desk.set_default_timeout(PATIENT)
     desk.goto(f"{running.url}/console")
     desk.get_by_role("link", name="New campaign").first.click()
@@ -111,7 +117,9 @@ def test_from_a_schema_in_a_form_to_a_published_release(running: ServerThread, d
 
 
 @pytest.mark.parametrize("events", [True, False])
-def test_progress_comes_with_events_and_without(running: ServerThread, desk: Page, events: bool) -> None:
+def test_progress_comes_with_events_and_without(
+    running: ServerThread, desk: Page, events: bool
+) -> None:
     """Where a proxy or an old browser lets no events through, the page asks now and then."""
     caller = Caller(running.url)
     campaign = caller.create(title="Watched")
@@ -119,10 +127,14 @@ def test_progress_comes_with_events_and_without(running: ServerThread, desk: Pag
         desk.route("**/events", lambda route: route.abort())
     desk.goto(f"{running.url}/console/c/{campaign}")
     expect(desk.locator("#live .big").first).to_have_text("0")
-    sent = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(i) for i in range(7)])
+    sent = envelope_of(
+        campaign, plan_of(caller.announcement(campaign)), [token_of(i) for i in range(7)]
+    )
     assert caller.upload(campaign, sent).status == 201
     expect(desk.locator("#live .big").first).to_have_text("7", timeout=20_000)
-    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0, "hold": True}).status == 200
+    assert (
+        caller.admin("POST", f"/{campaign}/close-round", {"round": 0, "hold": True}).status == 200
+    )
     expect(desk.locator("#live")).to_contain_text("takes no more answers", timeout=20_000)
     caller.connection.close()
 
@@ -141,7 +153,13 @@ def hostile(running: ServerThread) -> str:
             "help": HOSTILE,
         }
     ]
-    words = {"title": HOSTILE, "purpose": HOSTILE, "contact": HOSTILE, "name": HOSTILE, "listed": True}
+    words = {
+        "title": HOSTILE,
+        "purpose": HOSTILE,
+        "contact": HOSTILE,
+        "name": HOSTILE,
+        "listed": True,
+    }
     campaign = caller.create(schema={"attributes": attributes}, **words)
     caller.connection.close()
     return campaign
@@ -162,7 +180,9 @@ def hostile(running: ServerThread) -> str:
         "/console/audit",
     ],
 )
-def test_every_page_can_be_used_by_everybody(running: ServerThread, hostile: str, desk: Page, path: str) -> None:
+def test_every_page_can_be_used_by_everybody(
+    running: ServerThread, hostile: str, desk: Page, path: str
+) -> None:
     desk.goto(running.url + path.replace("{campaign}", hostile))
     if path.startswith("/c/"):
         expect(desk.locator("#questions")).to_be_visible()

@@ -56,7 +56,9 @@ def take_part(browser: Browser, origin: str, given: dict[str, object]) -> list[A
 
 
 @pytest.mark.parametrize("mechanism", ["best", "olh"])
-def test_a_page_takes_part_once(tmp_path: Path, browser: Browser, origin: str, mechanism: str) -> None:
+def test_a_page_takes_part_once(
+    tmp_path: Path, browser: Browser, origin: str, mechanism: str
+) -> None:
     running = ServerThread(SqliteStore(tmp_path / "c.db"))
     try:
         caller = Caller(running.url)

@@ -33,7 +33,13 @@ SCHEMA: dict[str, Any] = {
             "help": "On most days of last week.",
             "labels": ["On foot", "By bicycle", "By bus", "By car"],
         },
-        {"name": "age", "kind": "numeric", "edges": [18, 30, 50, 100], "unit": 1, "question": "How old are you?"},
+        {
+            "name": "age",
+            "kind": "numeric",
+            "edges": [18, 30, 50, 100],
+            "unit": 1,
+            "question": "How old are you?",
+        },
         {"name": "full", "kind": "boolean", "missing": True, "question": "Do you work full time?"},
         {
             "name": "since",
@@ -41,7 +47,12 @@ SCHEMA: dict[str, Any] = {
             "edges": ["2000-01-01", "2015-01-01", "2027-01-01"],
             "question": "Since when?",
         },
-        {"name": "canton", "kind": "categorical", "values": [f"Canton {i}" for i in range(12)], "question": "Where?"},
+        {
+            "name": "canton",
+            "kind": "categorical",
+            "values": [f"Canton {i}" for i in range(12)],
+            "question": "Where?",
+        },
     ]
 }
 
@@ -66,7 +77,9 @@ def phone(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=PHONE, has_touch=True)  # type: ignore[arg-type]
     page = context.new_page()
     complaints: list[str] = []
-    page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page
     quiet = [text for text in complaints if "Failed to load resource" not in text]
@@ -90,11 +103,22 @@ def answer(page: Page) -> None:
 
 def stored(running: ServerThread, campaign: str) -> list[Row]:
     rounds = running.collector.campaigns.get(campaign).rounds
-    return [row for r in rounds for block in running.collector.store.reports(campaign, r.number) for row in block]
+    return [
+        row
+        for r in rounds
+        for block in running.collector.store.reports(campaign, r.number)
+        for row in block
+    ]
 
 
-def test_answers_once_and_finds_the_receipt_again(running: ServerThread, caller: Caller, phone: Page) -> None:
-    title = {"title": "How we get to work", "purpose": "To plan the bus lines.", "contact": "bus@example.org"}
+def test_answers_once_and_finds_the_receipt_again(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
+    title = {
+        "title": "How we get to work",
+        "purpose": "To plan the bus lines.",
+        "contact": "bus@example.org",
+    }
     campaign = caller.create(schema=SCHEMA, **title)
     phone.goto(f"{running.url}/c/{campaign}")
     expect(phone.get_by_role("heading", name="How we get to work")).to_be_visible()
@@ -102,7 +126,9 @@ def test_answers_once_and_finds_the_receipt_again(running: ServerThread, caller:
     expect(phone.locator("#asked")).to_contain_text("Of 5 questions one is for you")
     expect(phone.locator("#odds")).to_contain_text("Of 100 people with your answer")
     phone.get_by_role("button", name="Randomise and send").click()
-    expect(phone.locator("#fields .fault").first).to_be_visible()  # nothing was filled in, and nothing is sent
+    expect(
+        phone.locator("#fields .fault").first
+    ).to_be_visible()  # nothing was filled in, and nothing is sent
     answer(phone)
     phone.get_by_role("button", name="Draw 20 times").click()
     expect(phone.locator("#practised")).to_contain_text("of 20 practice draws fit your answer")
@@ -122,7 +148,9 @@ def test_answers_once_and_finds_the_receipt_again(running: ServerThread, caller:
     assert len(stored(running, campaign)) == 1
 
 
-def test_loses_the_network_in_the_middle_of_sending(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_loses_the_network_in_the_middle_of_sending(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     campaign = caller.create(schema=SCHEMA)
     seen: list[bytes] = []
 
@@ -162,12 +190,16 @@ def typed(page: Page) -> str:
     )
 
 
-def test_what_is_typed_stays_whatever_the_network_does(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_what_is_typed_stays_whatever_the_network_does(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     campaign = caller.create(schema=SCHEMA, draft=True)
     phone.goto(f"{running.url}/c/{campaign}")
     expect(phone.locator("#state")).to_contain_text("has not begun yet")
     caller.admin("POST", f"/{campaign}/open", {})
-    look_again = "document.dispatchEvent(new Event('visibilitychange')), dispatchEvent(new Event('online'))"
+    look_again = (
+        "document.dispatchEvent(new Event('visibilitychange')), dispatchEvent(new Event('online'))"
+    )
     phone.evaluate(look_again)
     expect(phone.locator("#questions")).to_be_visible()
     empty = typed(phone)
@@ -182,7 +214,9 @@ def test_what_is_typed_stays_whatever_the_network_does(running: ServerThread, ca
     expect(phone.locator("#state")).to_contain_text("None of your answers was sent on this visit")
     phone.unroute("**/v1/campaigns/*")
     phone.evaluate(look_again)
-    phone.evaluate("new Promise((done) => { setTimeout(done, 300); })")  # longer than the collector takes to answer
+    phone.evaluate(
+        "new Promise((done) => { setTimeout(done, 300); })"
+    )  # longer than the collector takes to answer
     assert len(looked) == 1, "what was typed is sent, and nothing else is asked for"
     assert typed(phone) == filled
     phone.get_by_role("button", name="Randomise and send").click()
@@ -207,7 +241,9 @@ def test_a_second_invitation_in_one_browser_is_told_what_is_the_matter(
     running: ServerThread, caller: Caller, phone: Page
 ) -> None:
     campaign = caller.create(schema=SCHEMA, participation="tokens")
-    first, second = json.loads(caller.admin("POST", f"/{campaign}/tokens", {"count": 2}).body)["tokens"]
+    first, second = json.loads(caller.admin("POST", f"/{campaign}/tokens", {"count": 2}).body)[
+        "tokens"
+    ]
     phone.goto(f"{running.url}/c/{campaign}#{first}")
     expect(phone.locator("#questions")).to_be_visible()
     answer(phone)
@@ -220,7 +256,9 @@ def test_a_second_invitation_in_one_browser_is_told_what_is_the_matter(
     assert len(stored(running, campaign)) == 1
 
 
-def test_words_of_any_length_and_direction_fit_a_phone(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_words_of_any_length_and_direction_fit_a_phone(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     long = "Donaudampfschifffahrtsgesellschaft" * 4
     entry = {"name": "a", "kind": "categorical", "values": ["x", "y"], "labels": [long, "نعم"]}
     for question, direction in ((long, "ltr"), ("كيف تذهب إلى العمل؟", "rtl")):
@@ -231,7 +269,10 @@ def test_words_of_any_length_and_direction_fit_a_phone(running: ServerThread, ca
         answer(phone)
         phone.get_by_role("button", name="Draw once").click()
         assert phone.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        assert phone.evaluate("getComputedStyle(document.querySelector('#fields > .field')).direction") == direction
+        assert (
+            phone.evaluate("getComputedStyle(document.querySelector('#fields > .field')).direction")
+            == direction
+        )
 
 
 def test_a_ticket_counts_once_on_whatever_device(
@@ -260,7 +301,9 @@ def test_a_ticket_counts_once_on_whatever_device(
     assert len(stored(running, campaign)) == 1
 
 
-def test_every_end_of_the_road_has_its_sentence(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_every_end_of_the_road_has_its_sentence(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     draft = caller.create(schema=SCHEMA, draft=True)
     phone.goto(f"{running.url}/c/{draft}")
     expect(phone.locator("#state")).to_contain_text("has not begun yet")
@@ -276,7 +319,14 @@ def test_every_end_of_the_road_has_its_sentence(running: ServerThread, caller: C
     expect(phone.locator("#state")).to_contain_text("being closed this very moment")
     caller.admin("POST", f"/{draft}/open", {})
     expect(phone.locator("#questions")).to_be_visible(timeout=10_000)  # it looks again by itself
-    people(caller, draft, caller.announcement(draft), running.collector.campaigns.get(draft).spec.schema, 200, "ended")
+    people(
+        caller,
+        draft,
+        caller.announcement(draft),
+        running.collector.campaigns.get(draft).spec.schema,
+        200,
+        "ended",
+    )
     assert caller.admin("POST", f"/{draft}/close-round", {"round": 0}).status == 200
     phone.goto(f"{running.url}/c/{draft}?over")
     expect(phone.locator("#state")).to_contain_text("has ended")
@@ -291,8 +341,20 @@ def in_two_rounds(caller: Caller) -> str:
 
 def end_round(running: ServerThread, caller: Caller, campaign: str) -> None:
     announced = caller.announcement(campaign)
-    people(caller, campaign, announced, running.collector.campaigns.get(campaign).spec.schema, 200, campaign)
-    assert caller.admin("POST", f"/{campaign}/close-round", {"round": announced["plan"]["round"]}).status == 200
+    people(
+        caller,
+        campaign,
+        announced,
+        running.collector.campaigns.get(campaign).spec.schema,
+        200,
+        campaign,
+    )
+    assert (
+        caller.admin(
+            "POST", f"/{campaign}/close-round", {"round": announced["plan"]["round"]}
+        ).status
+        == 200
+    )
 
 
 def test_nothing_is_drawn_for_a_question_that_was_never_read(
@@ -307,7 +369,9 @@ def test_nothing_is_drawn_for_a_question_that_was_never_read(
     def asked(token: bytes, plan: Plan) -> set[str]:
         return set(plan.questions[pick(token, bytes.fromhex(campaign), plan)].attributes)
 
-    token = next(t for i in range(1000) if not asked(t := token_of(i), plans[1]) <= asked(t, plans[0]))
+    token = next(
+        t for i in range(1000) if not asked(t := token_of(i), plans[1]) <= asked(t, plans[0])
+    )
     phone.route(
         f"**/v1/campaigns/{campaign}",
         lambda route: route.fulfill(body=earlier, content_type="application/json"),
@@ -318,7 +382,9 @@ def test_nothing_is_drawn_for_a_question_that_was_never_read(
     answer(phone)
     before = len(stored(running, campaign))
     phone.get_by_role("button", name="Randomise and send").click()
-    expect(phone.locator("#state")).to_contain_text("What is asked has changed since this page showed it")
+    expect(phone.locator("#state")).to_contain_text(
+        "What is asked has changed since this page showed it"
+    )
     expect(phone.locator("#fields > .field")).to_have_count(len(asked(token, plans[1])))
     assert len(stored(running, campaign)) == before
     answer(phone)
@@ -358,7 +424,9 @@ def test_an_answer_that_waits_is_sent_again_when_the_network_is_back(
     phone.route("**/v1/campaigns/*", lambda route: route.abort())
     phone.get_by_role("button", name="Send the same bytes again").click()
     expect(phone.locator("#resend")).to_be_enabled()
-    expect(phone.locator("#state")).to_contain_text("kept here and not yet acknowledged")  # not: "nothing has left"
+    expect(phone.locator("#state")).to_contain_text(
+        "kept here and not yet acknowledged"
+    )  # not: "nothing has left"
     phone.unroute("**/v1/campaigns/*")
     phone.unroute("**/reports")
     phone.evaluate("window.dispatchEvent(new Event('online'))")
@@ -380,7 +448,9 @@ def test_keyboard_alone_is_enough(running: ServerThread, caller: Caller, phone: 
     assert len(stored(running, campaign)) == 1
 
 
-def test_without_script_the_page_says_so(running: ServerThread, caller: Caller, browser: Browser) -> None:
+def test_without_script_the_page_says_so(
+    running: ServerThread, caller: Caller, browser: Browser
+) -> None:
     campaign = caller.create(schema=SCHEMA, title="Read me")
     with browser.new_context(java_script_enabled=False) as context:
         page = context.new_page()
@@ -392,11 +462,15 @@ def test_without_script_the_page_says_so(running: ServerThread, caller: Caller, 
 def test_the_page_comes_back_to_life_when_the_ticket_is_asked(
     running: ServerThread, caller: Caller, phone: Page
 ) -> None:
-    campaign = caller.create(schema=SCHEMA, method="privincr", participants=2000, assignment="token")
+    campaign = caller.create(
+        schema=SCHEMA, method="privincr", participants=2000, assignment="token"
+    )
     plan = plan_of(caller.announcement(campaign))
     assert plan.population < 1
     later = next(
-        t for i in range(1000) if not is_asked(t := token_of(i), bytes.fromhex(campaign), 0.0, plan.population)
+        t
+        for i in range(1000)
+        if not is_asked(t := token_of(i), bytes.fromhex(campaign), 0.0, plan.population)
     )
     phone.goto(f"{running.url}/c/{campaign}#{later.hex()}")
     expect(phone.locator("#state")).to_contain_text("not asked yet")
@@ -408,7 +482,9 @@ def test_the_page_comes_back_to_life_when_the_ticket_is_asked(
         ):
             break
         people(caller, campaign, announced, schema, 200, f"p{number}")
-        closed = caller.admin("POST", f"/{campaign}/close-round", {"round": announced["plan"]["round"]})
+        closed = caller.admin(
+            "POST", f"/{campaign}/close-round", {"round": announced["plan"]["round"]}
+        )
         assert closed.status == 200, closed
     phone.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     expect(phone.locator("#questions")).to_be_visible()
@@ -417,7 +493,9 @@ def test_the_page_comes_back_to_life_when_the_ticket_is_asked(
     expect(phone.locator("#state")).to_contain_text("Sent and stored")
 
 
-def people(caller: Caller, campaign: str, announced: dict[str, Any], schema: Schema, count: int, kind: str) -> None:
+def people(
+    caller: Caller, campaign: str, announced: dict[str, Any], schema: Schema, count: int, kind: str
+) -> None:
     """Simulated people who answer the open round."""
     plan, held = plan_of(announced), bytes.fromhex(campaign)
     reports = []
@@ -427,7 +505,11 @@ def people(caller: Caller, campaign: str, announced: dict[str, Any], schema: Sch
         codes = [i % schema.cardinalities[i] for i in range(len(schema))]
         asked = plan.questions if question == -1 else (plan.questions[question],)
         reports.append(
-            Report(token, question, b"".join(q.mechanism.randomise(q.cell(schema, codes), source) for q in asked))
+            Report(
+                token,
+                question,
+                b"".join(q.mechanism.randomise(q.cell(schema, codes), source) for q in asked),
+            )
         )
     assert caller.upload(campaign, encode(Envelope(held, plan.round, tuple(reports)))).status == 201
 
@@ -484,7 +566,10 @@ def test_a_number_for_a_mean_is_described_by_its_levels(
         level = ["0", "1,000"][int.from_bytes(payload, "little")]
         assert said(phone) == f"“{level}”, one of the 2 numbers to which yours may be rounded."
     else:
-        assert said(phone) == f"{len(payload)} byte of noise about the 9 numbers to which yours may be rounded."
+        assert (
+            said(phone)
+            == f"{len(payload)} byte of noise about the 9 numbers to which yours may be rounded."
+        )
 
 
 def test_the_report_of_a_rounded_number_is_named_by_its_level(
@@ -501,7 +586,9 @@ def test_the_report_of_a_rounded_number_is_named_by_its_level(
     phone.route("**/reports", lambda route: route.fulfill(status=201, json=stored_here))
     sent = bytes_of_report(phone)
     phone.goto(f"{running.url}/c/{campaign}")
-    expect(phone.locator("#fields")).to_contain_text("one of 5 evenly spaced numbers from 0 to 1,000, 250 apart")
+    expect(phone.locator("#fields")).to_contain_text(
+        "one of 5 evenly spaced numbers from 0 to 1,000, 250 apart"
+    )
     phone.locator("#fields input").fill("490")
     phone.get_by_role("button", name="Randomise and send").click()
     expect(phone.locator("#state")).to_contain_text("Sent and stored")
@@ -509,7 +596,9 @@ def test_the_report_of_a_rounded_number_is_named_by_its_level(
     assert said(phone) == f"“{level}”, one of the 5 numbers to which yours may be rounded."
 
 
-def test_a_collector_that_never_answers_is_given_up(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_a_collector_that_never_answers_is_given_up(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     campaign = caller.create(schema=SCHEMA)
     phone.add_init_script(
         "const timeout = AbortSignal.timeout.bind(AbortSignal); window.limits = [];"
@@ -524,7 +613,9 @@ def test_a_collector_that_never_answers_is_given_up(running: ServerThread, calle
     expect(phone.locator("#questions")).to_be_visible()
 
 
-def test_an_announcement_without_end_is_not_read_to_its_end(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_an_announcement_without_end_is_not_read_to_its_end(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     campaign = caller.create(schema=SCHEMA)
     phone.add_init_script(
         """window.taken = 0;
@@ -537,10 +628,15 @@ def test_an_announcement_without_end_is_not_read_to_its_end(running: ServerThrea
     assert phone.evaluate("window.taken") <= 12  # MiB; 8 are read
 
 
-def test_a_redirect_is_not_followed_to_other_questions(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_a_redirect_is_not_followed_to_other_questions(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     campaign, other = caller.create(schema=SCHEMA), caller.create(schema=SCHEMA)
     elsewhere = f"{running.url}/v1/campaigns/{other}"
-    phone.route(f"**/v1/campaigns/{campaign}", lambda route: route.fulfill(status=302, headers={"location": elsewhere}))
+    phone.route(
+        f"**/v1/campaigns/{campaign}",
+        lambda route: route.fulfill(status=302, headers={"location": elsewhere}),
+    )
     looked: list[str] = []
     phone.on("request", lambda request: looked.append(request.url))
     phone.goto(f"{running.url}/c/{campaign}")
@@ -549,14 +645,25 @@ def test_a_redirect_is_not_followed_to_other_questions(running: ServerThread, ca
     assert elsewhere not in looked
     phone.unroute(f"**/v1/campaigns/{campaign}")
     body = json.dumps(caller.announcement(other))
-    phone.route(f"**/v1/campaigns/{campaign}", lambda route: route.fulfill(body=body, content_type="application/json"))
+    phone.route(
+        f"**/v1/campaigns/{campaign}",
+        lambda route: route.fulfill(body=body, content_type="application/json"),
+    )
     phone.reload()
     expect(phone.locator("#state")).to_contain_text("What the collector asks cannot be read")
 
 
 @pytest.mark.parametrize(
     ("typed_text", "means"),
-    [("US", "US"), ("us", "us"), (" lead", " lead"), ("LEAD ", " lead"), ("V7", "v7"), ("Us", None), ("v", None)],
+    [
+        ("US", "US"),
+        ("us", "us"),
+        (" lead", " lead"),
+        ("LEAD ", " lead"),
+        ("V7", "v7"),
+        ("Us", None),
+        ("v", None),
+    ],
 )
 def test_a_long_list_takes_what_is_typed_exactly_if_it_can(
     running: ServerThread, caller: Caller, phone: Page, typed_text: str, means: str | None
@@ -564,7 +671,9 @@ def test_a_long_list_takes_what_is_typed_exactly_if_it_can(
     values = [*(f"v{i}" for i in range(300)), "US", " lead", "us"]
     schema = {"attributes": [{"name": "job", "kind": "categorical", "values": values}]}
     campaign = caller.create(schema=schema, epsilon=8.0)
-    phone.add_init_script("crypto.getRandomValues = (array) => array.fill(0)")  # draws of zeros report the truth
+    phone.add_init_script(
+        "crypto.getRandomValues = (array) => array.fill(0)"
+    )  # draws of zeros report the truth
     sent = bytes_of_report(phone)
     phone.goto(f"{running.url}/c/{campaign}")
     phone.locator("#fields input").first.fill(typed_text)
@@ -572,10 +681,15 @@ def test_a_long_list_takes_what_is_typed_exactly_if_it_can(
     expect(note).to_have_count(0 if means else 1)
     phone.get_by_role("button", name="Randomise and send").click()
     expect(phone.locator("#state")).to_contain_text("Sent and stored")
-    plan, token = plan_of(caller.announcement(campaign)), phone.evaluate(f"localStorage['dither:token:{campaign}']")
+    plan, token = (
+        plan_of(caller.announcement(campaign)),
+        phone.evaluate(f"localStorage['dither:token:{campaign}']"),
+    )
     mechanism = plan.questions[pick(bytes.fromhex(token), bytes.fromhex(campaign), plan)].mechanism
     assert isinstance(mechanism, PureMechanism)
-    assert mechanism.supports(sent[0], values.index(means) if means else 0)  # a uniform draw of zeros is the first
+    assert mechanism.supports(
+        sent[0], values.index(means) if means else 0
+    )  # a uniform draw of zeros is the first
 
 
 def test_a_plan_that_changes_after_it_was_shown_is_shown_again(
@@ -585,7 +699,13 @@ def test_a_plan_that_changes_after_it_was_shown_is_shown_again(
     campaign = caller.create(schema={"attributes": SCHEMA["attributes"][:1]})
     now = caller.announcement(campaign)
     earlier = json.loads(json.dumps(now))
-    before = {"name": "oue", "cells": 4, "true_set": 2**31, "other_set": 2**30, "threshold_bits": 32}
+    before = {
+        "name": "oue",
+        "cells": 4,
+        "true_set": 2**31,
+        "other_set": 2**30,
+        "threshold_bits": 32,
+    }
     assert now["plan"]["questions"][0]["mechanism"]["name"] != "oue"
     earlier["plan"]["questions"][0]["mechanism"] = before
     phone.route(f"**/v1/campaigns/{campaign}", lambda route: route.fulfill(json=earlier), times=1)
@@ -596,7 +716,9 @@ def test_a_plan_that_changes_after_it_was_shown_is_shown_again(
     phone.get_by_role("button", name="Draw 20 times").click()
     expect(phone.locator("#practised")).to_contain_text("of 20 practice draws")
     phone.get_by_role("button", name="Randomise and send").click()
-    expect(phone.locator("#state")).to_contain_text("What is asked has changed since this page showed it")
+    expect(phone.locator("#state")).to_contain_text(
+        "What is asked has changed since this page showed it"
+    )
     expect(phone.locator("#state")).to_contain_text("None of your answers was sent on this visit")
     assert sent == []
     assert stored(running, campaign) == []
@@ -609,12 +731,16 @@ def test_a_plan_that_changes_after_it_was_shown_is_shown_again(
     assert len(sent) == 1
 
 
-def test_practice_with_an_answer_outside_what_is_asked(running: ServerThread, caller: Caller, phone: Page) -> None:
+def test_practice_with_an_answer_outside_what_is_asked(
+    running: ServerThread, caller: Caller, phone: Page
+) -> None:
     campaign = caller.create(schema={"attributes": SCHEMA["attributes"][1:2]})
     phone.goto(f"{running.url}/c/{campaign}")
     phone.locator("#fields input").fill("17")
     phone.get_by_role("button", name="Draw 20 times").click()
-    expect(phone.locator("#practised")).to_contain_text("outside what is asked, so no draw can fit it")
+    expect(phone.locator("#practised")).to_contain_text(
+        "outside what is asked, so no draw can fit it"
+    )
     expect(phone.locator("#strip")).to_be_hidden()
     phone.locator("#fields input").fill("18")
     phone.get_by_role("button", name="Draw 20 times").click()

@@ -36,7 +36,12 @@ SCHEMA: dict[str, Any] = {
             "labels": ["On foot", EVIL, "'\"><script>window.stolen=1</script>"],
         },
         {"name": "member", "kind": "boolean", "missing": True, "question": "Are you a member?"},
-        {"name": "score", "kind": "numeric", "edges": [0.0, 1.0, 5.0, 9.0], "question": "How many points?"},
+        {
+            "name": "score",
+            "kind": "numeric",
+            "edges": [0.0, 1.0, 5.0, 9.0],
+            "question": "How many points?",
+        },
     ]
 }
 
@@ -56,7 +61,9 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("releases") / "c.db"), pages=add_pages)
+    server = ServerThread(
+        SqliteStore(tmp_path_factory.mktemp("releases") / "c.db"), pages=add_pages
+    )
     caller = Caller(server.url, 120)
     made = []
     for i, people in enumerate((400, 250, 60)):
@@ -83,7 +90,9 @@ def reader(browser: Browser, site: Site) -> Iterator[Page]:
     page = context.new_page()
     complaints: list[str] = []
     requests: list[str] = []
-    page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     yield page
@@ -104,7 +113,9 @@ def test_the_report_with_its_warnings_first(site: Site, reader: Page) -> None:
     expect(reader.get_by_text("95 % interval").first).to_be_visible()
 
 
-def test_filter_share_the_address_and_open_the_file(site: Site, reader: Page, browser: Browser) -> None:
+def test_filter_share_the_address_and_open_the_file(
+    site: Site, reader: Page, browser: Browser
+) -> None:
     reader.goto(site.address())
     reader.get_by_role("link", name="Ask", exact=True).click()
     reader.get_by_label("First attribute").select_option("score")
@@ -117,19 +128,26 @@ def test_filter_share_the_address_and_open_the_file(site: Site, reader: Page, br
     expect(rows).to_have_count(3)
     assert re.search(r"\d+\.\d\d %", rows.first.inner_text())
     address = reader.url
-    assert address.endswith("/ask?by=score&w1=1#answer"), "the address holds what was asked and nothing else"
+    assert address.endswith("/ask?by=score&w1=1#answer"), (
+        "the address holds what was asked and nothing else"
+    )
     expect(reader.get_by_role("checkbox", name="Yes").first).to_be_checked()
     with browser.new_context(java_script_enabled=False) as other:
         elsewhere = other.new_page()
         elsewhere.goto(address)
-        assert elsewhere.locator("#answer tbody").inner_text() == answer.locator("tbody").inner_text()
+        assert (
+            elsewhere.locator("#answer tbody").inner_text() == answer.locator("tbody").inner_text()
+        )
     with reader.expect_download() as started:
         reader.get_by_role("link", name="CSV").click()
     saved = Path(started.value.path()).read_text(encoding="utf-8")
     table = list(csv.DictReader(io.StringIO(saved)))
     assert len(table) == 3
     shown = [float(text.split(" %")[0].split()[-1]) for text in rows.all_inner_texts()]
-    assert all(abs(100 * float(row["estimate"]) - seen) < 10 for row, seen in zip(table, shown, strict=True))
+    assert all(
+        abs(100 * float(row["estimate"]) - seen) < 10
+        for row, seen in zip(table, shown, strict=True)
+    )
     expect(answer).to_contain_text("release.table(['score'], where='member == True')")
 
 
@@ -145,7 +163,9 @@ def test_what_cannot_be_trusted_says_why_in_its_place(site: Site, reader: Page) 
     assert reader.evaluate("fetch(location.href).then((a) => a.status)") == 422
 
 
-def test_labels_of_a_curator_are_text_in_the_form_the_answer_and_the_files(site: Site, reader: Page) -> None:
+def test_labels_of_a_curator_are_text_in_the_form_the_answer_and_the_files(
+    site: Site, reader: Page
+) -> None:
     reader.goto(site.address("/ask?w0=1&w0=2&by=" + f"way {EVIL}"))
     answer = reader.locator("#answer")
     expect(answer.locator("tbody")).to_contain_text(EVIL)
@@ -196,7 +216,9 @@ def test_what_is_not_public_is_nothing_without_a_session(site: Site, reader: Pag
     expect(reader.get_by_role("note").first).to_contain_text("not published")
 
 
-@pytest.mark.parametrize("below", ["", "/ask?by=score&by=member&w1=1", "/download", "/compare?with="])
+@pytest.mark.parametrize(
+    "below", ["", "/ask?by=score&by=member&w1=1", "/download", "/compare?with="]
+)
 def test_anybody_can_read_it(site: Site, reader: Page, below: str) -> None:
     reader.goto(site.address(below + (site.second if below.endswith("=") else "")))
     reader.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
@@ -204,12 +226,19 @@ def test_anybody_can_read_it(site: Site, reader: Page, below: str) -> None:
         reader.set_viewport_size({"width": width, "height": 900})
         reader.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         found = Axe().run(reader)
-        told = [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in found.response["violations"]]
+        told = [
+            (v["id"], [n["html"][:120] for n in v["nodes"][:3]])
+            for v in found.response["violations"]
+        ]
         assert told == [], (width, scheme, json.dumps(told))
-        wide = reader.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        wide = reader.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
         assert wide <= 0, (width, scheme)
     if not below:  # wide tables of the report do not fit a phone at twice the size yet
         return
     reader.set_viewport_size({"width": 390, "height": 900})
     reader.evaluate("document.documentElement.style.fontSize = '200%'")
-    assert reader.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, "text of twice the size"
+    assert reader.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (
+        "text of twice the size"
+    )

@@ -32,7 +32,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Releases: a simulation, the same as a collection, a wide one, one with hardly any data; and the other kinds of pages."""
     folder = tmp_path_factory.mktemp("reports")
     adult = dither.publish("adult", epsilon=4.0, method="calm", population=10_000, rows=20, seed=3)
-    table = pa.table({f"answer {i}": [f"choice {(j * (i + 2)) % 7}" for j in range(120)] for i in range(5)})
+    table = pa.table(
+        {f"answer {i}": [f"choice {(j * (i + 2)) % 7}" for j in range(120)] for i in range(5)}
+    )
     releases = {
         "simulated": adult,
         "collected": replace(
@@ -47,8 +49,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     values = np.random.default_rng(2).normal(40_000, 15_000, 5000).clip(0, 100_000)
     consumers = [4, [0, 12.5, 40_000, 100_000], {"name": HOSTILE, "bins": 60}]
     others = {
-        "histogram": dither.histogram(values, consumers=consumers, epsilon=1.0, low=0, high=100_000, seed=1),
-        "central": dither.central_release(hostile_table(), epsilon=1.0, method="laplace", seed=1, replicates=4),
+        "histogram": dither.histogram(
+            values, consumers=consumers, epsilon=1.0, low=0, high=100_000, seed=1
+        ),
+        "central": dither.central_release(
+            hostile_table(), epsilon=1.0, method="laplace", seed=1, replicates=4
+        ),
     }
     out = {}
     for name, release in (releases | others).items():
@@ -67,10 +73,21 @@ def bench() -> Bench:
     """Lines over several orders of magnitude, in two panels, one of them with a single place; and a long table."""
 
     def measure(**point: Any) -> dict[str, Any]:
-        return {"error": 10 ** (2 * point["epsilon"] - 3) * (1 + point["seed"]), "seconds": 1 / point["epsilon"]}
+        return {
+            "error": 10 ** (2 * point["epsilon"] - 3) * (1 + point["seed"]),
+            "seconds": 1 / point["epsilon"],
+        }
 
-    axes = {"dataset": ("Adult", HOSTILE), "method": ("first", "second"), "epsilon": (0.5, 1.0, 4.0), "seed": (0, 1)}
-    charts = (Chart("epsilon", "error", log_x=True, log_y=True), Chart("epsilon", "seconds", panels=()))
+    axes = {
+        "dataset": ("Adult", HOSTILE),
+        "method": ("first", "second"),
+        "epsilon": (0.5, 1.0, 4.0),
+        "seed": (0, 1),
+    }
+    charts = (
+        Chart("epsilon", "error", log_x=True, log_y=True),
+        Chart("epsilon", "seconds", panels=()),
+    )
     skip = lambda dataset, method, epsilon, seed: dataset == HOSTILE and epsilon != 1.0  # noqa: E731
     long = {"case": tuple(f"a case with a name of its own, number {i}" for i in range(30))}
     return Bench(
@@ -97,7 +114,11 @@ def wide_release(attributes: int) -> Release:
     )
     schema = Schema(
         tuple(
-            Attribute(f"{'a_question_with_a_very_long_name_' if i % 7 == 0 else 'q'}{i}", "categorical", values=labels)
+            Attribute(
+                f"{'a_question_with_a_very_long_name_' if i % 7 == 0 else 'q'}{i}",
+                "categorical",
+                values=labels,
+            )
             for i in range(attributes)
         )
     )
@@ -128,7 +149,9 @@ def audit(window: Any, page: Path, width: int, scheme: str = "light") -> list[st
     window.run(OPEN_ALL)
     found += [finding for finding in window.run(AUDIT) if finding not in found]
     found += [f"console: {line}" for line in window.complaints]
-    return found + [f"request: {address}" for address in window.requests if address != page.as_uri()]
+    return found + [
+        f"request: {address}" for address in window.requests if address != page.as_uri()
+    ]
 
 
 WANTED = {
@@ -160,13 +183,17 @@ def test_a_page_can_be_read_in_the_dark(window: Any, pages: dict[str, Path], nam
 
 
 @pytest.mark.parametrize("name", WANTED)
-def test_a_page_fits_a_phone_with_letters_of_twice_the_size(window: Any, pages: dict[str, Path], name: str) -> None:
+def test_a_page_fits_a_phone_with_letters_of_twice_the_size(
+    window: Any, pages: dict[str, Path], name: str
+) -> None:
     window.visit(pages[name].as_uri(), 390)
     window.run("document.documentElement.style.fontSize = '200%'")
     window.run(OPEN_ALL)
     found = [line for line in window.run(AUDIT) if line.startswith("overflow")]
     assert found == []
-    assert window.run("parseFloat(getComputedStyle(document.querySelector('main p')).fontSize)") >= 25
+    assert (
+        window.run("parseFloat(getComputedStyle(document.querySelector('main p')).fontSize)") >= 25
+    )
 
 
 FLAWS = {

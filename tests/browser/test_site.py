@@ -32,7 +32,9 @@ def test_the_site_is_built_whole_and_asks_nobody_else(tmp_path: Path, window: An
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     _every_page_is_there(site)
-    _the_reference_names_everything_public((site / "reference" / "python.html").read_text(encoding="utf-8"))
+    _the_reference_names_everything_public(
+        (site / "reference" / "python.html").read_text(encoding="utf-8")
+    )
     _notebooks_were_run(site)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(site)))
     serving = threading.Thread(target=server.serve_forever)
@@ -49,7 +51,13 @@ def _every_page_is_there(site: Path) -> None:
     docs = ROOT / "docs"
     pages = [path.relative_to(docs).with_suffix(".html").as_posix() for path in docs.rglob("*.md")]
     pages = ["index.html" if page == "README.html" else page for page in pages]
-    pages += ["results.html", "changelog.html", "contributing.html", "security.html", "decisions/index.html"]
+    pages += [
+        "results.html",
+        "changelog.html",
+        "contributing.html",
+        "security.html",
+        "decisions/index.html",
+    ]
     assert [page for page in pages if not (site / page).is_file()] == []
     indexed = json.dumps(json.loads((site / "search.json").read_text(encoding="utf-8")))
     assert "Where the papers needed mending" in indexed
@@ -60,7 +68,9 @@ def _the_reference_names_everything_public(reference: str) -> None:
     names = [f"dither.{name}" for name in dither.__all__ if name != "__version__"]
     names += [f"{home}.{name}" for name, home in RETURNED.items()]
     assert [name for name in names if f'id="{name}"' not in reference] == []
-    assert "&gt;&gt;&gt;" in reference  # examples stand in a fence, not in a quotation of a quotation
+    assert (
+        "&gt;&gt;&gt;" in reference
+    )  # examples stand in a fence, not in a quotation of a quotation
     assert "<blockquote>" not in reference
 
 
@@ -80,13 +90,19 @@ def _nothing_is_fetched_elsewhere(window: Any, base: str) -> None:
         for page in ("index.html", "tutorial/in-a-notebook.html", "reference/python.html"):
             window.visit(base + page, width, scheme)
             assert window.complaints == []
-            assert [url for url in window.requests if not url.startswith((base, "data:", "blob:"))] == []
+            assert [
+                url for url in window.requests if not url.startswith((base, "data:", "blob:"))
+            ] == []
             assert window.page.evaluate("document.documentElement.scrollWidth") <= width
         # The dark page is dark, once its script has run.
-        window.page.wait_for_function("other => getComputedStyle(document.body).backgroundColor !== other", arg=shade)
+        window.page.wait_for_function(
+            "other => getComputedStyle(document.body).backgroundColor !== other", arg=shade
+        )
         shade = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
     window.visit(base + "index.html", 1280)
     window.page.keyboard.press("Control+k")
     window.page.keyboard.type("compressed sensing")
-    window.page.get_by_text("Central release", exact=False).last.wait_for(state="visible", timeout=60_000)
+    window.page.get_by_text("Central release", exact=False).last.wait_for(
+        state="visible", timeout=60_000
+    )
     assert [url for url in window.requests if not url.startswith((base, "data:", "blob:"))] == []

@@ -25,5 +25,7 @@ def run(
 ) -> NoisyHistogram:
     method = CENTRAL[name]
     assert method.release is not None
-    task = CuratorTask(np.asarray(counts), epsilon, source, rng or np.random.default_rng(0), neighbours, shape)
+    task = CuratorTask(
+        np.asarray(counts), epsilon, source, rng or np.random.default_rng(0), neighbours, shape
+    )
     return method.release(task, method.parameters(**parameters))

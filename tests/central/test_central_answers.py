@@ -68,9 +68,16 @@ def test_conditions_cover_codes(name: str, condition: object, parts: list[float]
 )
 def test_ranges_know_atoms_and_times(name: str, condition: object, parts: list[float]) -> None:
     known = {
-        "paid": Attribute("paid", "numeric", edges=(0.0, 100.0, 200.0), atoms=(0.0, 200.0), missing=True),
+        "paid": Attribute(
+            "paid", "numeric", edges=(0.0, 100.0, 200.0), atoms=(0.0, 200.0), missing=True
+        ),
         "day": attribute_from_json(
-            "day", {"kind": "date", "edges": ["2024-01-01", "2024-01-11", "2024-01-21"], "cycles": ["weekday"]}
+            "day",
+            {
+                "kind": "date",
+                "edges": ["2024-01-01", "2024-01-11", "2024-01-21"],
+                "cycles": ["weekday"],
+            },
         ),
     }
     assert covered(known[name], condition).tolist() == pytest.approx(parts)
@@ -103,10 +110,14 @@ def test_counts_add_up_and_survive_a_folder(tmp_path: Path) -> None:
     again = CentralRelease.load(made.save(tmp_path / "out"))
     assert again.count({"age": (20, 40)}) == young
     assert made.count({"age": (20, 40)}, level=0.5).high < young.high
-    bare = central_release(table(), epsilon=1.0, schema=SCHEMA, method="laplace", seed=1, replicates=0)
+    bare = central_release(
+        table(), epsilon=1.0, schema=SCHEMA, method="laplace", seed=1, replicates=0
+    )
     assert bare.count({"team": "red"}).low is None
     rows = central_release(table(), epsilon=50.0, schema=SCHEMA, method="csm-records", seed=1)
-    assert rows.count({"team": "red"}).estimate == pytest.approx(np.mean(table()["age"].to_numpy() < 40) * 2000, abs=60)
+    assert rows.count({"team": "red"}).estimate == pytest.approx(
+        np.mean(table()["age"].to_numpy() < 40) * 2000, abs=60
+    )
 
 
 @pytest.mark.slow
@@ -129,7 +140,9 @@ def test_intervals_cover_at_their_level(method: str) -> None:
             reaches.append(abs(found.estimate - count) / (found.high - found.estimate))
     slack = 4 * math.sqrt(0.95 * 0.05 / runs)
     assert abs(np.mean(np.array(reaches) <= 1) - 0.95) < slack
-    assert np.mean(np.array(reaches) <= 0.5) < 0.95 - slack  # intervals of half the width are rejected
+    assert (
+        np.mean(np.array(reaches) <= 0.5) < 0.95 - slack
+    )  # intervals of half the width are rejected
 
 
 def test_advice_needs_no_table() -> None:
@@ -149,9 +162,14 @@ def test_advice_needs_no_table() -> None:
 
 def test_a_release_without_a_method_takes_the_advised_one_whatever_the_rows_say() -> None:
     few, many = table(10), table(4000)
-    for options, name in (({}, "laplace"), ({"workload": "ranges"}, "hierarchical"), ({"records": 1}, "privbayes")):
+    for options, name in (
+        ({}, "laplace"),
+        ({"workload": "ranges"}, "hierarchical"),
+        ({"records": 1}, "privbayes"),
+    ):
         made = [
-            central_release(rows, epsilon=0.5, schema=SCHEMA, seed=2, replicates=0, **options) for rows in (few, many)
+            central_release(rows, epsilon=0.5, schema=SCHEMA, seed=2, replicates=0, **options)
+            for rows in (few, many)
         ]
         assert [one.method for one in made] == [name, name]
         assert made[0].notes["method_chosen"] == made[1].notes["method_chosen"] != "given"
@@ -166,7 +184,18 @@ def test_every_registered_parameter_can_be_set(method: str, tmp_path: Path) -> N
     """By its default in words, so that each value is a right one."""
     shown = {name: "auto" if value is None else str(value) for name, value in
              describe_parameters(CENTRAL[method].parameters).items()}  # fmt: skip
-    words = ["central", "adult", "--columns", "sex,income", "--epsilon", "1", "--method", method, "--seed", "1"]
+    words = [
+        "central",
+        "adult",
+        "--columns",
+        "sex,income",
+        "--epsilon",
+        "1",
+        "--method",
+        method,
+        "--seed",
+        "1",
+    ]
     for name, value in shown.items():
         words += ["--set", f"{name}={value}"]
     assert dither.cli.run([*words, "-o", str(tmp_path / "out")]) == 0
@@ -175,7 +204,16 @@ def test_every_registered_parameter_can_be_set(method: str, tmp_path: Path) -> N
 def test_a_release_says_first_that_a_curator_holds_the_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["central", "adult", "--columns", "sex,income", "--epsilon", "1", "--workload", "ranges"]
+    words = [
+        "central",
+        "adult",
+        "--columns",
+        "sex,income",
+        "--epsilon",
+        "1",
+        "--workload",
+        "ranges",
+    ]
     assert dither.cli.run([*words, "-o", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.startswith("central: a curator holds the table")
     made = CentralRelease.load(tmp_path / "out")

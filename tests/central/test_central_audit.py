@@ -20,7 +20,9 @@ from dither.central.noise import seeded_source
 # privbayes; four standard deviations are left.
 POWER = {"dawa": 0.64, "fourier": 0.45, "privbayes": 0.73}
 QUICK = ("laplace", "threshold", "hierarchical", "projection")
-BY_SPEED = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in CENTRAL]
+BY_SPEED = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in CENTRAL
+]
 
 
 # Under `replace` a method adds more noise by the same code, so the quick ones stand for all.
@@ -33,7 +35,9 @@ CASES = [*((name, "add-remove") for name in CENTRAL), *((name, "replace") for na
 )
 def test_correct_methods_pass(name: str, neighbours: Neighbours) -> None:
     trials = None if name in POWER else 600
-    verdict = audit_central(CENTRAL[name], 1.0, source=seeded_source(5), neighbours=neighbours, trials=trials)
+    verdict = audit_central(
+        CENTRAL[name], 1.0, source=seeded_source(5), neighbours=neighbours, trials=trials
+    )
     assert verdict.passed, verdict
     assert verdict.epsilon_exact is not None
     assert 0.65 < verdict.epsilon_exact <= verdict.epsilon_stated <= 1.0
@@ -42,7 +46,9 @@ def test_correct_methods_pass(name: str, neighbours: Neighbours) -> None:
 
 
 @pytest.mark.parametrize("name", BY_SPEED)
-def test_less_noise_than_a_method_states_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_less_noise_than_a_method_states_is_noticed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = noise.discrete_laplace
 
     def weak(scale: Fraction, size: int, source: Any) -> Any:
@@ -128,7 +134,11 @@ def test_a_method_without_noise_for_large_counts_fails(threshold: int) -> None:
 
     def leaks(task: CuratorTask, parameters: Any) -> NoisyHistogram:
         made = honest(task, parameters)
-        return made if task.counts.max() <= threshold else replace(made, estimate=task.counts.astype(float))
+        return (
+            made
+            if task.counts.max() <= threshold
+            else replace(made, estimate=task.counts.astype(float))
+        )
 
     verdict = audit_central(changed("laplace", leaks), 1.0, source=seeded_source(10), trials=100)
     assert not verdict.passed

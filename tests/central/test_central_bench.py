@@ -23,13 +23,18 @@ def test_histograms_have_the_sizes_asked_for(cells: int) -> None:
 def test_a_missing_table_is_said_and_left_out(tmp_path: Path) -> None:
     with pytest.raises(NotAvailable, match="retail50"):
         csm.counts_of("Retail", 128, tmp_path)
-    assert all(study.axes.get("dataset", ("Adult",))[0] == "Adult" for study in csm.bench("quick", tmp_path).studies)
+    assert all(
+        study.axes.get("dataset", ("Adult",))[0] == "Adult"
+        for study in csm.bench("quick", tmp_path).studies
+    )
 
 
 def test_measuring_tells_better_from_worse() -> None:
     methods, effort = ("csm", "laplace", "privbayes", "uniform", csm.PAPER), csm.Effort(2, 200)
     rows, raw = csm.released(methods, GENERATED, 128, 1.0, 0.4, effort)
-    assert [(row["method"], row["seed"]) for row in rows] == [(m, run) for m in methods for run in range(2)]
+    assert [(row["method"], row["seed"]) for row in rows] == [
+        (m, run) for m in methods for run in range(2)
+    ]
     assert raw["csm"].shape == (200, 2)
     mean = {m: np.mean([row["mse"] for row in rows if row["method"] == m]) for m in methods}
     assert mean["laplace"] < mean["uniform"]

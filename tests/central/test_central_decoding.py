@@ -39,7 +39,9 @@ def test_hadamard_sensing_is_its_matrix(size: int, total: bool) -> None:
         assert isinstance(drawn, HadamardSensing)
         full = hadamard(16 if size > 8 else 8)[:, :size] * drawn.signs
         matrix = (
-            np.concatenate([np.ones((1, size), dtype=np.int64), full[drawn.chosen]]) if total else full[drawn.chosen]
+            np.concatenate([np.ones((1, size), dtype=np.int64), full[drawn.chosen]])
+            if total
+            else full[drawn.chosen]
         )
         assert drawn.rows == 6 == matrix.shape[0]
         x = np.random.default_rng(1).integers(0, 50, size)
@@ -91,7 +93,10 @@ def test_dictionaries_are_orthonormal(name: str) -> None:
     batch = np.random.default_rng(1).normal(size=(3, 16))
     assert np.allclose(basis.analyse(batch), batch @ phi)
     assert (
-        np.allclose(basis.heights(16), np.abs(phi).max(axis=0), rtol=0.02 if name == "dct" else 1e-9) or name == "dct"
+        np.allclose(
+            basis.heights(16), np.abs(phi).max(axis=0), rtol=0.02 if name == "dct" else 1e-9
+        )
+        or name == "dct"
     )
     assert (basis.heights(16) >= np.abs(phi).max(axis=0) - 1e-12).all()
 
@@ -110,8 +115,12 @@ def test_matching_pursuit_agrees_with_scikit_learn(seed: int) -> None:
     rng = np.random.default_rng(seed)
     atoms = rng.normal(size=(40, 100))
     atoms /= np.linalg.norm(atoms, axis=0)
-    observed = atoms[:, rng.choice(100, 8, replace=False)] @ rng.normal(size=8) + 0.05 * rng.normal(size=40)
-    picked, values = matching_pursuit(observed, lambda j: atoms[:, j], lambda r: atoms.T @ r, atoms=10)
+    observed = atoms[:, rng.choice(100, 8, replace=False)] @ rng.normal(size=8) + 0.05 * rng.normal(
+        size=40
+    )
+    picked, values = matching_pursuit(
+        observed, lambda j: atoms[:, j], lambda r: atoms.T @ r, atoms=10
+    )
     mine = np.zeros(100)
     mine[picked] = values
     assert np.allclose(mine, orthogonal_mp(atoms, observed, n_nonzero_coefs=10), atol=1e-10)
@@ -119,7 +128,9 @@ def test_matching_pursuit_agrees_with_scikit_learn(seed: int) -> None:
 
 def test_matching_pursuit_stops() -> None:
     atoms = np.eye(4)[:, [0, 1, 1]]  # a repeated atom adds nothing
-    picked, values = matching_pursuit(np.array([3.0, 2, 0, 0]), lambda j: atoms[:, j], lambda r: atoms.T @ r, atoms=3)
+    picked, values = matching_pursuit(
+        np.array([3.0, 2, 0, 0]), lambda j: atoms[:, j], lambda r: atoms.T @ r, atoms=3
+    )
     assert picked.tolist() == [0, 1]
     assert values.tolist() == [3, 2]
     picked, _ = matching_pursuit(
@@ -158,7 +169,14 @@ def test_automatic_tau_uses_public_figures_only() -> None:
     few, many = np.zeros(1024, dtype=np.int64), np.full(1024, 500)
     for measurement in ("sparse", "hadamard"):
         told = [
-            run("csm", x, 0.5, seeded_source(1), rng=np.random.default_rng(1), measurement=measurement).notes["tau"]
+            run(
+                "csm",
+                x,
+                0.5,
+                seeded_source(1),
+                rng=np.random.default_rng(1),
+                measurement=measurement,
+            ).notes["tau"]
             for x in (few, many)
         ]
         assert told[0] == told[1]
@@ -194,7 +212,8 @@ def test_consistency_is_least_squares(branching: int, rooted: bool) -> None:
 def test_a_product_is_least_squares_of_the_kronecker_product() -> None:
     product = Product((linear.Tree(4, 2), Each(3), linear.Wavelet(4)))
     parts = [
-        np.stack([axis.forward(row) for row in np.eye(axis.cells, dtype=np.int64)], axis=1) for axis in product.axes
+        np.stack([axis.forward(row) for row in np.eye(axis.cells, dtype=np.int64)], axis=1)
+        for axis in product.axes
     ]
     matrix = np.kron(np.kron(parts[0], parts[1]), parts[2])
     x = np.random.default_rng(0).integers(0, 9, 48)
@@ -207,7 +226,9 @@ def test_a_product_is_least_squares_of_the_kronecker_product() -> None:
 def range_variance(axis: Axis) -> float:
     """The mean variance of all ranges of an axis, over that of one count: exactly, from the matrices."""
     cells = axis.cells
-    matrix = np.stack([axis.forward(row) for row in np.eye(cells, dtype=np.int64)], axis=1).astype(float)
+    matrix = np.stack([axis.forward(row) for row in np.eye(cells, dtype=np.int64)], axis=1).astype(
+        float
+    )
     sums = np.zeros((cells + 1, cells + 1))
     sums[1:, 1:] = np.linalg.inv(matrix.T @ matrix).cumsum(axis=0).cumsum(axis=1)
     ends = np.diag(sums)
@@ -217,7 +238,10 @@ def range_variance(axis: Axis) -> float:
 
 def test_the_chosen_fan_out_is_nearly_the_best_for_ranges() -> None:
     for cells in (64, 81, 256):
-        found = {b: range_variance(linear.Tree(cells, b, rooted=False)) for b in (2, 3, 4, 8, 9, 16, cells)}
+        found = {
+            b: range_variance(linear.Tree(cells, b, rooted=False))
+            for b in (2, 3, 4, 8, 9, 16, cells)
+        }
         chosen = range_variance(linear.tree_axis(cells))
         assert chosen <= 1.25 * min(found.values())  # the rule leaves consistency out
         assert found[2] > 1.5 * chosen
@@ -229,7 +253,10 @@ def test_wavelets_are_left_to_axes_that_gain_by_them() -> None:
     assert run("privelet", np.arange(1024), 1.0, seeded_source(1)).notes["sensitivity"] == 11
     shaped = run("privelet", np.arange(4096), 1.0, seeded_source(1), shape=(1024, 2, 2))
     assert shaped.notes["sensitivity"] == 11
-    assert run("privelet", np.arange(4096), 1.0, seeded_source(1), shape=(64, 64)).notes["sensitivity"] == 1
+    assert (
+        run("privelet", np.arange(4096), 1.0, seeded_source(1), shape=(64, 64)).notes["sensitivity"]
+        == 1
+    )
     flat = run("privelet", np.arange(4096), 1.0, seeded_source(1), shape=(64, 64), flatten=True)
     assert flat.notes["sensitivity"] == 13
 
@@ -275,7 +302,15 @@ def test_projection_decoders() -> None:
     assert np.allclose(projection.Projection(matrix, "ridge").decode(noisy, 1e12), even)
     x = np.random.default_rng(1).integers(0, 100, 40)
     runs = [
-        run("projection", x, 50.0, seeded_source(s), rng=np.random.default_rng(s), tau=0.5, decode="transpose").estimate
+        run(
+            "projection",
+            x,
+            50.0,
+            seeded_source(s),
+            rng=np.random.default_rng(s),
+            tau=0.5,
+            decode="transpose",
+        ).estimate
         for s in range(120)
     ]
     # unbiased: a cell's variance over matrices is about ||x||^2 / rows
@@ -289,7 +324,8 @@ def test_a_projection_keeps_the_number_of_records_and_gains_from_epsilon() -> No
     errors = []
     for epsilon in (0.3, 3.0, 30.0):
         made = [
-            run("projection", x, epsilon, seeded_source(s), rng=np.random.default_rng(s)).estimate for s in range(6)
+            run("projection", x, epsilon, seeded_source(s), rng=np.random.default_rng(s)).estimate
+            for s in range(6)
         ]
         errors.append(float(np.mean([(one - x) ** 2 for one in made])))
         rows = [one.sum() for one in made]
@@ -301,19 +337,27 @@ def test_privbayes_marginals_joint_and_sampling_agree() -> None:
     rng = np.random.default_rng(5)
     sizes = (2, 3, 2)
     a = rng.integers(0, 2, 3000)
-    codes = np.stack([a, (a + rng.integers(0, 2, 3000)) % 3, np.where(rng.random(3000) < 0.9, a, 1 - a)], axis=1)
+    codes = np.stack(
+        [a, (a + rng.integers(0, 2, 3000)) % 3, np.where(rng.random(3000) < 0.9, a, 1 - a)], axis=1
+    )
     counts = np.bincount(np.ravel_multi_index(tuple(codes.T), sizes), minlength=12)
     rows, cells = privbayes.table_counts(codes, sizes), privbayes.histogram_counts(counts, sizes)
     for attributes in [(0,), (2, 0), (1, 2), (2, 1, 0)]:
         assert np.array_equal(rows(attributes), cells(attributes))
-    net = privbayes.learn(rows, sizes, 50.0, seeded_source(1), rng, "add-remove", privbayes.PrivBayesParameters())
+    net = privbayes.learn(
+        rows, sizes, 50.0, seeded_source(1), rng, "add-remove", privbayes.PrivBayesParameters()
+    )
     joint = net.joint()
     assert joint.sum() == pytest.approx(1.0)
-    assert np.abs(joint.ravel() - counts / 3000).sum() < 0.05  # degree 2 holds any law of three columns
+    assert (
+        np.abs(joint.ravel() - counts / 3000).sum() < 0.05
+    )  # degree 2 holds any law of three columns
     drawn = net.sample(40_000, rng)
     seen = np.bincount(np.ravel_multi_index(tuple(drawn.T), sizes), minlength=12) / 40_000
     assert np.abs(seen - joint.ravel()).sum() < 12 * 4 * math.sqrt(0.25 / 40_000)
-    made = run("privbayes", counts, 50.0, seeded_source(1), rng=np.random.default_rng(0), shape=sizes)
+    made = run(
+        "privbayes", counts, 50.0, seeded_source(1), rng=np.random.default_rng(0), shape=sizes
+    )
     assert np.abs(made.estimate - counts).sum() < 150
     flat = run("privbayes", counts, 1.0, seeded_source(1), rng=rng)
     assert flat.notes["parents"] == {}
@@ -327,7 +371,9 @@ def test_parent_sets_are_maximal_and_fit() -> None:
     assert privbayes.parent_sets(3, [0, 1], (2, 3, 4, 2), 3, 10**6) == [(0, 1)]
 
 
-def all_parent_sets(node: int, placed: list[int], sizes: tuple[int, ...], degree: int, most: float) -> list[tuple]:
+def all_parent_sets(
+    node: int, placed: list[int], sizes: tuple[int, ...], degree: int, most: float
+) -> list[tuple]:
     """Every set that fits, and of them those that no other holds."""
     sets = [p for count in range(degree + 1) for p in itertools.combinations(sorted(placed), count)]
     fitting = [p for p in sets if not p or math.prod(sizes[a] for a in (*p, node)) <= most]
@@ -361,7 +407,13 @@ def test_tables_are_theta_useful_and_no_smaller_than_need_be(neighbours: str) ->
     codes = np.stack([first ^ (rng.random(20_000) < 0.1) for _ in range(6)], axis=1).astype(int)
     counts = privbayes.table_counts(codes, (2,) * 6)
     learnt = privbayes.learn(
-        counts, (2,) * 6, 1.0, seeded_source(1), rng, neighbours, privbayes.PrivBayesParameters(theta=60.0)
+        counts,
+        (2,) * 6,
+        1.0,
+        seeded_source(1),
+        rng,
+        neighbours,
+        privbayes.PrivBayesParameters(theta=60.0),
     )
     sensitivity = 6 if neighbours == "add-remove" else 12
     most = learnt.records * learnt.budget.tables / (sensitivity * 60.0)
@@ -378,4 +430,6 @@ def test_more_parents_than_two_are_taken_where_they_are_useful() -> None:
     wide = run("privbayes", counts, 2.0, seeded_source(1), shape=(2,) * 4).estimate
     capped = run("privbayes", counts, 2.0, seeded_source(1), shape=(2,) * 4, degree=2).estimate
     assert np.abs(wide - counts).sum() < 0.02 * counts.sum()
-    assert np.abs(capped - counts).sum() > 0.5 * counts.sum()  # parity shows in no three of the four
+    assert (
+        np.abs(capped - counts).sum() > 0.5 * counts.sum()
+    )  # parity shows in no three of the four

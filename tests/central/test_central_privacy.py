@@ -17,7 +17,13 @@ from tests.central.running import run
 
 from dither.central import csm, fourier, linear, privbayes, projection
 from dither.central.measurement import LinearMeasurement, Neighbours, observe
-from dither.central.noise import achieved_epsilon, calibrate, discrete_laplace, exponents, seeded_source
+from dither.central.noise import (
+    achieved_epsilon,
+    calibrate,
+    discrete_laplace,
+    exponents,
+    seeded_source,
+)
 from dither.central.products import Axis, Each, Product
 from dither.central.sensing import sensing
 
@@ -35,11 +41,15 @@ def measurements(cells: int) -> dict[str, LinearMeasurement]:
         "hierarchical, 3 children": Product((linear.Tree(cells, 3),)),
         "two wavelets": Product((linear.Wavelet(2), linear.Wavelet(cells // 2))),
         "two trees": Product((linear.Tree(2), linear.Tree(cells // 2))),
-        "two trees, no roots": Product((linear.Tree(cells // 2, rooted=False), linear.Tree(2, rooted=False))),
+        "two trees, no roots": Product(
+            (linear.Tree(cells // 2, rooted=False), linear.Tree(2, rooted=False))
+        ),
         "cells and wavelet": Product((Each(2), linear.Wavelet(cells // 2))),
         "wavelet and tree": Product((linear.Wavelet(2), linear.Tree(cells // 2))),
         "fourier": fourier.LowFrequencies(cells, max(3, cells // 4)),
-        "projection": projection.Projection(sensing("gaussian", max(3, cells // 3), cells, rng, total=True), "ridge"),
+        "projection": projection.Projection(
+            sensing("gaussian", max(3, cells // 3), cells, rng, total=True), "ridge"
+        ),
     }
     for kind in ("gaussian", "bernoulli", "hadamard"):
         for total in (True, False):
@@ -49,7 +59,9 @@ def measurements(cells: int) -> dict[str, LinearMeasurement]:
     for entries, tau in ((1, 1.0), (2, 0.5), (4, 0.6), (8, 1.0)):
         for total in (True, False):
             chosen = csm.CsmParameters(entries=entries, total=total)
-            made[f"csm, {entries} entries, total {total}"] = csm.compressed_sensing(cells, tau, rng, chosen)
+            made[f"csm, {entries} entries, total {total}"] = csm.compressed_sensing(
+                cells, tau, rng, chosen
+            )
     return made
 
 
@@ -57,7 +69,9 @@ NAMES = list(measurements(8))
 
 
 def matrix_of(measurement: LinearMeasurement, cells: int) -> np.ndarray:
-    return np.stack([measurement.measure(np.eye(cells, dtype=np.int64)[j]) for j in range(cells)], axis=1)
+    return np.stack(
+        [measurement.measure(np.eye(cells, dtype=np.int64)[j]) for j in range(cells)], axis=1
+    )
 
 
 def largest_distance(matrix: np.ndarray, neighbours: Neighbours) -> int:
@@ -65,7 +79,9 @@ def largest_distance(matrix: np.ndarray, neighbours: Neighbours) -> int:
     cells = range(matrix.shape[1])
     if neighbours == "add-remove":
         return max(int(np.abs(matrix[:, i]).sum()) for i in cells)
-    return max(int(np.abs(matrix[:, i] - matrix[:, j]).sum()) for i, j in itertools.combinations(cells, 2))
+    return max(
+        int(np.abs(matrix[:, i] - matrix[:, j]).sum()) for i, j in itertools.combinations(cells, 2)
+    )
 
 
 def is_private(matrix: np.ndarray, scale: Fraction, neighbours: Neighbours, epsilon: float) -> bool:
@@ -75,7 +91,9 @@ def is_private(matrix: np.ndarray, scale: Fraction, neighbours: Neighbours, epsi
 @pytest.mark.parametrize("neighbours", NOTIONS)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("cells", [8, 6])
-def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbours, cells: int) -> None:
+def test_linear_mechanisms_keep_epsilon_exactly(
+    name: str, neighbours: Neighbours, cells: int
+) -> None:
     measurement = measurements(cells)[name]
     matrix = matrix_of(measurement, cells)
     counts = np.random.default_rng(3).integers(0, 9, cells)
@@ -90,9 +108,13 @@ def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbour
         assert is_private(matrix, seen.scale, neighbours, epsilon)
         assert seen.epsilon <= epsilon
         # mutant: the noise of a sensitivity that is one unit, or a tenth, too small
-        assert not is_private(matrix, calibrate(brute, epsilon) * Fraction(9, 10), neighbours, epsilon)
+        assert not is_private(
+            matrix, calibrate(brute, epsilon) * Fraction(9, 10), neighbours, epsilon
+        )
         if cells == 8 and brute > 1:
-            assert not is_private(matrix, Fraction(claimed - 1) / Fraction(epsilon), neighbours, epsilon)
+            assert not is_private(
+                matrix, Fraction(claimed - 1) / Fraction(epsilon), neighbours, epsilon
+            )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +128,9 @@ def test_linear_mechanisms_keep_epsilon_exactly(name: str, neighbours: Neighbour
     ],
 )
 @pytest.mark.parametrize("neighbours", NOTIONS)
-def test_products_of_three_axes_keep_epsilon_exactly(axes: tuple[Axis, ...], neighbours: Neighbours) -> None:
+def test_products_of_three_axes_keep_epsilon_exactly(
+    axes: tuple[Axis, ...], neighbours: Neighbours
+) -> None:
     product = Product(axes)
     cells = math.prod(product.shape)
     matrix = matrix_of(product, cells)
@@ -161,14 +185,26 @@ def test_the_noise_that_is_added_has_the_scale_that_is_claimed(name: str) -> Non
 @pytest.mark.parametrize("neighbours", NOTIONS)
 def test_a_release_tells_the_noise_it_used(name: str, neighbours: Neighbours) -> None:
     counts = np.arange(16)
-    made = run(name, counts, 0.8, seeded_source(4), rng=np.random.default_rng(7), neighbours=neighbours, shape=(4, 4))
+    made = run(
+        name,
+        counts,
+        0.8,
+        seeded_source(4),
+        rng=np.random.default_rng(7),
+        neighbours=neighbours,
+        shape=(4, 4),
+    )
     assert made.estimate.shape == (16,)
     assert made.notes["sensitivity"] / made.notes["noise_scale"] <= 0.8 * (1 + 1e-12)
     assert 0.799 < made.epsilon <= 0.8
 
 
 def small_tables(cells: int, most: int) -> list[np.ndarray]:
-    return [np.array(t, dtype=np.int64) for t in itertools.product(range(most + 1), repeat=cells) if sum(t)]
+    return [
+        np.array(t, dtype=np.int64)
+        for t in itertools.product(range(most + 1), repeat=cells)
+        if sum(t)
+    ]
 
 
 def neighbours_of(table: np.ndarray, neighbours: Neighbours) -> list[np.ndarray]:
@@ -246,7 +282,9 @@ def test_privbayes_choices_keep_their_share() -> None:
             scores = []
             for counts in (table, other):
                 marginal = privbayes.histogram_counts(counts, (2, 2, 2))
-                scores.append(np.array([-privbayes.dependence_score(marginal((*p, n))) for n, p in edges]))
+                scores.append(
+                    np.array([-privbayes.dependence_score(marginal((*p, n))) for n, p in edges])
+                )
             losses.append(choice_loss(scores[0], scores[1], moved, 0.4))
             mutants.append(choice_loss(scores[0], scores[1], moved // 8, 0.4))
     assert max(losses) <= 0.4

@@ -11,22 +11,45 @@ import pytest
 from scipy.linalg import hadamard
 
 from dither.central.noise import calibrate, seeded_source
-from dither.central.records import Places, RecordParameters, best_rows, decode, fill, release_records, sensitivity
+from dither.central.records import (
+    Places,
+    RecordParameters,
+    best_rows,
+    decode,
+    fill,
+    release_records,
+    sensitivity,
+)
 from dither.errors import ParameterError
 
 
-def released(codes: np.ndarray, sizes: tuple[int, ...], epsilon: float, seed: int = 1, tau: float | None = None):
+def released(
+    codes: np.ndarray,
+    sizes: tuple[int, ...],
+    epsilon: float,
+    seed: int = 1,
+    tau: float | None = None,
+):
     return release_records(
-        codes, sizes, epsilon, seeded_source(seed), np.random.default_rng(seed), RecordParameters(tau)
+        codes,
+        sizes,
+        epsilon,
+        seeded_source(seed),
+        np.random.default_rng(seed),
+        RecordParameters(tau),
     )
 
 
 @pytest.mark.parametrize("sizes", [(3, 2, 4), (2, 2, 2, 2), (5,), (1, 3)])
 @pytest.mark.parametrize("rows", [1, 2, 4])
-def test_the_sensitivity_is_that_of_the_worst_two_records(sizes: tuple[int, ...], rows: int) -> None:
+def test_the_sensitivity_is_that_of_the_worst_two_records(
+    sizes: tuple[int, ...], rows: int
+) -> None:
     places = Places(sizes)
     rng = np.random.default_rng(rows)
-    matrix = hadamard(max(places.order, 4))[rng.permutation(max(places.order, 4))[:rows], : places.count]
+    matrix = hadamard(max(places.order, 4))[
+        rng.permutation(max(places.order, 4))[:rows], : places.count
+    ]
     matrix = matrix * (rng.integers(0, 2, places.count) * 2 - 1)
     every = np.array(list(itertools.product(*(range(k) for k in sizes))))
     measured = places.measured(every, matrix)
@@ -36,7 +59,9 @@ def test_the_sensitivity_is_that_of_the_worst_two_records(sizes: tuple[int, ...]
     assert claimed == brute
     if brute > 1:
         assert (
-            Fraction(brute) / calibrate(claimed, 0.9) <= Fraction(0.9) < Fraction(brute) / calibrate(claimed // 2, 0.9)
+            Fraction(brute) / calibrate(claimed, 0.9)
+            <= Fraction(0.9)
+            < Fraction(brute) / calibrate(claimed // 2, 0.9)
         )
 
 
@@ -57,12 +82,16 @@ def test_decoding_is_unbiased_over_the_groups() -> None:
     """Every group once and no noise: the mean of the scores is the record, exactly."""
     places = Places((3, 2, 4))
     rng = np.random.default_rng(4)
-    mixing = hadamard(8)[rng.permutation(8), : places.count] * (rng.integers(0, 2, places.count) * 2 - 1)
+    mixing = hadamard(8)[rng.permutation(8), : places.count] * (
+        rng.integers(0, 2, places.count) * 2 - 1
+    )
     for rows in (1, 2, 4, 8):
         groups = mixing.reshape(-1, rows, places.count)
         dealt = np.arange(len(groups))
         record = np.tile([2, 1, 3], (len(groups), 1))
-        measured = np.stack([places.measured(record[[g]], group)[0] for g, group in enumerate(groups)])
+        measured = np.stack(
+            [places.measured(record[[g]], group)[0] for g, group in enumerate(groups)]
+        )
         for j, (start, size) in enumerate(zip(places.starts, places.sizes, strict=True)):
             wanted = np.eye(size)[record[0, j]]
             assert np.allclose(decode(measured, groups, dealt, start, size).mean(axis=0), wanted)
@@ -98,12 +127,18 @@ def test_the_error_falls_with_epsilon() -> None:
 
 def test_shares_are_unbiased_at_every_ratio() -> None:
     rng = np.random.default_rng(1)
-    codes = np.stack([rng.choice(3, 800, p=[0.7, 0.2, 0.1]), rng.choice(2, 800, p=[0.9, 0.1])], axis=1)
+    codes = np.stack(
+        [rng.choice(3, 800, p=[0.7, 0.2, 0.1]), rng.choice(2, 800, p=[0.9, 0.1])], axis=1
+    )
     truth = np.concatenate([np.bincount(codes[:, 0]) / 800, np.bincount(codes[:, 1]) / 800])
     for tau in (0.25, 0.5, 1.0):
-        made = np.stack([np.concatenate(released(codes, (3, 2), 4.0, s, tau).shares) for s in range(40)])
+        made = np.stack(
+            [np.concatenate(released(codes, (3, 2), 4.0, s, tau).shares) for s in range(40)]
+        )
         assert (np.abs(made.mean(axis=0) - truth) < 5 * made.std(axis=0) / math.sqrt(40)).all()
-        assert (np.abs(made.mean(axis=0) - 0.5) > 5 * made.std(axis=0) / math.sqrt(40)).any()  # one half is rejected
+        assert (
+            np.abs(made.mean(axis=0) - 0.5) > 5 * made.std(axis=0) / math.sqrt(40)
+        ).any()  # one half is rejected
 
 
 def test_every_value_is_filled_as_often_as_it_is_owed() -> None:

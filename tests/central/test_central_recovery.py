@@ -30,9 +30,13 @@ def matrix_of(drawn: SparseSensing) -> np.ndarray:
 
 
 @pytest.mark.parametrize("total", [True, False])
-@pytest.mark.parametrize(("entries", "rows", "size"), [(1, 12, 12), (2, 6, 20), (4, 12, 16), (8, 16, 9)])
+@pytest.mark.parametrize(
+    ("entries", "rows", "size"), [(1, 12, 12), (2, 6, 20), (4, 12, 16), (8, 16, 9)]
+)
 def test_sparse_sensing_is_its_matrix(entries: int, rows: int, size: int, total: bool) -> None:
-    drawn = sensing("sparse", min(rows, size), size, np.random.default_rng(3), total=total, entries=entries)
+    drawn = sensing(
+        "sparse", min(rows, size), size, np.random.default_rng(3), total=total, entries=entries
+    )
     assert isinstance(drawn, SparseSensing)
     matrix = matrix_of(drawn)
     assert matrix.shape == (drawn.rows, size)
@@ -53,10 +57,14 @@ def test_sparse_sensing_is_its_matrix(entries: int, rows: int, size: int, total:
 def test_the_sensitivity_does_not_grow_with_the_rows() -> None:
     for size in (64, PAIRED + 1):
         for tau in (0.1, 0.3, 1.0):
-            drawn = compressed_sensing(size, tau, np.random.default_rng(0), CsmParameters(entries=4))
+            drawn = compressed_sensing(
+                size, tau, np.random.default_rng(0), CsmParameters(entries=4)
+            )
             assert drawn.sensitivity("add-remove") == 5
             assert drawn.sensitivity("replace") <= 8
-    dense = compressed_sensing(64, 0.5, np.random.default_rng(0), CsmParameters(measurement="hadamard"))
+    dense = compressed_sensing(
+        64, 0.5, np.random.default_rng(0), CsmParameters(measurement="hadamard")
+    )
     assert dense.sensitivity("add-remove") == 32
     with pytest.raises(ParameterError, match="entries"):
         CsmParameters(entries=9)
@@ -104,7 +112,11 @@ def test_noise_alone_leaves_few_atoms(name: str) -> None:
     rng = np.random.default_rng(0)
     basis = dictionary(name)
     kept = [
-        int(largest(np.asarray(basis.analyse(rng.laplace(0, 1, 512))), basis.heights(512), 2.0, None).sum())
+        int(
+            largest(
+                np.asarray(basis.analyse(rng.laplace(0, 1, 512))), basis.heights(512), 2.0, None
+            ).sum()
+        )
         for _ in range(60)
     ]
     assert np.mean(kept) < 0.3
@@ -147,7 +159,9 @@ def test_expected_error_ranks_estimates_by_their_true_error() -> None:
 
 def error(counts: np.ndarray, epsilon: float, runs: int, **parameters: object) -> float:
     made = [
-        run("csm", counts, epsilon, seeded_source(s), rng=np.random.default_rng(s), **parameters).estimate
+        run(
+            "csm", counts, epsilon, seeded_source(s), rng=np.random.default_rng(s), **parameters
+        ).estimate
         for s in range(runs)
     ]
     return float(np.mean([((one - counts) ** 2).sum() for one in made]))
@@ -171,7 +185,9 @@ def test_the_dictionary_is_chosen_nearly_as_well_as_in_hindsight(seed: int) -> N
     for counts in (smooth, blocks):
         best = min(error(counts, 0.05, 4, dictionary=name) for name in FORMS)
         assert error(counts, 0.05, 4) <= 2 * best
-        assert error(counts, 0.05, 4) < 0.5 * 2 * 1024 / 0.05**2  # half the error of noise on every cell
+        assert (
+            error(counts, 0.05, 4) < 0.5 * 2 * 1024 / 0.05**2
+        )  # half the error of noise on every cell
 
 
 def test_a_shape_that_is_no_power_of_two_and_a_given_sparsity() -> None:

@@ -49,22 +49,35 @@ def table(rows: int = 3000) -> pa.Table:
 def test_every_method_makes_a_table_like_the_input(method: str, neighbours: str) -> None:
     columns = COLUMNS.get(method, ["colour", "size", "old"])
     made = central_release(
-        table(), epsilon=2.0, method=method, schema=SCHEMA, neighbours=neighbours, seed=1, replicates=3, columns=columns
+        table(),
+        epsilon=2.0,
+        method=method,
+        schema=SCHEMA,
+        neighbours=neighbours,
+        seed=1,
+        replicates=3,
+        columns=columns,
     )
     assert made.synthetic.schema.names == columns
-    assert [f.type for f in made.synthetic.schema] == [table().schema.field(name).type for name in columns]
+    assert [f.type for f in made.synthetic.schema] == [
+        table().schema.field(name).type for name in columns
+    ]
     assert made.epsilon_achieved <= 2.0
     assert made.rows == made.synthetic.num_rows
     if neighbours == "replace":
         assert made.rows == 3000
     manifest = made.to_json()
-    assert manifest["trust_model"] == (CENTRAL_TRUST if method != "csm-records" else made.trust_model)
+    assert manifest["trust_model"] == (
+        CENTRAL_TRUST if method != "csm-records" else made.trust_model
+    )
     assert ("local" in manifest["trust_model"]) == (method == "csm-records")
     json.dumps(manifest, allow_nan=False)
 
 
 def test_columns_are_chosen_and_ordered() -> None:
-    made = central_release(table(), epsilon=5.0, method="laplace", columns=["old", "colour"], schema=SCHEMA, seed=3)
+    made = central_release(
+        table(), epsilon=5.0, method="laplace", columns=["old", "colour"], schema=SCHEMA, seed=3
+    )
     assert made.synthetic.schema.names == ["old", "colour"]
     cells = made.histogram()
     assert cells.num_rows == 6
@@ -87,7 +100,8 @@ def test_columns_are_chosen_and_ordered() -> None:
 
 def test_the_same_seed_gives_the_same_release_and_says_it_is_not_private() -> None:
     one, two, other = (
-        central_release(table(), epsilon=0.5, method="csm", schema=SCHEMA, seed=s, replicates=0) for s in (1, 1, 2)
+        central_release(table(), epsilon=0.5, method="csm", schema=SCHEMA, seed=s, replicates=0)
+        for s in (1, 1, 2)
     )
     assert one.synthetic.equals(two.synthetic)
     assert not np.array_equal(one.estimate, other.estimate)
@@ -96,7 +110,10 @@ def test_the_same_seed_gives_the_same_release_and_says_it_is_not_private() -> No
 
 
 def test_without_a_seed_the_noise_is_fresh() -> None:
-    one, two = (central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, replicates=0) for _ in range(2))
+    one, two = (
+        central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, replicates=0)
+        for _ in range(2)
+    )
     assert not np.array_equal(one.estimate, two.estimate)
     assert one.seed is None
     assert one.to_json()["private"] is True
@@ -104,11 +121,15 @@ def test_without_a_seed_the_noise_is_fresh() -> None:
 
 
 def test_standard_errors_cover_the_laplace_noise() -> None:
-    made = central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, seed=5, replicates=200)
+    made = central_release(
+        table(), epsilon=0.5, method="laplace", schema=SCHEMA, seed=5, replicates=200
+    )
     assert made.standard_errors is not None
     wanted = math.sqrt(2 * math.exp(-0.5)) / (1 - math.exp(-0.5))
     # the mean of 24 cells x 200 draws; relative spread of a squared Laplace draw is sqrt(5)
-    assert np.sqrt((made.standard_errors**2).mean()) == pytest.approx(wanted, rel=5 * math.sqrt(5 / (24 * 200)) / 2)
+    assert np.sqrt((made.standard_errors**2).mean()) == pytest.approx(
+        wanted, rel=5 * math.sqrt(5 / (24 * 200)) / 2
+    )
 
 
 def test_whole_cells_keep_the_total() -> None:
@@ -149,7 +170,9 @@ def test_wide_tables_only_fit_privbayes() -> None:
     data = pa.table({n: np.random.default_rng(j).integers(0, 2, 300) for j, n in enumerate(names)})
     with pytest.raises(ParameterError, match="4,194,304 cells"):
         central_release(data, epsilon=1.0, method="csm", schema=schema)
-    made = central_release(data, epsilon=1.0, method="privbayes", schema=schema, seed=1, parameters={"degree": 1})
+    made = central_release(
+        data, epsilon=1.0, method="privbayes", schema=schema, seed=1, parameters={"degree": 1}
+    )
     assert made.estimate is None
     assert made.synthetic.num_columns == 22
     with pytest.raises(StateError, match="no histogram"):
@@ -157,7 +180,9 @@ def test_wide_tables_only_fit_privbayes() -> None:
 
 
 def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
-    made = central_release(table(), epsilon=1.0, method="privelet", schema=SCHEMA, seed=1, replicates=2)
+    made = central_release(
+        table(), epsilon=1.0, method="privelet", schema=SCHEMA, seed=1, replicates=2
+    )
     out = tmp_path / "out"
     made.save(out)
     with pytest.raises(InputError, match="out holds a release"):
@@ -220,7 +245,12 @@ def test_command_line(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     data.write_text("a,b\n" + "\n".join(f"{i % 2},{'xy'[i % 2]}" for i in range(200)) + "\n")
     schema = tmp_path / "s.json"
     schema.write_text(
-        json.dumps({"a": {"kind": "categorical", "values": [0, 1]}, "b": {"kind": "categorical", "values": ["x", "y"]}})
+        json.dumps(
+            {
+                "a": {"kind": "categorical", "values": [0, 1]},
+                "b": {"kind": "categorical", "values": ["x", "y"]},
+            }
+        )
     )
     out = tmp_path / "out"
     given = [
@@ -246,7 +276,10 @@ def test_command_line(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     captured = capsys.readouterr()
     assert "NOT private" not in captured.err
     assert "central: a curator holds the table" in captured.out
-    assert run([*given[:-4], "--method", "nonsense", "--epsilon", "1", "-o", str(out), "--overwrite"]) == 2
+    assert (
+        run([*given[:-4], "--method", "nonsense", "--epsilon", "1", "-o", str(out), "--overwrite"])
+        == 2
+    )
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -260,18 +293,45 @@ def test_command_line(run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ("privbayes", ["--set", "degree=1", "--neighbours", "replace"], {"degree": 1, "theta": 4.0}),
     ],
 )  # fmt: skip
-def test_parameters_are_set_by_name(run, method: str, options: list[str], parameters: dict, tmp_path: Path) -> None:
-    given = ["central", "adult", "--method", method, "--columns", "sex,income", "--epsilon", "1", "--seed", "1"]
+def test_parameters_are_set_by_name(
+    run, method: str, options: list[str], parameters: dict, tmp_path: Path
+) -> None:
+    given = [
+        "central",
+        "adult",
+        "--method",
+        method,
+        "--columns",
+        "sex,income",
+        "--epsilon",
+        "1",
+        "--seed",
+        "1",
+    ]
     assert run([*given, *options, "-o", str(tmp_path / "out")]) == 0
     written = json.loads((tmp_path / "out" / "release.json").read_text())
     assert parameters.items() <= written["parameters"].items()
 
 
 @pytest.mark.parametrize(
-    "setting", ["tau=2", "tau=x", "measurement=fourier", "sparsity=0", "degree=1", "records=0", "tau"]
+    "setting",
+    ["tau=2", "tau=x", "measurement=fourier", "sparsity=0", "degree=1", "records=0", "tau"],
 )
-def test_a_wrong_parameter_is_one_line(run, setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["central", "adult", "--columns", "sex", "--epsilon", "1", "--set", setting, "-o", str(tmp_path / "out")]
+def test_a_wrong_parameter_is_one_line(
+    run, setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        "central",
+        "adult",
+        "--columns",
+        "sex",
+        "--epsilon",
+        "1",
+        "--set",
+        setting,
+        "-o",
+        str(tmp_path / "out"),
+    ]
     assert run(given) == 2
     err = capsys.readouterr().err
     assert setting.partition("=")[0] in err
@@ -281,20 +341,28 @@ def test_a_wrong_parameter_is_one_line(run, setting: str, tmp_path: Path, capsys
 @pytest.mark.parametrize("method", ["csm", "laplace", "privbayes", "csm-records"])
 @pytest.mark.parametrize("replicates", [0, 2])
 def test_a_saved_release_reads_back(method: str, replicates: int, tmp_path: Path) -> None:
-    made = central_release(table(300), epsilon=1.0, method=method, schema=SCHEMA, seed=3, replicates=replicates)
+    made = central_release(
+        table(300), epsilon=1.0, method=method, schema=SCHEMA, seed=3, replicates=replicates
+    )
     again = CentralRelease.load(made.save(tmp_path / "out"))
     assert again.to_json() == made.to_json()
     assert again.warnings == made.warnings
     assert again.schema == made.schema
     assert again.synthetic.equals(made.synthetic)
     assert again.report() == made.report()
-    for was, now in ((made.estimate, again.estimate), (made.standard_errors, again.standard_errors)):
+    for was, now in (
+        (made.estimate, again.estimate),
+        (made.standard_errors, again.standard_errors),
+    ):
         assert (was is None) == (now is None)
         assert was is None or np.array_equal(was, now)
 
 
 def test_an_empty_table_reads_back(tmp_path: Path) -> None:
-    made = [central_release(table(20), epsilon=0.002, method="laplace", schema=SCHEMA, seed=s) for s in range(4)]
+    made = [
+        central_release(table(20), epsilon=0.002, method="laplace", schema=SCHEMA, seed=s)
+        for s in range(4)
+    ]
     empty = next(release for release in made if release.rows == 0)
     again = CentralRelease.load(empty.save(tmp_path / "out"))
     assert again.synthetic.num_rows == 0
@@ -304,7 +372,9 @@ def test_an_empty_table_reads_back(tmp_path: Path) -> None:
 def test_damaged_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a release"):
         CentralRelease.load(tmp_path / "nowhere")
-    made = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=0)
+    made = central_release(
+        table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=0
+    )
     out = made.save(tmp_path / "out")
     manifest = json.loads((out / "release.json").read_text())
     for change, words in (
@@ -340,7 +410,16 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
 def test_settings_beyond_floats_are_one_line(
     run, method: str, setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["central", "adult", "--columns", "sex,income", "--epsilon", "1", "-o", str(tmp_path / "out")]
+    given = [
+        "central",
+        "adult",
+        "--columns",
+        "sex,income",
+        "--epsilon",
+        "1",
+        "-o",
+        str(tmp_path / "out"),
+    ]
     assert run([*given, "--method", method, "--set", setting]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -354,7 +433,9 @@ def test_options_that_would_never_end_are_refused() -> None:
     wide = Schema(tuple(Attribute(name, "ordinal", values=tuple(range(100))) for name in "abc"))
     rows = pa.table({name: [1, 2, 3] for name in "abc"})
     with pytest.raises(ParameterError, match="99 children have 941,480,149,401 leaves"):
-        central_release(rows, epsilon=1.0, schema=wide, method="hierarchical", parameters={"branching": 99})
+        central_release(
+            rows, epsilon=1.0, schema=wide, method="hierarchical", parameters={"branching": 99}
+        )
 
 
 def test_more_children_than_cells_are_not_made_up() -> None:
@@ -365,13 +446,17 @@ def test_more_children_than_cells_are_not_made_up() -> None:
 
 def test_a_manifest_does_not_tell_how_long_private_rows_took() -> None:
     ticks = iter(range(100))
-    made = central_release(table(50), epsilon=1.0, schema=SCHEMA, method="laplace", clock=lambda: float(next(ticks)))
+    made = central_release(
+        table(50), epsilon=1.0, schema=SCHEMA, method="laplace", clock=lambda: float(next(ticks))
+    )
     assert set(made.seconds) == {"read", "method", "table"}
     assert set(made.to_json()["seconds"]) == {"table"}
 
 
 def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) -> None:
-    made = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=3)
+    made = central_release(
+        table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=3
+    )
     cells = made.estimate.size
 
     def damaged(change: Callable[[Path], object]) -> Path:
@@ -394,9 +479,18 @@ def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) 
         (lambda out: (out / "deviations.bin").unlink(), "does not have 3 repetitions"),
         (deviations(np.zeros((0, cells))), "number for each"),
         (deviations(np.full((3, cells), np.nan)), "number for each"),
-        (lambda out: [(out / name).unlink() for name in ("histogram.parquet", "deviations.bin")], "is missing"),
-        (lambda out: pq.write_table(made.synthetic.slice(1), out / "synthetic.parquet"), "does not have the"),
-        (lambda out: pq.write_table(pa.table({"z": [1] * made.rows}), out / "synthetic.parquet"), "does not have the"),
+        (
+            lambda out: [(out / name).unlink() for name in ("histogram.parquet", "deviations.bin")],
+            "is missing",
+        ),
+        (
+            lambda out: pq.write_table(made.synthetic.slice(1), out / "synthetic.parquet"),
+            "does not have the",
+        ),
+        (
+            lambda out: pq.write_table(pa.table({"z": [1] * made.rows}), out / "synthetic.parquet"),
+            "does not have the",
+        ),
         (manifest(notes=None), "notes"),
         (manifest(parameters=3), "parameters"),
         (manifest(seed="x"), "seed"),
@@ -406,14 +500,18 @@ def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) 
 
 
 def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_path: Path) -> None:
-    out = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3).save(tmp_path / "out")
+    out = central_release(table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3).save(
+        tmp_path / "out"
+    )
     manifest = json.loads((out / "release.json").read_text())
     (out / "release.json").write_text(json.dumps(manifest | {"warnings": []}))
     assert REPLAYABLE in CentralRelease.load(out).warnings
 
 
 def test_marginals_are_sums_of_the_cells() -> None:
-    made = central_release(table(), epsilon=3.0, method="laplace", schema=SCHEMA, seed=5, replicates=3)
+    made = central_release(
+        table(), epsilon=3.0, method="laplace", schema=SCHEMA, seed=5, replicates=3
+    )
     assert made.estimate is not None
     assert made.standard_errors is not None
     cells, total = made.estimate.reshape(3, 4, 2), made.estimate.sum()
@@ -432,7 +530,9 @@ def test_marginals_are_sums_of_the_cells() -> None:
     assert turned.standard_errors is not None
     assert turned.standard_errors.shape == (2, 3)
     rows = central_release(table(), epsilon=3.0, method="csm-records", schema=SCHEMA, seed=5)
-    shares = [np.mean(np.array(rows.synthetic["old"].to_pylist()) == value) for value in (False, True)]
+    shares = [
+        np.mean(np.array(rows.synthetic["old"].to_pylist()) == value) for value in (False, True)
+    ]
     assert rows.marginal(["old"]).frequencies == pytest.approx(shares)
     with pytest.raises(SchemaError, match="shape"):
         made.marginal(["shape"])
@@ -440,9 +540,13 @@ def test_marginals_are_sums_of_the_cells() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("method", ["laplace", "privbayes"])
-def test_a_noisy_number_of_records_at_zero_gives_an_empty_table(method: str, seed: int, tmp_path: Path) -> None:
+def test_a_noisy_number_of_records_at_zero_gives_an_empty_table(
+    method: str, seed: int, tmp_path: Path
+) -> None:
     """Failing would depend on the noise and ask for another run, which spends epsilon again."""
-    made = central_release(table(20), epsilon=0.002, method=method, schema=SCHEMA, seed=seed, replicates=2)
+    made = central_release(
+        table(20), epsilon=0.002, method=method, schema=SCHEMA, seed=seed, replicates=2
+    )
     assert ("empty-table" in {w.code for w in made.warnings}) is (made.rows == 0)
     folder = made.save(tmp_path / "out")
     assert pq.read_table(folder / "synthetic.parquet").num_rows == made.rows
@@ -450,33 +554,51 @@ def test_a_noisy_number_of_records_at_zero_gives_an_empty_table(method: str, see
 
 
 def test_an_empty_table_comes_out_for_some_of_these_seeds() -> None:
-    sizes = [central_release(table(20), epsilon=0.002, method="laplace", schema=SCHEMA, seed=s).rows for s in range(4)]
+    sizes = [
+        central_release(table(20), epsilon=0.002, method="laplace", schema=SCHEMA, seed=s).rows
+        for s in range(4)
+    ]
     assert 0 in sizes
 
 
 def test_an_empty_table_of_a_domain_too_large_for_a_histogram(tmp_path: Path) -> None:
     wide = Schema(tuple(Attribute(f"a{i}", "ordinal", values=tuple(range(16))) for i in range(6)))
     rows = pa.table({a.name: [0, 1, 2] for a in wide})
-    made = [central_release(rows, epsilon=0.01, method="privbayes", schema=wide, seed=s) for s in range(6)]
+    made = [
+        central_release(rows, epsilon=0.01, method="privbayes", schema=wide, seed=s)
+        for s in range(6)
+    ]
     assert 0 in [m.rows for m in made]
     for release in made:
         release.save(tmp_path / "out", overwrite=True)
 
 
-def test_a_synthetic_table_s_size_is_bounded_whatever_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_synthetic_table_s_size_is_bounded_whatever_the_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("dither.central.curator.MOST_ROWS", 1000)
-    made = central_release(table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, replicates=0)
+    made = central_release(
+        table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, replicates=0
+    )
     assert made.rows == made.synthetic.num_rows == 1000
     assert "rows-capped" in {w.code for w in made.warnings}
     share = np.mean(np.array(made.synthetic["old"].to_pylist()))
     assert share == pytest.approx(np.mean(table(3000)["old"].to_pylist()), abs=0.01)
     public = central_release(
-        table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, replicates=0, neighbours="replace"
+        table(3000),
+        epsilon=2.0,
+        method="laplace",
+        schema=SCHEMA,
+        seed=1,
+        replicates=0,
+        neighbours="replace",
     )
     assert public.rows == 3000
 
 
-@pytest.mark.parametrize("epsilon", [1e308, 1e5, 1e-7, 1e-12, 1e-320, pytest.param(10**400, id="no float")])
+@pytest.mark.parametrize(
+    "epsilon", [1e308, 1e5, 1e-7, 1e-12, 1e-320, pytest.param(10**400, id="no float")]
+)
 @pytest.mark.parametrize("method", ["csm", "laplace", "csm-records"])
 def test_an_epsilon_that_means_nothing_is_refused(method: str, epsilon: float) -> None:
     with pytest.raises(PrivacyError, match="epsilon must"):
@@ -497,4 +619,6 @@ def test_every_epsilon_in_the_range_gives_a_release_or_one_clear_refusal(
         return
     made = central_release(table(50), **given)
     assert made.epsilon_achieved <= epsilon
-    assert np.all(np.isfinite(made.estimate)) if made.estimate is not None else method == "csm-records"
+    assert (
+        np.all(np.isfinite(made.estimate)) if made.estimate is not None else method == "csm-records"
+    )

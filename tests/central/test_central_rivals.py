@@ -36,7 +36,9 @@ def test_deviations_are_those_of_the_definition() -> None:
     counts = np.random.default_rng(0).integers(0, 30, 13)
     runs = dawa.candidate_runs(counts)
     assert (np.diff(runs.ends) >= 0).all()
-    assert {(0, 8), (4, 12), (2, 4), (12, 13)} <= set(zip(runs.starts.tolist(), runs.ends.tolist(), strict=True))
+    assert {(0, 8), (4, 12), (2, 4), (12, 13)} <= set(
+        zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
+    )
     for start, end, cost in zip(runs.starts, runs.ends, runs.costs, strict=True):
         cells = counts[start:end]
         exact = sum(abs(Fraction(int(c)) - Fraction(int(cells.sum()), cells.size)) for c in cells)
@@ -85,14 +87,17 @@ def test_less_noise_on_the_runs_that_hold_the_record_keeps_the_cut(neighbours: N
                 for cell in np.flatnonzero(table != other):
                     at = next(i for i, end in enumerate(ends) if cell < end)
                     run_of_it = (runs.starts == starts[at]) & (runs.ends == ends[at])
-                    single = ends[at] - starts[at] == 1  # has half the noise, and is lowered by half as much
+                    single = (
+                        ends[at] - starts[at] == 1
+                    )  # has half the noise, and is lowered by half as much
                     lowered[run_of_it] -= (2 if single else 4) * dawa.GRID // part
                     spent += 4 * dawa.GRID
                 assert spent <= 2 * dawa.cost_sensitivity(neighbours)
                 sums = moved + lowered
                 cheapest = min(int(sums[list(cut)].sum()) for cut in cuts)
                 mine = sum(
-                    int(sums[(runs.starts == a) & (runs.ends == b)].sum()) for a, b in zip(starts, ends, strict=True)
+                    int(sums[(runs.starts == a) & (runs.ends == b)].sum())
+                    for a, b in zip(starts, ends, strict=True)
                 )
                 kept[part] &= mine == cheapest
     assert kept == {1: True, 4: False}  # a quarter of it is too little
@@ -108,7 +113,9 @@ def test_every_run_has_noise_single_cells_too() -> None:
 
 
 @pytest.mark.parametrize(("cells", "share"), [(8, 0.9), (64, 0.25), (1024, 0.25)])
-def test_without_noise_on_single_cells_the_choice_costs_more_than_its_share(cells: int, share: float) -> None:
+def test_without_noise_on_single_cells_the_choice_costs_more_than_its_share(
+    cells: int, share: float
+) -> None:
     """All cells alone is the cheapest cut where every longer run costs more by itself, so its probability is a product."""
     scale = calibrate(2 * dawa.cost_sensitivity("add-remove"), share)
     price = math.ceil(dawa.GRID / (1 - share))
@@ -121,7 +128,9 @@ def test_without_noise_on_single_cells_the_choice_costs_more_than_its_share(cell
         charges = np.ceil(float(scale) * np.log(2 * cells / lengths)).astype(np.int64)
         least = (lengths * price - runs.costs - price - charges)[longer]
         above = np.where(
-            least > 0, -least / float(scale) - math.log1p(p), np.log1p(-(p ** (1 - least.clip(None, 0))) / (1 + p))
+            least > 0,
+            -least / float(scale) - math.log1p(p),
+            np.log1p(-(p ** (1 - least.clip(None, 0))) / (1 + p)),
         )
         return float(above.sum())
 
@@ -133,7 +142,9 @@ def test_without_noise_on_single_cells_the_choice_costs_more_than_its_share(cell
 PRICE = 190  # of a bucket: about where joining the first two cells of (3, 0, 0, 0) begins to pay
 
 
-def cut_shares(table: np.ndarray, scale: Fraction, draws: int, seed: int) -> dict[tuple[int, ...], float]:
+def cut_shares(
+    table: np.ndarray, scale: Fraction, draws: int, seed: int
+) -> dict[tuple[int, ...], float]:
     """How often each cut comes out cheapest, by the law of the noise and all cuts."""
     runs = dawa.candidate_runs(table)
     cuts = all_cuts(runs, table.size)
@@ -168,7 +179,9 @@ def test_the_choice_of_buckets_keeps_its_share() -> None:
 
 @pytest.mark.parametrize("neighbours", NOTIONS)
 @pytest.mark.parametrize(("name", "shape"), [("dawa", ()), ("agrid", (16, 16))])
-def test_the_parts_of_epsilon_add_up(name: str, shape: tuple[int, ...], neighbours: Neighbours) -> None:
+def test_the_parts_of_epsilon_add_up(
+    name: str, shape: tuple[int, ...], neighbours: Neighbours
+) -> None:
     counts = np.random.default_rng(0).integers(0, 20, 256)
     for epsilon in (0.1, 0.7, 2.3):
         made = run(name, counts, epsilon, seeded_source(1), neighbours=neighbours, shape=shape)
@@ -184,7 +197,10 @@ def test_buckets_join_what_is_alike() -> None:
     made = [run("dawa", steps, 1.0, seeded_source(seed)) for seed in range(1, 6)]
     plain = run("laplace", steps, 1.0, seeded_source(1))
     assert np.mean([one.notes["buckets"] for one in made]) < 512  # of 2,048 cells
-    assert np.mean([np.abs(one.estimate - steps).mean() for one in made]) < 0.75 * np.abs(plain.estimate - steps).mean()
+    assert (
+        np.mean([np.abs(one.estimate - steps).mean() for one in made])
+        < 0.75 * np.abs(plain.estimate - steps).mean()
+    )
     with pytest.raises(ParameterError, match="share"):
         run("dawa", steps, 1.0, seeded_source(1), share=1.0)
 
@@ -197,7 +213,9 @@ def test_blocks_cover_the_grid_once() -> None:
         assert (np.diff(ends) > 0).all()
     table = np.arange(35).reshape(5, 7)
     sums = grid.block_sums(table, np.array([0, 2, 5]), np.array([0, 3, 4, 7]))
-    wanted = [[table[a:b, c:d].sum() for c, d in ((0, 3), (3, 4), (4, 7))] for a, b in ((0, 2), (2, 5))]
+    wanted = [
+        [table[a:b, c:d].sum() for c, d in ((0, 3), (3, 4), (4, 7))] for a, b in ((0, 2), (2, 5))
+    ]
     assert sums.tolist() == wanted
 
 
@@ -206,13 +224,17 @@ def test_two_levels_are_reconciled_by_least_squares() -> None:
     whole, v, w = float(rng.normal(20)), 4.0, 2.5
     design = np.vstack([np.ones(3) / math.sqrt(v), np.eye(3) / math.sqrt(w)])
     seen = np.append(whole / math.sqrt(v), parts / math.sqrt(w))
-    assert np.allclose(grid.reconciled(whole, v, parts, w), np.linalg.lstsq(design, seen, rcond=None)[0])
+    assert np.allclose(
+        grid.reconciled(whole, v, parts, w), np.linalg.lstsq(design, seen, rcond=None)[0]
+    )
 
 
 def test_a_grid_finds_where_the_records_are() -> None:
     rng = np.random.default_rng(1)
     table = np.zeros((64, 64), dtype=np.int64)
-    np.add.at(table, (rng.normal(20, 3, 20_000).astype(int), rng.normal(40, 3, 20_000).astype(int)), 1)
+    np.add.at(
+        table, (rng.normal(20, 3, 20_000).astype(int), rng.normal(40, 3, 20_000).astype(int)), 1
+    )
     errors = {
         name: np.mean([
             (run(name, table.ravel(), 0.1, seeded_source(s), shape=(64, 64)).estimate.reshape(64, 64)[:32, 16:48]
@@ -228,7 +250,9 @@ def test_a_grid_finds_where_the_records_are() -> None:
 
 def test_a_threshold_lets_little_noise_through() -> None:
     empty = np.zeros(2000, dtype=np.int64)
-    through = [np.count_nonzero(run("threshold", empty, 0.5, seeded_source(s)).estimate) for s in range(60)]
+    through = [
+        np.count_nonzero(run("threshold", empty, 0.5, seeded_source(s)).estimate) for s in range(60)
+    ]
     # each cell passes with probability near 1 / (2 cells)
     assert abs(np.mean(through) - 0.5) < 5 * math.sqrt(0.5 / 60)
     heavy = empty.copy()

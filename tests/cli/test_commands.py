@@ -28,7 +28,9 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "people.parquet"
 
 
-def test_publish_then_evaluate(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_publish_then_evaluate(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     status = run(
         [
@@ -61,7 +63,14 @@ def test_publish_then_evaluate(table: Path, tmp_path: Path, capsys: pytest.Captu
     assert manifest["seed"] == 3
     assert pq.read_table(out / "synthetic.parquet").num_rows == 500
     status = run(
-        ["evaluate", str(table), str(out / "synthetic.parquet"), "--schema", str(tmp_path / "schema.json"), "--json"]
+        [
+            "evaluate",
+            str(table),
+            str(out / "synthetic.parquet"),
+            "--schema",
+            str(tmp_path / "schema.json"),
+            "--json",
+        ]
     )
     assert status == 0
     printed = json.loads(capsys.readouterr().out)
@@ -71,9 +80,20 @@ def test_publish_then_evaluate(table: Path, tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize("holdout", [[], ["--holdout", "0.2"]])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_publishes_a_whole_release(method: str, holdout: list[str], table: Path, tmp_path: Path) -> None:
+def test_every_method_publishes_a_whole_release(
+    method: str, holdout: list[str], table: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    asked = ["publish", str(table), "--epsilon", "3", "--schema", str(tmp_path / "schema.json"), "--method", method]
+    asked = [
+        "publish",
+        str(table),
+        "--epsilon",
+        "3",
+        "--schema",
+        str(tmp_path / "schema.json"),
+        "--method",
+        method,
+    ]
     assert run([*asked, *holdout, "--population", "2000", "--seed", "1", "-o", str(out)]) == 0
     manifest = json.loads((out / "release.json").read_text())
     assert manifest["method"] == method
@@ -94,28 +114,59 @@ def test_every_method_publishes_a_whole_release(method: str, holdout: list[str],
         (["publish", "TABLE", "--epsilon", "1", "--set", "oops=1", "-o", "OUT"], "oops"),
         (["publish", "TABLE", "--epsilon", "1", "--rows", "-5", "-o", "OUT"], "rows"),
         (["publish", "TABLE", "--epsilon", "1", "--replicates", "2", "-o", "OUT"], "replicates"),
-        (["publish", "TABLE", "--epsilon", "1", "--method", "lopub", "--replicates", "5", "-o", "OUT"], "lopub"),
+        (
+            [
+                "publish",
+                "TABLE",
+                "--epsilon",
+                "1",
+                "--method",
+                "lopub",
+                "--replicates",
+                "5",
+                "-o",
+                "OUT",
+            ],
+            "lopub",
+        ),
         (["publish", "TABLE", "--epsilon", "1", "--schema", "none.json", "-o", "OUT"], "none.json"),
         (["publish", "TABLE", "--epsilon", "1", "-o", "FOREIGN"], "not an earlier release"),
         (["evaluate", "TABLE", "missing.parquet"], "missing.parquet"),
         (["audit", "--mechanism", "magic", "--cells", "4", "--epsilon", "1"], "magic"),
         (["audit", "--mechanism", "central:magic", "--epsilon", "1"], "magic"),
         (["audit", "--mechanism", "oue", "--epsilon", "0"], "epsilon"),
-        (["audit", "--mechanism", "several-means", "--attributes", "0", "--epsilon", "1"], "attributes"),
+        (
+            ["audit", "--mechanism", "several-means", "--attributes", "0", "--epsilon", "1"],
+            "attributes",
+        ),
         (["audit", "--mechanism", "central:laplace", "--cells", "2", "--epsilon", "1"], "cells"),
-        (["audit", "--mechanism", "central:laplace", "--neighbours", "near", "--epsilon", "1"], "neighbours"),
+        (
+            ["audit", "--mechanism", "central:laplace", "--neighbours", "near", "--epsilon", "1"],
+            "neighbours",
+        ),
         (["audit", "--mechanism", "oue", "--cells", "1", "--epsilon", "1"], "cells"),
-        (["audit", "--mechanism", "oue", "--cells", "4", "--epsilon", "1", "--trials", "3"], "trials"),
+        (
+            ["audit", "--mechanism", "oue", "--cells", "4", "--epsilon", "1", "--trials", "3"],
+            "trials",
+        ),
         (["schema", "infer", "missing.csv"], "missing.csv"),
         (["frobnicate"], "frobnicate"),
     ],
 )
 def test_bad_input_is_one_line_with_status_2(
-    arguments: list[str], words: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: str,
+    table: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "precious.txt").write_text("keep")
-    places = {"TABLE": str(table), "OUT": str(tmp_path / "out"), "FOREIGN": str(tmp_path / "foreign")}
+    places = {
+        "TABLE": str(table),
+        "OUT": str(tmp_path / "out"),
+        "FOREIGN": str(tmp_path / "foreign"),
+    }
     assert run([places.get(a, a) for a in arguments]) == 2
     printed = capsys.readouterr()
     lines = [line for line in printed.err.splitlines() if not line.startswith("dither: warning")]
@@ -128,28 +179,73 @@ def test_bad_input_is_one_line_with_status_2(
 
 
 def test_audit_prints_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["audit", "--mechanism", "grr", "--cells", "5", "--epsilon", "1.5", "--trials", "4000", "--json"]) == 0
+    assert (
+        run(
+            [
+                "audit",
+                "--mechanism",
+                "grr",
+                "--cells",
+                "5",
+                "--epsilon",
+                "1.5",
+                "--trials",
+                "4000",
+                "--json",
+            ]
+        )
+        == 0
+    )
     printed = json.loads(capsys.readouterr().out)
     assert printed["epsilon_asked"] == 1.5
     assert printed["passed"] is True
     assert printed["epsilon_empirical_lower"] <= printed["epsilon_exact"] <= 1.5
 
 
-@pytest.mark.parametrize("name", ["square-wave", "strategy", "duchi", "several-means", "central:laplace"])
+@pytest.mark.parametrize(
+    "name", ["square-wave", "strategy", "duchi", "several-means", "central:laplace"]
+)
 def test_audit_takes_every_kind_of_mechanism(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["audit", "--mechanism", name, "--cells", "8", "--epsilon", "1", "--trials", "500", "--json"]) == 0
+    assert (
+        run(
+            [
+                "audit",
+                "--mechanism",
+                name,
+                "--cells",
+                "8",
+                "--epsilon",
+                "1",
+                "--trials",
+                "500",
+                "--json",
+            ]
+        )
+        == 0
+    )
     printed = json.loads(capsys.readouterr().out)
     assert printed["mechanism"] == name
-    assert 0 < printed["epsilon_empirical_lower"] <= printed["epsilon_exact"] <= printed["epsilon_asked"] == 1.0
+    assert (
+        0
+        < printed["epsilon_empirical_lower"]
+        <= printed["epsilon_exact"]
+        <= printed["epsilon_asked"]
+        == 1.0
+    )
 
 
 @pytest.mark.slow
-def test_audit_of_all_covers_the_registry_and_the_central_methods(capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_of_all_covers_the_registry_and_the_central_methods(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     arguments = ["audit", "--mechanism", "all", "--cells", "8", "--epsilon", "1", "--trials", "200"]
     assert run([*arguments, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     central = {f"central:{name}" for name in CENTRAL}
-    assert {entry["mechanism"] for entry in printed["audits"]} == {*MECHANISMS, *REGISTERED_MEANS} | central
+    assert {entry["mechanism"] for entry in printed["audits"]} == {
+        *MECHANISMS,
+        *REGISTERED_MEANS,
+    } | central
     assert printed["passed"]
     assert run(arguments) == 0
     assert capsys.readouterr().out.count("passed") == len(printed["audits"])
@@ -183,7 +279,9 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_the_list_of_commands_loads_none_of_them() -> None:
     heavy = ("numpy", "pyarrow", "fastapi")
     code = f"import sys; from dither.cli import run; run(['--help']); print([m for m in {heavy} if m in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
     assert all(verb in shown for verb in VERBS)
     assert shown.splitlines()[-1] == "[]"
 
@@ -196,7 +294,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_arguments_are_named_as_options(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["publish", "adult", "--epsilon", "1", "--method", "jtree-nonprivate", "-o", "nowhere"]) == 2
+    assert (
+        run(["publish", "adult", "--epsilon", "1", "--method", "jtree-nonprivate", "-o", "nowhere"])
+        == 2
+    )
     told = capsys.readouterr().err
     assert "--no-privacy" in told
     assert "no_privacy" not in told
@@ -206,7 +307,10 @@ def test_arguments_are_named_as_options(capsys: pytest.CaptureFixture[str]) -> N
     ("words", "said"),
     [
         (["--rows", "99999999999999999999"], "rows must be a whole number from 1 to 1,000,000,000"),
-        (["--population", "99999999999999"], "population must be a whole number from 1 to 1,000,000,000"),
+        (
+            ["--population", "99999999999999"],
+            "population must be a whole number from 1 to 1,000,000,000",
+        ),
         (["--no-privacy"], "goes with the method jtree-nonprivate only"),
     ],
 )

@@ -21,10 +21,16 @@ def test_ending_right_after_reading_does_not_abort(source: str, tmp_path: Path) 
     """A reader's threads that call into Python while it ends abort the process (status 134), more often than not."""
     table = pa.table({"a": list(range(50_000)), "b": [str(i % 7) for i in range(50_000)]})
     pq.write_table(table, tmp_path / "t.parquet")
-    code = READ if source == "file" else "import dither.datasets as d; d.load_dataset('adult'); raise SystemExit(2)"
+    code = (
+        READ
+        if source == "file"
+        else "import dither.datasets as d; d.load_dataset('adult'); raise SystemExit(2)"
+    )
     statuses = {
         subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / "t.parquet")], capture_output=True, check=False
+            [sys.executable, "-c", code, str(tmp_path / "t.parquet")],
+            capture_output=True,
+            check=False,
         ).returncode
         for _ in range(12)
     }
@@ -35,10 +41,33 @@ def test_ending_right_after_reading_does_not_abort(source: str, tmp_path: Path) 
     ("arguments", "words"),
     [
         (["publish", ".", "--epsilon", "4", "-o", "out"], "cannot tell what . is"),
-        (["publish", "t.csv", "--epsilon", "4", "-o", "t.csv/out"], "lies below t.csv, which is a file"),
-        (["histogram", "t.csv", "--column", "a", "--epsilon", "3", "--bins", "3", "--set", "consumers=5"], "consumers"),
-        (["histogram", "t.csv", "--column", "as_json", "--epsilon", "3", "--bins", "3"], "no column 'as_json'"),
-        (["publish", "t.csv", "--epsilon", "3", "--no-privacy", "-o", "out"], "--no-privacy goes with"),
+        (
+            ["publish", "t.csv", "--epsilon", "4", "-o", "t.csv/out"],
+            "lies below t.csv, which is a file",
+        ),
+        (
+            [
+                "histogram",
+                "t.csv",
+                "--column",
+                "a",
+                "--epsilon",
+                "3",
+                "--bins",
+                "3",
+                "--set",
+                "consumers=5",
+            ],
+            "consumers",
+        ),
+        (
+            ["histogram", "t.csv", "--column", "as_json", "--epsilon", "3", "--bins", "3"],
+            "no column 'as_json'",
+        ),
+        (
+            ["publish", "t.csv", "--epsilon", "3", "--no-privacy", "-o", "out"],
+            "--no-privacy goes with",
+        ),
     ],
 )
 def test_odd_arguments_are_one_line_before_anything_is_made(

@@ -44,7 +44,10 @@ def test_a_usage_error_points_to_the_help_of_that_very_command(
     ],
 )
 def test_what_stands_in_brackets_is_shown(
-    words: str, shown: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: str,
+    shown: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     assert run(words.split()) == 0
@@ -81,7 +84,9 @@ def test_a_shell_hears_what_could_come_next(
     assert set(capsys.readouterr().out.split()) == offered
 
 
-def test_zsh_asks_in_its_own_way(asking: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_zsh_asks_in_its_own_way(
+    asking: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     asking.setenv("_DITHER_COMPLETE", "complete_zsh")
     asking.setenv("_TYPER_COMPLETE_ARGS", "dither campaign sta")
     assert run([]) == 0
@@ -91,8 +96,15 @@ def test_zsh_asks_in_its_own_way(asking: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.mark.slow
 def test_verbs_are_completed_without_loading_what_they_do() -> None:
     code = "import sys; from dither.cli import run; run([]); print('numpy' in sys.modules, file=sys.stderr)"
-    asked = {**os.environ, "_DITHER_COMPLETE": "complete_bash", "COMP_WORDS": "dither ev", "COMP_CWORD": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True)
+    asked = {
+        **os.environ,
+        "_DITHER_COMPLETE": "complete_bash",
+        "COMP_WORDS": "dither ev",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True
+    )
     assert (done.stdout.split(), done.stderr.strip()) == (["evaluate"], "False")
 
 
@@ -109,7 +121,9 @@ def test_the_page_omits_no_verb_and_no_option() -> None:
     for path, command in commands():
         section = text.partition(f"### `{path}`\n")[2].partition("\n### ")[0]
         assert all(
-            one.opts[-1] in section for one in command.params if one.opts[-1].startswith("--") and one.name != "help"
+            one.opts[-1] in section
+            for one in command.params
+            if one.opts[-1].startswith("--") and one.name != "help"
         )
     assert "run: python" not in text
     assert (

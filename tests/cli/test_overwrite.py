@@ -11,14 +11,24 @@ from dither.cli import run
 
 ADULT = ["adult", "--epsilon", "2", "--seed"]
 COMMANDS = {
-    "publish": (["publish", *ADULT], ["--columns", "sex,income", "--method", "independent", "--rows", "20", "-q"]),
-    "central": (["central", *ADULT], ["--columns", "sex", "--method", "laplace", "--replicates", "0", "-q"]),
+    "publish": (
+        ["publish", *ADULT],
+        ["--columns", "sex,income", "--method", "independent", "--rows", "20", "-q"],
+    ),
+    "central": (
+        ["central", *ADULT],
+        ["--columns", "sex", "--method", "laplace", "--replicates", "0", "-q"],
+    ),
     "histogram": (["histogram", *ADULT], ["--column", "age", "--bins", "3"]),
 }
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("command", COMMANDS)

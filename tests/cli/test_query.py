@@ -26,7 +26,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("release")
     network = generate_network([3, 4, 2], seed=1)
     table = network.table(3000, np.random.default_rng(0))
-    release = dither.publish(table, epsilon=3.0, schema=network.schema, method="independent", rows=50, seed=1)
+    release = dither.publish(
+        table, epsilon=3.0, schema=network.schema, method="independent", rows=50, seed=1
+    )
     release.with_replicates(10).save(place / "out")
     return place / "out"
 
@@ -42,13 +44,17 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
     return printed.out, printed.err
 
 
-def test_json_of_one_share(folder: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_one_share(
+    folder: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     release = dither.load_release(folder)
     label = release.schema[names[0]].labels[1]
     where = f"{names[0]} == {label!r}"
     found = json.loads(asked(capsys, str(folder), where, "--json")[0])
     assert list(found) == ["estimate", "low", "high", "standard_error", "people", "warnings"]
-    assert found["estimate"] == pytest.approx(float(release.marginal(names[0]).frequencies[1]), abs=0.02)
+    assert found["estimate"] == pytest.approx(
+        float(release.marginal(names[0]).frequencies[1]), abs=0.02
+    )
     assert found["low"] < found["estimate"] < found["high"]
     assert found["people"] == pytest.approx(found["estimate"] * 3000)
     wider = json.loads(asked(capsys, str(folder), where, "--json", "--level", "0.99")[0])
@@ -57,10 +63,14 @@ def test_json_of_one_share(folder: Path, names: tuple[str, ...], capsys: pytest.
     assert found["estimate"] == release.query({names[0]: label}).estimate
 
 
-def test_json_of_a_table(folder: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_table(
+    folder: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     schema = dither.load_release(folder).schema
     base = f"{names[2]} == {schema[names[2]].labels[0]!r}"
-    out, _ = asked(capsys, str(folder), "--by", f"{names[0]}, {names[1]}", "--given", base, "--json")
+    out, _ = asked(
+        capsys, str(folder), "--by", f"{names[0]}, {names[1]}", "--given", base, "--json"
+    )
     found = json.loads(out)
     assert list(found) == ["by", "rows", "warnings"]
     assert found["by"] == list(names[:2])
@@ -70,13 +80,19 @@ def test_json_of_a_table(folder: Path, names: tuple[str, ...], capsys: pytest.Ca
     assert {tuple(row) for row in found["rows"]} == {("values", "estimate", "low", "high")}
     assert sum(row["estimate"] for row in found["rows"]) == pytest.approx(1.0)
     # The method takes attributes as independent: it says so.
-    assert {frozenset(warning) for warning in found["warnings"]} == {frozenset(("code", "message", "advice"))}
-    together = json.loads(asked(capsys, str(folder), "--by", names[0], "--simultaneous", "--json")[0])
+    assert {frozenset(warning) for warning in found["warnings"]} == {
+        frozenset(("code", "message", "advice"))
+    }
+    together = json.loads(
+        asked(capsys, str(folder), "--by", names[0], "--simultaneous", "--json")[0]
+    )
     alone = json.loads(asked(capsys, str(folder), "--by", names[0], "--json")[0])
     assert all(a["high"] > b["high"] for a, b in zip(together["rows"], alone["rows"], strict=True))
 
 
-def test_csv_and_words_for_people(folder: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_and_words_for_people(
+    folder: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     out, _ = asked(capsys, str(folder), "--by", names[0], "--csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert list(rows[0]) == [names[0], "estimate", "low", "high", "standard_error"]
@@ -97,7 +113,9 @@ def test_without_a_question_it_lists_the_attributes(
 
 
 def test_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = dither.load_dataset("adult").table.select(["age", "hours_per_week", "sex"]).slice(0, 4000)
+    table = (
+        dither.load_dataset("adult").table.select(["age", "hours_per_week", "sex"]).slice(0, 4000)
+    )
     release = dither.publish(table, epsilon=4.0, schema=None, method="independent", rows=20, seed=2)
     release.save(tmp_path / "out")  # without replicates: they are made for the question
     out, told = asked(capsys, str(tmp_path / "out"), "--quantiles", "age:0.25,0.5", "--json")
@@ -105,7 +123,9 @@ def test_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["values"] for row in found["rows"]] == [[0.25], [0.5]]
     assert found["rows"][0]["low"] <= found["rows"][0]["estimate"] < found["rows"][1]["estimate"]
     assert "publish --replicates 20" in told
-    found = json.loads(asked(capsys, str(tmp_path / "out"), "--mean", "hours_per_week", "--json")[0])
+    found = json.loads(
+        asked(capsys, str(tmp_path / "out"), "--mean", "hours_per_week", "--json")[0]
+    )
     assert found["low"] < found["estimate"] < found["high"]
     assert abs(found["estimate"] - pc.mean(table["hours_per_week"]).as_py()) < 2.5
     assert {warning["code"] for warning in found["warnings"]} >= {"inside-a-bin"}
@@ -130,7 +150,11 @@ def test_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_bad_questions_are_one_line_with_status_2(
-    words: list[str], said: str, folder: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    said: str,
+    folder: Path,
+    names: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for i, name in enumerate(names):
         words = [word.replace(f"NAME{i}", name) for word in words]
@@ -141,21 +165,32 @@ def test_bad_questions_are_one_line_with_status_2(
     assert printed.out == ""
 
 
-def test_other_releases_and_folders_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_releases_and_folders_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
-    pq.write_table(generate_network([3, 4], seed=1).table(300, np.random.default_rng(0)), tmp_path / "t.parquet")
+    pq.write_table(
+        generate_network([3, 4], seed=1).table(300, np.random.default_rng(0)),
+        tmp_path / "t.parquet",
+    )
     histogram = dither.histogram(np.arange(500.0), consumers=[3], epsilon=2.0, low=0, high=500)
     histogram.save(tmp_path / "histogram")
     central = dither.central_release(str(tmp_path / "t.parquet"), epsilon=2.0)
     central.save(tmp_path / "central")
-    for place, words in [("empty", "has no readable"), ("histogram", "another kind"), ("central", "another kind")]:
+    for place, words in [
+        ("empty", "has no readable"),
+        ("histogram", "another kind"),
+        ("central", "another kind"),
+    ]:
         assert run(["query", str(tmp_path / place), "True", "--json"]) == 2
         printed = capsys.readouterr()
         assert words in printed.err
         assert printed.err.count("\n") == 1
 
 
-def test_a_collected_release_answers_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_collected_release_answers_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Whoever drove the protocol, the folder is the same; a collector's table has the schema's plain types."""
     network = generate_network([3, 4, 2], seed=1)
     codes = network.sample_codes(2000, np.random.default_rng(0))
@@ -175,8 +210,14 @@ def test_nobody_is_told_that_replicates_were_made_where_none_can_be(
 ) -> None:
     network = generate_network([3, 2], seed=1)
     table = network.table(500, np.random.default_rng(0))
-    options = {"epsilon": float("inf"), "no_privacy": True} if method == "jtree-nonprivate" else {"epsilon": 4.0}
-    dither.publish(table, schema=network.schema, method=method, rows=5, **options).save(tmp_path / "out")
+    options = (
+        {"epsilon": float("inf"), "no_privacy": True}
+        if method == "jtree-nonprivate"
+        else {"epsilon": 4.0}
+    )
+    dither.publish(table, schema=network.schema, method=method, rows=5, **options).save(
+        tmp_path / "out"
+    )
     label = network.schema["x0"].labels[0]
     told = asked(capsys, str(tmp_path / "out"), f"x0 == {label!r}")[1]
     assert "no interval can be had" in told
@@ -188,7 +229,9 @@ def test_that_replicates_are_made_is_said_before_they_are_all_made(
 ) -> None:
     network = generate_network([3, 2], seed=1)
     table = network.table(500, np.random.default_rng(0))
-    release = dither.publish(table, schema=network.schema, method="independent", rows=5, epsilon=4.0)
+    release = dither.publish(
+        table, schema=network.schema, method="independent", rows=5, epsilon=4.0
+    )
     release.save(tmp_path / "out")
     question = [str(tmp_path / "out"), f"x0 == {network.schema['x0'].labels[0]!r}"]
     assert asked(capsys, *question)[1].count("has no replicates") == 1
@@ -197,6 +240,8 @@ def test_that_replicates_are_made_is_said_before_they_are_all_made(
     def stopped(*given: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dither.uncertainty.replicates.Bootstrap", stopped)  # made when all of them are
+    monkeypatch.setattr(
+        "dither.uncertainty.replicates.Bootstrap", stopped
+    )  # made when all of them are
     assert run(["query", *question]) != 0
     assert "has no replicates" in capsys.readouterr().err

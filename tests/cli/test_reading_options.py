@@ -33,7 +33,9 @@ def messy(tmp_path: Path) -> Path:
     return path
 
 
-def test_everything_that_needs_a_decision_is_said_at_once(messy: Path, tmp_path: Path, capsys) -> None:
+def test_everything_that_needs_a_decision_is_said_at_once(
+    messy: Path, tmp_path: Path, capsys
+) -> None:
     assert run(["publish", str(messy), "--epsilon", "4", "-o", str(tmp_path / "out")]) == 2
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
@@ -103,7 +105,10 @@ def test_columns_are_chosen(messy: Path, tmp_path: Path, capsys) -> None:
     assert "'nme'" in capsys.readouterr().err
     for option in ("--columns", "--drop", "--keep"):
         assert run([*base, option, "zip, pay,zip"]) == 2
-        assert capsys.readouterr().err == "dither: 'zip' stands twice in 'zip, pay,zip'; name each once\n"
+        assert (
+            capsys.readouterr().err
+            == "dither: 'zip' stands twice in 'zip, pay,zip'; name each once\n"
+        )
     assert (
         run(
             [
@@ -151,8 +156,27 @@ def test_the_form_can_be_stated(messy: Path, tmp_path: Path, capsys) -> None:
     ("shape", "atoms", "cells"),
     [("even", [], 16), ("skewed", [0.0], None), ("heaped", [i * 50.0 for i in range(21)], None)],
 )
-def test_an_attribute_from_a_range_and_a_shape(shape: str, atoms: list[float], cells: int | None, capsys) -> None:
-    assert run(["schema", "attribute", "pay", "--min", "0", "--max", "1000", "--shape", shape, "--unit", "1"]) == 0
+def test_an_attribute_from_a_range_and_a_shape(
+    shape: str, atoms: list[float], cells: int | None, capsys
+) -> None:
+    assert (
+        run(
+            [
+                "schema",
+                "attribute",
+                "pay",
+                "--min",
+                "0",
+                "--max",
+                "1000",
+                "--shape",
+                shape,
+                "--unit",
+                "1",
+            ]
+        )
+        == 0
+    )
     made = json.loads(capsys.readouterr().out)
     assert made.get("atoms", []) == atoms
     assert made["unit"] == 1.0
@@ -163,6 +187,8 @@ def test_an_attribute_from_a_range_and_a_shape(shape: str, atoms: list[float], c
         widths = np.diff(made["edges"])
         assert widths[0] == 2.0
         assert widths[-1] > 200.0, "bins grow away from zero"
-        assert all(edge.is_integer() for edge in made["edges"]), "and hold whole numbers of the unit"
+        assert all(edge.is_integer() for edge in made["edges"]), (
+            "and hold whole numbers of the unit"
+        )
     assert run(["schema", "attribute", "pay", "--min", "0", "--max", "1", "--shape", "odd"]) == 2
     assert "even, skewed, heaped" in capsys.readouterr().err

@@ -35,7 +35,9 @@ def test_certainty_is_the_posterior_of_two_equally_likely_records() -> None:
     assert certainty(math.log(3)) == pytest.approx(0.75)
     assert certainty(2000.0) == 1.0
     for epsilon in (0.5, 4.0, 6.0, 9.0):
-        assert float(shown_certainty(epsilon).removesuffix(" %")) >= 100 * certainty(epsilon), "rounded up"
+        assert float(shown_certainty(epsilon).removesuffix(" %")) >= 100 * certainty(epsilon), (
+            "rounded up"
+        )
     assert shown_certainty(6.0) == "99.8 %"
     assert weak_protection(4.0) is None
     assert str(weak_protection(6.0)) == SENTENCE
@@ -49,14 +51,30 @@ def test_publish_says_it_and_the_release_keeps_it(
     tmp_path: Path, epsilon: str, warned: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    options = ["--columns", "sex,income", "--method", "independent", "--rows", "20", "-q", "-o", str(out)]
+    options = [
+        "--columns",
+        "sex,income",
+        "--method",
+        "independent",
+        "--rows",
+        "20",
+        "-q",
+        "-o",
+        str(out),
+    ]
     assert run(["publish", "adult", "--epsilon", epsilon, *options]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if "weak protection" in line]
     assert len(lines) == int(warned)
-    written = [w for w in json.loads((out / "release.json").read_text())["warnings"] if w["code"] == "weak-protection"]
+    written = [
+        w
+        for w in json.loads((out / "release.json").read_text())["warnings"]
+        if w["code"] == "weak-protection"
+    ]
     assert len(written) == int(warned)
     assert ("weak protection" in (out / "report.html").read_text()) == warned
-    assert len([w for w in dither.load_release(out).warnings if w.code == "weak-protection"]) == int(warned)
+    assert len(
+        [w for w in dither.load_release(out).warnings if w.code == "weak-protection"]
+    ) == int(warned)
     if warned:
         assert written[0]["message"] in lines[0]
         assert written[0]["advice"]
@@ -69,7 +87,9 @@ def test_a_release_without_privacy_has_a_warning_of_its_own(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 6.0])
-def test_plan_says_it_with_the_figure(tmp_path: Path, epsilon: float, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_says_it_with_the_figure(
+    tmp_path: Path, epsilon: float, capsys: pytest.CaptureFixture[str]
+) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text(json.dumps({"a": {"kind": "boolean"}, "b": {"kind": "boolean"}}))
     asked = ["plan", "--schema", str(schema), "--participants", "2000", "--epsilon", str(epsilon)]
@@ -97,12 +117,16 @@ def number_campaign(method: str, epsilon: float) -> Any:
 
 RELEASES: dict[str, Callable[[float], Any]] = {
     "histogram": lambda epsilon: dither.histogram(NUMBERS, consumers=[4], epsilon=epsilon, **RANGE),
-    "chp": lambda epsilon: dither.histogram(NUMBERS, consumers=[4], epsilon=epsilon, method="chp", **RANGE),
+    "chp": lambda epsilon: dither.histogram(
+        NUMBERS, consumers=[4], epsilon=epsilon, method="chp", **RANGE
+    ),
     "mean": lambda epsilon: dither.histogram(NUMBERS, epsilon=epsilon, method="mean", **RANGE),
     "several": lambda epsilon: dither.several_values(
         [[3.0, 12.0], [7.5], []] * 100, consumers=[4], epsilon=epsilon, most=2, **RANGE
     ),
-    "central": lambda epsilon: dither.central_release("adult", epsilon=epsilon, columns=["sex"], method="laplace"),
+    "central": lambda epsilon: dither.central_release(
+        "adult", epsilon=epsilon, columns=["sex"], method="laplace"
+    ),
     "number campaign": lambda epsilon: number_campaign("chp", epsilon),
 }
 

@@ -22,7 +22,9 @@ RECORD = {"colour": "green", "member": True, "score": 4.5}
 CAMPAIGN = "0f" * 16
 
 
-def plan(number: int = 0, epsilon: float = 2.0, names: tuple[str, ...] = SCHEMA.names, **more: Any) -> Plan:
+def plan(
+    number: int = 0, epsilon: float = 2.0, names: tuple[str, ...] = SCHEMA.names, **more: Any
+) -> Plan:
     asked = tuple(question(SCHEMA, [n], epsilon, "oue") for n in names)
     return Plan(number, asked, **({"shares": (1 / len(asked),) * len(asked)} | more))
 
@@ -73,7 +75,9 @@ class Collector:
         if answer in (200, 201):
             self.stored |= self._ids(body)
             return stored(answer)
-        return Answer(answer, b'{"title":"why"}', 7.0 if answer == 429 else None, "application/problem+json")
+        return Answer(
+            answer, b'{"title":"why"}', 7.0 if answer == 429 else None, "application/problem+json"
+        )
 
     def _look_up(self, wanted: bytes) -> Answer:
         self.looked_up.append(wanted)
@@ -95,7 +99,9 @@ def said(is_stored: bool) -> Answer:
 
 def stored(status: int = 201) -> Answer:
     result = "stored" if status == 201 else "duplicate"
-    return Answer(status, json.dumps({"results": [result]}).encode(), content_type="application/json")
+    return Answer(
+        status, json.dumps({"results": [result]}).encode(), content_type="application/json"
+    )
 
 
 def problem(status: int, cause: str, **more: Any) -> Answer:
@@ -106,5 +112,11 @@ def problem(status: int, cause: str, **more: Any) -> Answer:
 def participant(device: Device, collector: Transport, cap: float = 2.0, **more: Any) -> Participant:
     pauses = more.pop("pauses", [])
     return Participant(
-        device, "https://c.example/", CAMPAIGN, cap=cap, transport=collector, sleep=pauses.append, **more
+        device,
+        "https://c.example/",
+        CAMPAIGN,
+        cap=cap,
+        transport=collector,
+        sleep=pauses.append,
+        **more,
     )

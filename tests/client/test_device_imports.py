@@ -33,7 +33,11 @@ def test_a_device_needs_the_standard_library_only() -> None:
 
     folder = str(__import__("pathlib").Path(dither.__file__).parents[1])
     done = subprocess.run(
-        [sys.executable, "-S", "-c", CODE, folder], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-S", "-c", CODE, folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "0.0"

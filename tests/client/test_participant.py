@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.small_collector import CAMPAIGN, RECORD, SCHEMA, Collector, announce, participant, plan, problem
+from tests.client.small_collector import (
+    CAMPAIGN,
+    RECORD,
+    SCHEMA,
+    Collector,
+    announce,
+    participant,
+    plan,
+    problem,
+)
 
 from dither.client import Answer, Device, Participant, Unreachable, code_of, read_announcement
 from dither.errors import DitherError, PrivacyError, ReportError
@@ -43,7 +52,9 @@ def test_a_retry_sends_identical_bytes_even_from_a_restarted_device(tmp_path: Pa
     device.close()
     device = Device(tmp_path / "d.db")
     assert (
-        participant(device, collector, tries=5, pauses=pauses).take_part({**RECORD, "colour": "red"}).result
+        participant(device, collector, tries=5, pauses=pauses)
+        .take_part({**RECORD, "colour": "red"})
+        .result
         == "acknowledged"
     )
     assert len(collector.bodies) == 7
@@ -65,7 +76,9 @@ def test_a_crash_between_any_two_steps_never_draws_noise_twice(tmp_path: Path) -
 
     device = Device(tmp_path / "d.db")
     with pytest.raises(Crash):
-        Participant(device, "https://c.example", CAMPAIGN, cap=2.0, transport=dies).take_part(RECORD)
+        Participant(device, "https://c.example", CAMPAIGN, cap=2.0, transport=dies).take_part(
+            RECORD
+        )
     waiting = device.outbox()[0]
     device.close()
 
@@ -73,7 +86,10 @@ def test_a_crash_between_any_two_steps_never_draws_noise_twice(tmp_path: Path) -
         raise AssertionError("noise is drawn once")
 
     device, collector = Device(tmp_path / "d.db"), Collector(announce(plan()))
-    assert participant(device, collector, source=broken_source).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(device, collector, source=broken_source).take_part(RECORD).result
+        == "acknowledged"
+    )
     assert collector.bodies == [waiting.body]
     device.close()
 
@@ -115,11 +131,15 @@ def test_a_split_plan_costs_the_sum() -> None:
 def test_the_cap_covers_all_rounds_together() -> None:
     device = Device(":memory:")
     names = ("colour",)
-    assert participant(device, Collector(announce(plan(0, 1.2, names)))).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(device, Collector(announce(plan(0, 1.2, names)))).take_part(RECORD).result
+        == "acknowledged"
+    )
     with pytest.raises(PrivacyError, match="more than its cap"):
         participant(device, Collector(announce(plan(1, 1.2, ("member",))))).take_part(RECORD)
     assert (
-        participant(device, Collector(announce(plan(1, 0.7, ("member",))))).take_part(RECORD).result == "acknowledged"
+        participant(device, Collector(announce(plan(1, 0.7, ("member",))))).take_part(RECORD).result
+        == "acknowledged"
     )
     assert 1.8 < device.spent(CAMPAIGN) <= 2.0
     device.close()
@@ -129,7 +149,9 @@ def test_the_cap_fixed_at_first_sight_is_not_raised_by_a_later_call() -> None:
     device = Device(":memory:")
     participant(device, Collector(announce(plan(0, 1.2, ("colour",)))), cap=1.5).take_part(RECORD)
     with pytest.raises(PrivacyError, match=r"cap 1\.5"):
-        participant(device, Collector(announce(plan(1, 1.2, ("member",)))), cap=50.0).take_part(RECORD)
+        participant(device, Collector(announce(plan(1, 1.2, ("member",)))), cap=50.0).take_part(
+            RECORD
+        )
     device.close()
 
 
@@ -139,14 +161,19 @@ def test_only_allowed_attributes_are_answered() -> None:
     with pytest.raises(PrivacyError, match="asks about colour"):
         participant(device, collector, allowed=["member", "score"]).take_part(RECORD)
     assert (collector.bodies, device.spent(CAMPAIGN)) == ([], 0.0)
-    assert participant(device, collector, allowed=["colour"]).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(device, collector, allowed=["colour"]).take_part(RECORD).result
+        == "acknowledged"
+    )
     device.close()
 
 
 def test_a_changed_schema_is_refused() -> None:
     device = Device(":memory:")
     participant(device, Collector(announce(plan(0, 0.5, ("colour",))))).take_part(RECORD)
-    other = Schema((Attribute("colour", "categorical", ("red", "green", "teal")), *SCHEMA.attributes[1:]))
+    other = Schema(
+        (Attribute("colour", "categorical", ("red", "green", "teal")), *SCHEMA.attributes[1:])
+    )
     with pytest.raises(PrivacyError, match="changed its schema"):
         participant(device, Collector(announce(plan(1, 0.5, ("member",)), other))).take_part(RECORD)
     device.close()
@@ -154,10 +181,15 @@ def test_a_changed_schema_is_refused() -> None:
 
 def test_a_repeated_question_gets_the_same_answer_whatever_the_record_says_now() -> None:
     device = Device(":memory:")
-    first, second = Collector(announce(plan(0, 2.0, ("colour",)))), Collector(announce(plan(1, 2.0, ("colour",))))
+    first, second = (
+        Collector(announce(plan(0, 2.0, ("colour",)))),
+        Collector(announce(plan(1, 2.0, ("colour",)))),
+    )
     participant(device, first).take_part(RECORD)
     spent = device.spent(CAMPAIGN)
-    assert participant(device, second).take_part({**RECORD, "colour": "blue"}).result == "acknowledged"
+    assert (
+        participant(device, second).take_part({**RECORD, "colour": "blue"}).result == "acknowledged"
+    )
     assert decode(first.bodies[0]).reports[0].payload == decode(second.bodies[0]).reports[0].payload
     assert device.spent(CAMPAIGN) == spent
     device.close()
@@ -210,7 +242,9 @@ def test_whom_a_round_does_not_ask_sends_nothing() -> None:
         (503, "waiting"),
     ],
 )
-def test_a_refusal_ends_the_matter_and_a_failure_does_not(answer: int | Answer, result: str) -> None:
+def test_a_refusal_ends_the_matter_and_a_failure_does_not(
+    answer: int | Answer, result: str
+) -> None:
     device = Device(":memory:")
     collector = Collector(announce(plan()), answer, *[503] * 9)
     assert participant(device, collector, tries=2).take_part(RECORD).result == result
@@ -293,7 +327,13 @@ def test_records_get_the_codes_that_tables_get() -> None:
     ]
     coded = [[code_of(SCHEMA[name], row[name]) for name in SCHEMA.names] for row in rows]
     assert encode(pa.Table.from_pylist(rows), SCHEMA).codes.tolist() == coded
-    for name, wrong in (("colour", "pink"), ("score", 9.1), ("score", "1"), ("score", None), ("colour", None)):
+    for name, wrong in (
+        ("colour", "pink"),
+        ("score", 9.1),
+        ("score", "1"),
+        ("score", None),
+        ("colour", None),
+    ):
         assert code_of(SCHEMA[name], wrong) is None
 
 
@@ -312,21 +352,31 @@ def test_by_arrival_everybody_is_asked_and_answers_one_round_of_the_campaign() -
         assert (came.result, came.receipt) == ("acknowledged", receipt)
         for later in (second, Collector(by_arrival(1, 0.5) | {"plan": None, "state": "collected"})):
             again = participant(device, later, token=token, cap=99.0).take_part(RECORD)
-            assert (again.result, again.receipt, again.spent) == ("acknowledged", receipt, came.spent)
+            assert (again.result, again.receipt, again.spent) == (
+                "acknowledged",
+                receipt,
+                came.spent,
+            )
             assert later.bodies == [], "although the cap would allow a second answer"
         device.close()
 
 
 def test_a_campaign_that_asks_whoever_arrives_cannot_ask_again_by_token() -> None:
     device = Device(":memory:")
-    assert participant(device, Collector(by_arrival()), cap=99.0).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(device, Collector(by_arrival()), cap=99.0).take_part(RECORD).result
+        == "acknowledged"
+    )
     for number, name in ((1, "score"), (0, "colour")):
         later = Collector(announce(plan(number, names=(name,))))
         with pytest.raises(PrivacyError, match="asked people by arrival and now by token"):
             participant(device, later, cap=99.0).take_part(RECORD)
         assert later.bodies == []
     device._run("UPDATE campaigns SET assignment = NULL")  # as a file of an earlier version has it
-    assert participant(device, Collector(by_arrival()), cap=99.0).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(device, Collector(by_arrival()), cap=99.0).take_part(RECORD).result
+        == "acknowledged"
+    )
     assert device._run("SELECT assignment FROM campaigns") == [("arrival",)]
     device.close()
 
@@ -334,7 +384,9 @@ def test_a_campaign_that_asks_whoever_arrives_cannot_ask_again_by_token() -> Non
 def test_by_token_the_ledger_alone_keeps_a_server_from_asking_twice() -> None:
     device = Device(":memory:")
     asked = [announce(plan(n, names=(name,))) for n, name in enumerate(("colour", "score"))]
-    assert participant(device, Collector(asked[0]), cap=4.0).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(device, Collector(asked[0]), cap=4.0).take_part(RECORD).result == "acknowledged"
+    )
     assert participant(device, Collector(asked[1]), cap=4.0).take_part(RECORD).spent > 2.0
     device.close()
 
@@ -349,7 +401,10 @@ def test_by_arrival_what_waits_is_sent_when_another_round_is_open() -> None:
 
 
 def test_the_collector_may_say_that_this_participant_has_answered() -> None:
-    device, collector = Device(":memory:"), Collector(by_arrival(), problem(409, "answered", results=["answered"]))
+    device, collector = (
+        Device(":memory:"),
+        Collector(by_arrival(), problem(409, "answered", results=["answered"])),
+    )
     for _ in range(2):
         assert participant(device, collector, tries=1).take_part(RECORD).result == "answered"
     assert len(collector.bodies) == 1

@@ -7,14 +7,24 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, participant, plan, problem
+from tests.client.small_collector import (
+    CAMPAIGN,
+    RECORD,
+    Collector,
+    announce,
+    participant,
+    plan,
+    problem,
+)
 
 from dither.client import Answer, Device, Participant, Unreachable
 from dither.collector.problems import RetrySpread
 from dither.errors import PrivacyError
 
 DAY = 86_400.0
-OVERLOADED = Answer(429, b'{"type":"urn:dither:problem:overloaded"}', 5.0, "application/problem+json")
+OVERLOADED = Answer(
+    429, b'{"type":"urn:dither:problem:overloaded"}', 5.0, "application/problem+json"
+)
 
 
 def test_devices_refused_together_do_not_return_together() -> None:
@@ -22,8 +32,13 @@ def test_devices_refused_together_do_not_return_together() -> None:
     returns: list[list[float]] = []
     for _ in range(200):
         pauses: list[float] = []
-        device, collector = Device(":memory:"), Collector(announce(plan()), OVERLOADED, OVERLOADED, OVERLOADED)
-        assert participant(device, collector, pauses=pauses).take_part(RECORD).result == "acknowledged"
+        device, collector = (
+            Device(":memory:"),
+            Collector(announce(plan()), OVERLOADED, OVERLOADED, OVERLOADED),
+        )
+        assert (
+            participant(device, collector, pauses=pauses).take_part(RECORD).result == "acknowledged"
+        )
         returns.append([math.fsum(pauses[: i + 1]) for i in range(3)])
         device.close()
     for attempt in range(3):
@@ -110,11 +125,16 @@ def test_the_days_count_again_once_the_campaign_was_there() -> None:
     device, clock = waiting_device()
     visit(device, "take_part")
     clock.now += 29 * DAY
-    assert participant(device, Collector(announce(plan()), *[None] * 5)).take_part(RECORD).result == "waiting"
+    assert (
+        participant(device, Collector(announce(plan()), *[None] * 5)).take_part(RECORD).result
+        == "waiting"
+    )
     clock.now += 2 * DAY
     visit(device, "take_part")
     assert states(device) == ["waiting"]
-    assert participant(device, Collector(announce(plan()))).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(device, Collector(announce(plan()))).take_part(RECORD).result == "acknowledged"
+    )
     device.close()
 
 
@@ -123,7 +143,12 @@ def test_another_server_cannot_end_a_report_by_not_knowing_its_campaign() -> Non
     for _ in range(3):
         with pytest.raises(PrivacyError, match="takes part in campaign"):
             Participant(
-                device, "https://other.example", CAMPAIGN, cap=2.0, transport=lambda *arguments: DELETED, tries=1
+                device,
+                "https://other.example",
+                CAMPAIGN,
+                cap=2.0,
+                transport=lambda *arguments: DELETED,
+                tries=1,
             ).take_part(RECORD)
         clock.now += 31 * DAY
     assert states(device) == ["waiting"]
@@ -132,11 +157,15 @@ def test_another_server_cannot_end_a_report_by_not_knowing_its_campaign() -> Non
 
 def test_a_later_rounds_acknowledgement_counts_more_than_an_earlier_refusal() -> None:
     device = Device(":memory:")
-    refuses = Collector(announce(plan(0, epsilon=0.5, names=("colour",))), problem(409, "round-closed"))
+    refuses = Collector(
+        announce(plan(0, epsilon=0.5, names=("colour",))), problem(409, "round-closed")
+    )
     assert participant(device, refuses).take_part(RECORD).result == "refused"
     takes = Collector(announce(plan(1, epsilon=0.5, names=("member",))))
     assert participant(device, takes).take_part(RECORD).result == "acknowledged"
-    assert participant(device, takes).take_part(RECORD).result == "acknowledged", "and so at every later visit"
+    assert participant(device, takes).take_part(RECORD).result == "acknowledged", (
+        "and so at every later visit"
+    )
     device.close()
 
 

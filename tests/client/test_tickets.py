@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 from collector_harness import Caller, ServerThread
-from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, participant, plan, problem, said
+from tests.client.small_collector import (
+    CAMPAIGN,
+    RECORD,
+    Collector,
+    announce,
+    participant,
+    plan,
+    problem,
+    said,
+)
 
 from dither.client import Answer, Device, Participant, Unreachable, http_transport
 from dither.collector.sqlite import SqliteStore
@@ -37,7 +46,10 @@ def test_a_second_device_with_the_ticket_draws_and_sends_nothing() -> None:
     assert len(collector.bodies) == 1
     assert collector.looked_up == [ID] * 3
     assert (second.outbox(), second.spent(CAMPAIGN)) == ([], 0.0)
-    assert participant(first, collector, token=TICKET, source=no_noise).take_part(RECORD).result == "acknowledged"
+    assert (
+        participant(first, collector, token=TICKET, source=no_noise).take_part(RECORD).result
+        == "acknowledged"
+    )
     assert len(collector.looked_up) == 3, "a device that has answered asks nothing"
     first.close()
     second.close()
@@ -67,10 +79,15 @@ def test_by_arrival_a_ticket_used_in_an_earlier_round_is_found() -> None:
         Answer(201, b'{"stored":false}', content_type="application/json"),
     ],
 )
-def test_a_device_that_does_not_know_draws_nothing_and_asks_again_later(answer: Answer | None) -> None:
+def test_a_device_that_does_not_know_draws_nothing_and_asks_again_later(
+    answer: Answer | None,
+) -> None:
     device, collector = Device(":memory:"), Collector(announce(plan()))
     collector.lookups = [answer] * 2
-    with pytest.raises(Unreachable, match=r"does not say whether this ticket has been used.*nothing was drawn or sent"):
+    with pytest.raises(
+        Unreachable,
+        match=r"does not say whether this ticket has been used.*nothing was drawn or sent",
+    ):
         participant(device, collector, token=TICKET, source=no_noise, tries=2).take_part(RECORD)
     assert (collector.bodies, device.outbox(), device.spent(CAMPAIGN)) == ([], [], 0.0)
     collector.lookups.clear()
@@ -90,14 +107,21 @@ def test_a_token_that_the_device_drew_itself_is_not_looked_up(tmp_path: Path) ->
 
 def test_a_ticket_given_at_the_first_visit_is_still_one_when_it_is_not_given_again() -> None:
     device = Device(":memory:")
-    assert participant(device, Collector(announce(None)), token=TICKET).take_part(RECORD).result == "not-open"
+    assert (
+        participant(device, Collector(announce(None)), token=TICKET).take_part(RECORD).result
+        == "not-open"
+    )
     collector = Collector(announce(plan()))
     collector.stored.add(ID)
-    assert participant(device, collector, source=no_noise).take_part(RECORD).result == "used-elsewhere"
+    assert (
+        participant(device, collector, source=no_noise).take_part(RECORD).result == "used-elsewhere"
+    )
     device.close()
 
 
-def test_a_file_of_an_earlier_version_which_does_not_say_who_drew_the_token_asks(tmp_path: Path) -> None:
+def test_a_file_of_an_earlier_version_which_does_not_say_who_drew_the_token_asks(
+    tmp_path: Path,
+) -> None:
     device = Device(tmp_path / "d.db")
     assert participant(device, Collector(announce(None))).take_part(RECORD).result == "not-open"
     device._run("ALTER TABLE campaigns DROP COLUMN drawn")
@@ -153,7 +177,11 @@ def test_over_http_a_collector_gets_one_body_under_one_ticket(tmp_path: Path) ->
             )
 
         devices = [Device(":memory:") for _ in range(3)]
-        assert [come(device, ticket) for device in devices] == ["acknowledged", "used-elsewhere", "used-elsewhere"]
+        assert [come(device, ticket) for device in devices] == [
+            "acknowledged",
+            "used-elsewhere",
+            "used-elsewhere",
+        ]
         assert len([body for path, body in requests if path == "reports"]) == 1
         assert running.collector.store.count(campaign, 0) == 1
         assert "conflict" not in running.collector.metrics.text()

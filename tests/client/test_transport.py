@@ -53,7 +53,9 @@ def started() -> Iterator[list[Impatient]]:
         server.stop()
 
 
-def test_a_connection_that_the_server_closed_while_idle_is_opened_anew(started: list[Impatient]) -> None:
+def test_a_connection_that_the_server_closed_while_idle_is_opened_anew(
+    started: list[Impatient],
+) -> None:
     server = Impatient([2, 1])
     started.append(server)
     connection = Connection(server.address)
@@ -119,17 +121,27 @@ def test_an_answer_in_chunks_is_read(scripted: list[ScriptServer]) -> None:
     assert Connection(server.address).request("GET", "/", None).body == b"ok0123456789"
 
 
-@pytest.mark.parametrize("size", [b"-1", b"-5", b"+3", b"0x4", b"1_0", b"", b" 4", b"fffffffff", b"4 "])
-def test_a_chunk_of_an_improper_size_is_no_answer(scripted: list[ScriptServer], size: bytes) -> None:
+@pytest.mark.parametrize(
+    "size", [b"-1", b"-5", b"+3", b"0x4", b"1_0", b"", b" 4", b"fffffffff", b"4 "]
+)
+def test_a_chunk_of_an_improper_size_is_no_answer(
+    scripted: list[ScriptServer], size: bytes
+) -> None:
     """A negative size is "all there is" to the standard reader: whoever sent it chose how much memory a device takes."""
-    server = ScriptServer(itertools.chain([HEAD + size + b"\r\n"], itertools.repeat(b"x" * (1 << 16), 200)))
+    server = ScriptServer(
+        itertools.chain([HEAD + size + b"\r\n"], itertools.repeat(b"x" * (1 << 16), 200))
+    )
     scripted.append(server)
     with pytest.raises(Unreachable):
         Connection(server.address).request("GET", "/", None, most=1000)
 
 
-@pytest.mark.parametrize("head", [HEAD + b"7fffffff\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9999999999\r\n\r\n"])
-def test_of_an_endless_answer_one_byte_more_than_allowed_is_read(scripted: list[ScriptServer], head: bytes) -> None:
+@pytest.mark.parametrize(
+    "head", [HEAD + b"7fffffff\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9999999999\r\n\r\n"]
+)
+def test_of_an_endless_answer_one_byte_more_than_allowed_is_read(
+    scripted: list[ScriptServer], head: bytes
+) -> None:
     server = ScriptServer(itertools.chain([head], itertools.repeat(b"x" * (1 << 16))))
     scripted.append(server)
     assert len(Connection(server.address).request("GET", "/", None, most=1000).body) == 1001

@@ -86,7 +86,13 @@ class ServerProcess:
     """A collector in a process of its own."""
 
     def __init__(
-        self, store: str | Path, *, port: int = 0, queue: int = 20_000, before: str = "", options: str = ""
+        self,
+        store: str | Path,
+        *,
+        port: int = 0,
+        queue: int = 20_000,
+        before: str = "",
+        options: str = "",
     ) -> None:
         """`before` is Python that the process runs first, with the collector's modules loaded; `options`
         are further arguments of `serve`."""
@@ -107,7 +113,9 @@ class ServerProcess:
         self.process.send_signal(signal.SIGKILL)
         self.process.communicate()
 
-    def terminate(self, timeout: float = 15.0, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+    def terminate(
+        self, timeout: float = 15.0, number: signal.Signals = signal.SIGTERM
+    ) -> tuple[int, str]:
         """Ask it to stop; its status and what it wrote to standard error."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=timeout)
@@ -125,7 +133,13 @@ class ServerThread:
     """A collector in a thread of this process, so that a test can look inside and use methods of its own."""
 
     def __init__(
-        self, store: Store, queue: int = 20_000, *, loop: str = "auto", pages: Pages | None = None, **limits: Any
+        self,
+        store: Store,
+        queue: int = 20_000,
+        *,
+        loop: str = "auto",
+        pages: Pages | None = None,
+        **limits: Any,
     ) -> None:
         self.collector = Collector(store, queue)
         self.server = CollectorServer(
@@ -167,7 +181,9 @@ class Caller:
     def admin(self, method: str, path: str = "", body: Any = None) -> Answer:
         sent = None if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
-        return self.connection.request(method, f"{self.path}/v1/admin/campaigns{path}", sent, headers)
+        return self.connection.request(
+            method, f"{self.path}/v1/admin/campaigns{path}", sent, headers
+        )
 
     def create(self, **more: Any) -> str:
         answer = self.admin("POST", "", describe(**more))
@@ -180,7 +196,9 @@ class Caller:
         return dict(json.loads(answer.body))
 
     def announcement(self, campaign: str) -> dict[str, Any]:
-        return dict(json.loads(self.connection.request("GET", f"/v1/campaigns/{campaign}", None).body))
+        return dict(
+            json.loads(self.connection.request("GET", f"/v1/campaigns/{campaign}", None).body)
+        )
 
     def upload(self, campaign: str, body: bytes) -> Answer:
         return self.connection.request(
@@ -220,12 +238,18 @@ def report_of(
     picked = pick(token, campaign, plan)
     source = seeded_source(token.hex() + noise)
     questions = plan.questions if picked == -1 else (plan.questions[picked],)
-    return Report(token, picked, b"".join(q.mechanism.randomise(q.cell(schema, codes), source) for q in questions))
+    return Report(
+        token,
+        picked,
+        b"".join(q.mechanism.randomise(q.cell(schema, codes), source) for q in questions),
+    )
 
 
 def envelope_of(campaign: str, plan: Plan, tokens: Sequence[bytes], noise: str = "") -> bytes:
     held = bytes.fromhex(campaign)
-    return encode(Envelope(held, plan.round, tuple(report_of(plan, held, t, noise=noise) for t in tokens)))
+    return encode(
+        Envelope(held, plan.round, tuple(report_of(plan, held, t, noise=noise) for t in tokens))
+    )
 
 
 def answers_of(campaign: str, plan: Plan, schema: Schema, count: int, kind: str = "t") -> bytes:
@@ -238,7 +262,9 @@ def answers_of(campaign: str, plan: Plan, schema: Schema, count: int, kind: str 
     return encode(Envelope(held, plan.round, tuple(reports)))
 
 
-def asked_tokens(campaign: str, start: float, plan: Plan, count: int, kind: str = "t") -> list[bytes]:
+def asked_tokens(
+    campaign: str, start: float, plan: Plan, count: int, kind: str = "t"
+) -> list[bytes]:
     """The first tokens that a round asks."""
     held, out, i = bytes.fromhex(campaign), [], 0
     while len(out) < count:
@@ -264,23 +290,44 @@ class Cluster:
     """
 
     def __init__(self) -> None:
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
+        found = (
+            sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+            if Path("/usr/lib/postgresql").is_dir()
+            else []
+        )
         beside = shutil.which("pg_ctl")
-        self._bin = Path(beside).parent if beside else (found[-1] if found else Path("/nonexistent"))
+        self._bin = (
+            Path(beside).parent if beside else (found[-1] if found else Path("/nonexistent"))
+        )
         require(self._bin / "initdb", "PostgreSQL")
         self._as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
         self._home = Path(tempfile.mkdtemp(prefix="dither-pg-"))
         if self._as:
             shutil.chown(self._home, "postgres", "postgres")
         self.port = free_port()
-        self._run("initdb", "-D", str(self._home / "data"), "-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8")
+        self._run(
+            "initdb",
+            "-D",
+            str(self._home / "data"),
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+            "--no-sync",
+            "-E",
+            "UTF8",
+        )
         self.start()
         created = self.create_database()
         assert created.returncode == 0, created.stderr
 
     def create_database(self, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the script that operators run, as this cluster's superuser."""
-        here = {"PATH": f"{self._bin}:{os.environ['PATH']}", "PGHOST": "127.0.0.1", "PGPORT": str(self.port)}
+        here = {
+            "PATH": f"{self._bin}:{os.environ['PATH']}",
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self.port),
+        }
         return subprocess.run(
             [*self._as, "sh"],
             cwd=self._home,
@@ -310,7 +357,17 @@ class Cluster:
 
     def start(self) -> None:
         options = f"-p {self.port} -h 127.0.0.1 -k {self._home} -c fsync=off -c max_connections=60"
-        self._run("pg_ctl", "-D", str(self._home / "data"), "-w", "-l", str(self._home / "log"), "-o", options, "start")
+        self._run(
+            "pg_ctl",
+            "-D",
+            str(self._home / "data"),
+            "-w",
+            "-l",
+            str(self._home / "log"),
+            "-o",
+            options,
+            "start",
+        )
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", str(self._home / "data"), "-m", "immediate", "-w", "stop")
@@ -340,7 +397,9 @@ class Cluster:
     def remove(self) -> None:
         if (self._home / "data" / "postmaster.pid").exists():
             self.resume()  # a test that failed may have left it so
-        if (self._home / "data" / "postmaster.pid").exists():  # not if a test failed while it was stopped
+        if (
+            self._home / "data" / "postmaster.pid"
+        ).exists():  # not if a test failed while it was stopped
             self.stop()
         shutil.rmtree(self._home)
 

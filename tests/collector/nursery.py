@@ -25,9 +25,13 @@ class Collector:
     """A forked collector: as much of `subprocess.Popen` as the tests use."""
 
     def __init__(self, code: str, *arguments: str) -> None:
-        asked = json.dumps({"code": code, "arguments": arguments, "environment": dict(os.environ)}).encode()
+        asked = json.dumps(
+            {"code": code, "arguments": arguments, "environment": dict(os.environ)}
+        ).encode()
         assert len(asked) < MOST
-        ends = [os.pipe() for _ in range(3)]  # what it prints, what it complains of, and how it ends
+        ends = [
+            os.pipe() for _ in range(3)
+        ]  # what it prints, what it complains of, and how it ends
         try:
             socket.send_fds(nursery(), [asked], [write for _, write in ends])
         finally:
@@ -119,7 +123,9 @@ def nursery() -> socket.socket:
 
 def next_collector(asked: socket.socket) -> dict[str, Any]:
     """Fork whenever somebody asks; returns in what was forked, with what it is to run."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait for collectors are waited for by nobody
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_IGN
+    )  # those that wait for collectors are waited for by nobody
     while True:
         message, handles, _, _ = socket.recv_fds(asked, MOST, 3)
         if not message:

@@ -37,7 +37,10 @@ class Synthetic(ProtocolMachine[SyntheticParameters]):
             part = self.campaign.epsilon / len(schema) * (1 - 1e-12)
             asked = tuple(question(schema, [n], part, "oue") for n in schema.names)
             return Plan(number, asked, split=True, population=share, tally="patterns")
-        asked = tuple(question(schema, [n], self.campaign.epsilon, self._mechanism(number)) for n in schema.names)
+        asked = tuple(
+            question(schema, [n], self.campaign.epsilon, self._mechanism(number))
+            for n in schema.names
+        )
         return Plan(number, asked, (0.5, 0.3, 0.2), population=share)
 
     def _mechanism(self, number: int) -> str:

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import KEY, Caller, Cluster, ServerThread, describe, envelope_of, plan_of, token_of
+from collector_harness import (
+    KEY,
+    Caller,
+    Cluster,
+    ServerThread,
+    describe,
+    envelope_of,
+    plan_of,
+    token_of,
+)
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -61,7 +70,11 @@ def opened(open_store: Opening) -> tuple[Store, Keys, Sessions, Clock]:
 def everything_stored(store: Any) -> str:
     """All that is in the tables about operators, as text."""
     with store._read(5) as connection:
-        rows = [tuple(row) for table in (keys, sessions, sign_ins, audit) for row in connection.execute(table.select())]
+        rows = [
+            tuple(row)
+            for table in (keys, sessions, sign_ins, audit)
+            for row in connection.execute(table.select())
+        ]
     return repr(rows)
 
 
@@ -69,7 +82,12 @@ def test_keys_are_told_apart_and_neither_they_nor_cookies_are_kept(open_store: O
     store, held, signed, _ = opened(open_store)
     made = held.create("ann", "reader")
     cookie, session = signed.sign_in(made)
-    assert (held.match(KEY), held.match(made), held.match(made + "x"), held.match("")) == (CURATOR, READER, None, None)
+    assert (held.match(KEY), held.match(made), held.match(made + "x"), held.match("")) == (
+        CURATOR,
+        READER,
+        None,
+        None,
+    )
     assert signed.find(cookie) == session
     assert session.principal == READER
     text = everything_stored(store)
@@ -77,7 +95,9 @@ def test_keys_are_told_apart_and_neither_they_nor_cookies_are_kept(open_store: O
     assert not any(secret in text for secret in (KEY, made, cookie, session.csrf))
 
 
-def test_a_revoked_key_is_over_with_its_sessions_and_its_name_stays_taken(open_store: Opening) -> None:
+def test_a_revoked_key_is_over_with_its_sessions_and_its_name_stays_taken(
+    open_store: Opening,
+) -> None:
     store, held, signed, _ = opened(open_store)
     made = held.create("ann", "reader")
     cookie, other = signed.sign_in(made)[0], signed.sign_in(KEY)[0]
@@ -108,7 +128,9 @@ def test_the_last_curator_stays(open_store: Opening) -> None:
         held.revoke("bob")
 
 
-def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_back(open_store: Opening) -> None:
+def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_back(
+    open_store: Opening,
+) -> None:
     store, held, signed, _ = opened(open_store)
     cookie = signed.sign_in(KEY)[0]
     held.adopt(KEY)  # as each start does
@@ -169,7 +191,9 @@ def test_a_form_carries_the_token_of_its_own_session(open_store: Opening) -> Non
     assert not any(one.allows(token) for token in (two.csrf, "", "é", one.csrf + "0"))
 
 
-def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count(open_store: Opening) -> None:
+def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count(
+    open_store: Opening,
+) -> None:
     store, held, signed, clock = opened(open_store)
     elsewhere = Sessions(store.sessions, held, clock)
     for i in range(MOST_FAILURES):
@@ -184,7 +208,9 @@ def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count
     assert "wrong" not in everything_stored(store)
 
 
-def test_strangers_cannot_make_the_store_write_for_every_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strangers_cannot_make_the_store_write_for_every_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dither.collector.sqlite import SqliteStore
 
     store, clock = SqliteStore(tmp_path / "c.db"), Clock()
@@ -205,7 +231,9 @@ def test_strangers_cannot_make_the_store_write_for_every_try(tmp_path: Path, mon
     store.close()
 
 
-def test_a_change_and_its_note_are_one_transaction(open_store: Opening, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_and_its_note_are_one_transaction(
+    open_store: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, held, _, _ = opened(open_store)
 
     def broken(*given: object, **more: object) -> None:
@@ -227,7 +255,9 @@ def test_a_change_and_its_note_are_one_transaction(open_store: Opening, monkeypa
     collector.writer.stop(5)
 
 
-def test_what_nobody_pressed_for_has_the_collectors_name_and_its_day_alone(open_store: Opening) -> None:
+def test_what_nobody_pressed_for_has_the_collectors_name_and_its_day_alone(
+    open_store: Opening,
+) -> None:
     store = open_store()
     collector = Collector(store)
     collector.campaigns.create(describe())
@@ -242,10 +272,14 @@ def test_what_nobody_pressed_for_has_the_collectors_name_and_its_day_alone(open_
 # --- over HTTP --------------------------------------------------------------------------------------------------------
 
 
-def ask(caller: Caller, method: str, path: str, body: Any = None, key: str = KEY, **headers: str) -> Answer:
+def ask(
+    caller: Caller, method: str, path: str, body: Any = None, key: str = KEY, **headers: str
+) -> Answer:
     sent = None if body is None else json.dumps(body).encode()
     given = {"authorization": f"Bearer {key}"} if key else {}
-    return caller.connection.request(method, path, sent, {"content-type": "application/json", **given, **headers})
+    return caller.connection.request(
+        method, path, sent, {"content-type": "application/json", **given, **headers}
+    )
 
 
 def reader_of(caller: Caller, name: str = "ann", role: str = "reader") -> str:
@@ -257,35 +291,53 @@ def reader_of(caller: Caller, name: str = "ann", role: str = "reader") -> str:
 def operators_routes(server: ServerThread) -> list[tuple[str, str]]:
     described = json.loads(Caller(server.url).connection.request("GET", "/openapi.json", None).body)
     return [
-        (method.upper(), path.replace("{campaign}", "0" * 32).replace("{number}", "0").replace("{name}", "nobody"))
+        (
+            method.upper(),
+            path.replace("{campaign}", "0" * 32)
+            .replace("{number}", "0")
+            .replace("{name}", "nobody"),
+        )
         for path, entries in described["paths"].items()
         for method, entry in entries.items()
         if "operator" in entry["tags"]
     ]
 
 
-def test_every_address_of_operators_wants_a_key_and_a_curators_to_change(server: ServerThread, caller: Caller) -> None:
+def test_every_address_of_operators_wants_a_key_and_a_curators_to_change(
+    server: ServerThread, caller: Caller
+) -> None:
     reader = reader_of(caller)
     routes = operators_routes(server)
     assert len(routes) > 12
     for method, path in routes:
         for wrong in ("", "wrong", KEY[:-1], KEY + "x"):
-            assert ask(caller, method, path, key=wrong, **{"content-length": "0"}).status == 401, (method, path)
+            assert ask(caller, method, path, key=wrong, **{"content-length": "0"}).status == 401, (
+                method,
+                path,
+            )
         answer = ask(caller, method, path, None if method == "GET" else {}, key=reader)
         assert (answer.status == 403) == (method != "GET"), (method, path, answer)
-    assert json.loads(ask(caller, "POST", "/v1/admin/campaigns", {}, key=reader).body)["type"].endswith("forbidden")
+    assert json.loads(ask(caller, "POST", "/v1/admin/campaigns", {}, key=reader).body)[
+        "type"
+    ].endswith("forbidden")
 
 
 def test_every_change_is_in_the_log_under_its_key(caller: Caller, server: ServerThread) -> None:
     bob = reader_of(caller, "bob", "curator")
-    campaign = json.loads(ask(caller, "POST", "/v1/admin/campaigns", describe(draft=True), key=bob).body)["campaign"]
+    campaign = json.loads(
+        ask(caller, "POST", "/v1/admin/campaigns", describe(draft=True), key=bob).body
+    )["campaign"]
     base = f"/v1/admin/campaigns/{campaign}"
     assert ask(caller, "POST", f"{base}/open", {}, key=bob).status == 200
-    body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(i) for i in range(80)])
+    body = envelope_of(
+        campaign, plan_of(caller.announcement(campaign)), [token_of(i) for i in range(80)]
+    )
     assert caller.upload(campaign, body).status == 201
     assert ask(caller, "POST", f"{base}/close-round", {"round": 0}, key=KEY).status == 200
     assert ask(caller, "POST", f"{base}/finalise", {"rows": 10}, key=bob).status == 200
-    assert ask(caller, "POST", f"{base}/finalise", {"rows": 10}, key=bob).status == 200  # which changes nothing
+    assert (
+        ask(caller, "POST", f"{base}/finalise", {"rows": 10}, key=bob).status == 200
+    )  # which changes nothing
     ask(caller, "POST", f"{base}/close-round", {"round": 9}, key=bob)  # refused
     found = json.loads(ask(caller, "GET", f"/v1/audit?campaign={campaign}").body)["entries"]
     assert [(e["who"], e["what"], e["detail"]) for e in reversed(found)] == [
@@ -295,17 +347,26 @@ def test_every_change_is_in_the_log_under_its_key(caller: Caller, server: Server
         (OPERATOR, "close-round", "closing, round 0, to collected, round 0"),
         ("bob", "finalise", "collected, round 0, to finalised, round 0"),
     ]
-    tokens = json.loads(ask(caller, "POST", "/v1/admin/campaigns", describe(participation="tokens")).body)["campaign"]
+    tokens = json.loads(
+        ask(caller, "POST", "/v1/admin/campaigns", describe(participation="tokens")).body
+    )["campaign"]
     assert ask(caller, "POST", f"/v1/admin/campaigns/{tokens}/tokens", {"count": 3}).status == 201
     assert ask(caller, "POST", "/v1/admin/keys/bob/revoke", {}).status == 200
     latest = json.loads(ask(caller, "GET", "/v1/audit?most=2").body)["entries"]
-    assert [(e["what"], e["detail"]) for e in latest] == [("revoke-key", "bob"), ("issue-tokens", "3 tokens")]
-    earlier = json.loads(ask(caller, "GET", f"/v1/audit?most=1&before={latest[-1]['number']}").body)["entries"]
+    assert [(e["what"], e["detail"]) for e in latest] == [
+        ("revoke-key", "bob"),
+        ("issue-tokens", "3 tokens"),
+    ]
+    earlier = json.loads(
+        ask(caller, "GET", f"/v1/audit?most=1&before={latest[-1]['number']}").body
+    )["entries"]
     assert earlier[0]["what"] == "create"
     assert ask(caller, "GET", base, key=bob).status == 401
 
 
-def test_a_session_reads_and_changes_only_with_its_token(server: ServerThread, caller: Caller) -> None:
+def test_a_session_reads_and_changes_only_with_its_token(
+    server: ServerThread, caller: Caller
+) -> None:
     value, session = server.collector.sessions.sign_in(KEY)
     cookie = {"cookie": f"dither-session={value}"}
     path = "/v1/admin/campaigns"
@@ -313,9 +374,21 @@ def test_a_session_reads_and_changes_only_with_its_token(server: ServerThread, c
     assert ask(caller, "GET", path, key="", cookie="dither-session=wrong").status == 401
     assert ask(caller, "GET", path, key="", cookie=f"__Host-dither-session={value}").status == 401
     assert ask(caller, "POST", path, describe(), key="", **cookie).status == 403
-    assert ask(caller, "POST", path, describe(), key="", **cookie, **{"x-dither-csrf": "0" * 64}).status == 403
-    assert ask(caller, "POST", path, describe(), key="", **cookie, **{"x-dither-csrf": session.csrf}).status == 201
-    assert ask(caller, "GET", path, key="wrong", **cookie).status == 401, "a wrong key is not made good by a cookie"
+    assert (
+        ask(
+            caller, "POST", path, describe(), key="", **cookie, **{"x-dither-csrf": "0" * 64}
+        ).status
+        == 403
+    )
+    assert (
+        ask(
+            caller, "POST", path, describe(), key="", **cookie, **{"x-dither-csrf": session.csrf}
+        ).status
+        == 201
+    )
+    assert ask(caller, "GET", path, key="wrong", **cookie).status == 401, (
+        "a wrong key is not made good by a cookie"
+    )
     server.collector.sessions.sign_out(value)
     assert ask(caller, "GET", path, key="", **cookie).status == 401
 
@@ -324,7 +397,14 @@ def browser_request(host: str, **headers: str) -> Request:
     given = {"host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
     raw = [(name.encode(), value.encode()) for name, value in given.items()]
     return Request(
-        {"type": "http", "method": "POST", "scheme": "http", "path": "/", "query_string": b"", "headers": raw}
+        {
+            "type": "http",
+            "method": "POST",
+            "scheme": "http",
+            "path": "/",
+            "query_string": b"",
+            "headers": raw,
+        }
     )
 
 
@@ -339,7 +419,9 @@ def browser_request(host: str, **headers: str) -> Request:
         ("10.0.0.7", True, "__Host-dither-session"),
     ],
 )
-def test_a_cookie_is_out_of_reach_of_scripts_other_sites_and_listeners(host: str, secure: bool, name: str) -> None:
+def test_a_cookie_is_out_of_reach_of_scripts_other_sites_and_listeners(
+    host: str, secure: bool, name: str
+) -> None:
     request, response = browser_request(host), Response()
     set_cookie(request, response, "secret")
     said = response.headers["set-cookie"].lower()
@@ -371,7 +453,9 @@ def test_forms_of_other_sites_sessions_and_readers_are_refused(open_store: Openi
         assert refused.value.cause == "forbidden"
 
 
-def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks(tmp_path: Path) -> None:
+def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks(
+    tmp_path: Path,
+) -> None:
     from dither.collector.sqlite import SqliteStore
 
     store = SqliteStore(tmp_path / "c.db")
@@ -386,7 +470,9 @@ def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks
         assert await here.identified(made) == READER
         before, begun = len(looks), time.monotonic()
         for _ in range(5):
-            assert set(await asyncio.gather(*(here.identified(f"stranger {i}") for i in range(50)))) == {None}
+            assert set(
+                await asyncio.gather(*(here.identified(f"stranger {i}") for i in range(50)))
+            ) == {None}
         assert len(looks) - before <= 2 + (time.monotonic() - begun) / UNKNOWN_SECONDS
         assert len(looks) - before >= 5, "each after a look of its own"
 
@@ -410,7 +496,9 @@ def test_collectors_of_one_database_share_keys_sessions_and_the_limit(cluster: C
     with pytest.raises(TooManySignIns):
         two.collector.sessions.sign_in(made)
     assert ask(first, "POST", "/v1/admin/keys/ann/revoke", {}).status == 200
-    assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 401, "at once everywhere"
+    assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 401, (
+        "at once everywhere"
+    )
     two.collector.keys._read_at -= 2  # as after KNOWN_SECONDS
     assert ask(second, "GET", path, key=made).status == 401
     for running in (one, two):
@@ -421,7 +509,10 @@ def test_collectors_of_one_database_share_keys_sessions_and_the_limit(cluster: C
 
 
 def test_keys_on_the_command_line(
-    server: ServerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ServerThread,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DITHER_URL", server.url)
@@ -435,7 +526,9 @@ def test_keys_on_the_command_line(
     assert stat.S_IMODE(Path("ann.key").stat().st_mode) == 0o600
     status, printed, _ = run("key", "create", "bob", "--role", "curator")
     assert status == 0
-    assert hashlib.sha256(printed.strip().encode()).digest() in [digest for digest, _ in server.collector.keys._active]
+    assert hashlib.sha256(printed.strip().encode()).digest() in [
+        digest for digest, _ in server.collector.keys._active
+    ]
     status, listed, _ = run("key", "list")
     assert [line.split()[:2] for line in listed.splitlines()] == [
         ["ann", "reader"],

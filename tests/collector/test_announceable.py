@@ -52,7 +52,9 @@ def test_a_schema_that_is_too_long_is_named(campaigns: Campaigns) -> None:
 
 def test_what_fits_is_read_by_devices_as_it_was_checked(campaigns: Campaigns) -> None:
     live = campaigns.create(
-        describe(schema={"a": {"kind": "categorical", "values": ["x" * 4_000_000, "y" * 4_000_000]}})
+        describe(
+            schema={"a": {"kind": "categorical", "values": ["x" * 4_000_000, "y" * 4_000_000]}}
+        )
     )
     assert 8_000_000 < len(live.public) <= limits.PLAN_BYTES
     assert read_announcement(live.public).plan == plan_of(json.loads(live.public))
@@ -84,7 +86,9 @@ def test_whole_numbers_that_browsers_confuse_are_refused_with_the_attribute_name
         {"kind": "numeric", "edges": [-1e300, 0, 1e22, 1e300]},
     ],
 )
-def test_numbers_that_browsers_can_tell_apart_are_fine(campaigns: Campaigns, attribute: dict[str, Any]) -> None:
+def test_numbers_that_browsers_can_tell_apart_are_fine(
+    campaigns: Campaigns, attribute: dict[str, Any]
+) -> None:
     assert campaigns.create(describe(schema={"a": attribute})).stored.state is State.OPEN
 
 
@@ -102,8 +106,12 @@ def test_a_next_round_that_no_device_could_answer_leaves_the_round_open(
         made = original(machine)
         if made is None or made.round == 0:
             return made
-        first = Question(made.questions[0].attributes, mechanism("grr", 7, machine.campaign.epsilon))
-        return Plan(made.round, (first, *made.questions[1:]), made.shares, population=made.population)
+        first = Question(
+            made.questions[0].attributes, mechanism("grr", 7, machine.campaign.epsilon)
+        )
+        return Plan(
+            made.round, (first, *made.questions[1:]), made.shares, population=made.population
+        )
 
     monkeypatch.setattr(Synthetic, "plan", other_cells)
     answer = caller.admin("POST", f"/{campaign}/close-round", {"round": 0})

@@ -57,7 +57,9 @@ def changed(body: bytes, **parts: Any) -> bytes:
     return encode(Envelope(campaign, parts.get("round", envelope.round), (Report(**fields),)))
 
 
-def test_stored_201_same_bytes_200_other_bytes_409(caller: Caller, campaign: str, body: bytes) -> None:
+def test_stored_201_same_bytes_200_other_bytes_409(
+    caller: Caller, campaign: str, body: bytes
+) -> None:
     first = caller.upload(campaign, body)
     assert (first.status, json.loads(first.body)) == (201, {"results": ["stored"]})
     again = caller.upload(campaign, body)
@@ -71,7 +73,9 @@ def test_stored_201_same_bytes_200_other_bytes_409(caller: Caller, campaign: str
 def test_a_batch_is_judged_report_by_report(caller: Caller, campaign: str, body: bytes) -> None:
     caller.upload(campaign, body)
     good = decode(body).reports[0]
-    batch = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(2), token_of(3)])
+    batch = envelope_of(
+        campaign, plan_of(caller.announcement(campaign)), [token_of(2), token_of(3)]
+    )
     fresh, other = decode(batch).reports
     bad = Report(other.token, (other.question + 1) % 3, other.payload)
     mixed = encode(Envelope(bytes.fromhex(campaign), 0, (good, bad, fresh)))
@@ -86,10 +90,16 @@ def test_a_batch_is_judged_report_by_report(caller: Caller, campaign: str, body:
 
 def test_each_refusal_has_its_own_name(caller: Caller, campaign: str, body: bytes) -> None:
     question = decode(body).reports[0].question
-    assert cause(caller.upload(campaign, changed(body, question=(question + 1) % 3))) == (422, "wrong-question")
+    assert cause(caller.upload(campaign, changed(body, question=(question + 1) % 3))) == (
+        422,
+        "wrong-question",
+    )
     assert cause(caller.upload(campaign, changed(body, question=-1))) == (422, "wrong-question")
     assert cause(caller.upload(campaign, changed(body, payload=b"\0" * 50))) == (422, "malformed")
-    assert cause(caller.upload(campaign, changed(body, campaign=b"\1" * 16))) == (422, "wrong-campaign")
+    assert cause(caller.upload(campaign, changed(body, campaign=b"\1" * 16))) == (
+        422,
+        "wrong-campaign",
+    )
     assert cause(caller.upload("00" * 16, body)) == (404, "no-campaign")
     assert cause(caller.upload(campaign, body[:-1])) == (400, "bad-envelope")
     assert cause(caller.upload(campaign, b"")) == (400, "bad-envelope")
@@ -98,7 +108,10 @@ def test_each_refusal_has_its_own_name(caller: Caller, campaign: str, body: byte
     )
     assert cause(wrong_type) == (415, "wrong-media-type")
     assert cause(caller.connection.request("GET", "/nothing", None)) == (404, "not-found")
-    assert cause(caller.connection.request("DELETE", f"/v1/campaigns/{campaign}", None)) == (405, "method-not-allowed")
+    assert cause(caller.connection.request("DELETE", f"/v1/campaigns/{campaign}", None)) == (
+        405,
+        "method-not-allowed",
+    )
     assert caller.status(campaign)["rounds"][0]["reports"] == 0
 
 
@@ -118,12 +131,17 @@ def test_a_round_before_the_open_one_is_late_and_one_after_it_is_early(caller: C
     assert cause(caller.upload(campaign, other)) == (409, "conflict")
     assert cause(caller.upload(campaign, late)) == (409, "round-closed")
     assert caller.upload(campaign, now).status == 201
-    assert cause(caller.upload(campaign, changed(envelope_of(campaign, plan, tokens[:1]), round=2))) == (
+    assert cause(
+        caller.upload(campaign, changed(envelope_of(campaign, plan, tokens[:1]), round=2))
+    ) == (
         409,
         "round-not-open",
     )
     others = asked_tokens(campaign, start, plan, 3)
-    assert cause(caller.upload(campaign, envelope_of(campaign, plan, others))) == (403, "not-this-round")
+    assert cause(caller.upload(campaign, envelope_of(campaign, plan, others))) == (
+        403,
+        "not-this-round",
+    )
 
 
 def test_a_draft_is_early_and_a_finished_campaign_late(caller: Caller) -> None:
@@ -134,7 +152,12 @@ def test_a_draft_is_early_and_a_finished_campaign_late(caller: Caller) -> None:
     assert cause(caller.upload(campaign, envelope)) == (409, "round-not-open")
     caller.admin("POST", f"/{campaign}/open", {})
     plan = plan_of(caller.announcement(campaign))
-    assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(50)])).status == 201
+    assert (
+        caller.upload(
+            campaign, envelope_of(campaign, plan, [token_of(i) for i in range(50)])
+        ).status
+        == 201
+    )
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
     assert caller.announcement(campaign)["state"] == "collected"
     late = envelope_of(campaign, plan, [token_of(50)])
@@ -142,23 +165,41 @@ def test_a_draft_is_early_and_a_finished_campaign_late(caller: Caller) -> None:
         assert cause(caller.upload(campaign, changed(late, round=number))) == (409, "round-closed")
 
 
-def test_tokens_are_issued_once_and_kept_as_hashes(caller: Caller, server: ServerThread, tmp_path: Path) -> None:
+def test_tokens_are_issued_once_and_kept_as_hashes(
+    caller: Caller, server: ServerThread, tmp_path: Path
+) -> None:
     campaign = caller.create(participation="tokens")
     issued = json.loads(caller.admin("POST", f"/{campaign}/tokens", {"count": 3}).body)["tokens"]
     assert len(set(issued)) == 3
     plan = plan_of(caller.announcement(campaign))
-    assert cause(caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)]))) == (403, "unknown-token")
-    assert caller.upload(campaign, envelope_of(campaign, plan, [bytes.fromhex(t) for t in issued])).status == 201
+    assert cause(caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)]))) == (
+        403,
+        "unknown-token",
+    )
+    assert (
+        caller.upload(
+            campaign, envelope_of(campaign, plan, [bytes.fromhex(t) for t in issued])
+        ).status
+        == 201
+    )
     held = b"".join(p.read_bytes() for p in tmp_path.iterdir() if p.name.startswith("collector.db"))
     assert all(token_hash(bytes.fromhex(t)) in held for t in issued)
     assert not any(bytes.fromhex(t) in held or t.encode() in held for t in issued)
     open_to_all = caller.create()
-    assert cause(caller.admin("POST", f"/{open_to_all}/tokens", {"count": 1})) == (409, "wrong-state")
+    assert cause(caller.admin("POST", f"/{open_to_all}/tokens", {"count": 1})) == (
+        409,
+        "wrong-state",
+    )
 
 
 def test_size_limits_hold_at_the_limit_and_fail_one_beyond(caller: Caller, campaign: str) -> None:
     plan = plan_of(caller.announcement(campaign))
-    assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(1000)])).status == 201
+    assert (
+        caller.upload(
+            campaign, envelope_of(campaign, plan, [token_of(i) for i in range(1000)])
+        ).status
+        == 201
+    )
     many = bytearray(envelope_of(campaign, plan, [token_of(i) for i in range(1000)]))
     many[24:28] = (1001).to_bytes(4, "little")
     assert cause(caller.upload(campaign, bytes(many) + bytes(many[28:65]))) == (400, "bad-envelope")
@@ -179,7 +220,9 @@ def test_size_limits_hold_at_the_limit_and_fail_one_beyond(caller: Caller, campa
 
 def test_a_body_of_unknown_length_is_refused(server: ServerThread, campaign: str) -> None:
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
-    connection.request("POST", f"/v1/campaigns/{campaign}/reports", iter([b"abc"]), encode_chunked=True)
+    connection.request(
+        "POST", f"/v1/campaigns/{campaign}/reports", iter([b"abc"]), encode_chunked=True
+    )
     assert connection.getresponse().status == 411
     connection.close()
 
@@ -187,7 +230,9 @@ def test_a_body_of_unknown_length_is_refused(server: ServerThread, campaign: str
 @pytest.mark.parametrize(
     "header", [None, "Bearer", "Bearer wrong", f"Basic {KEY}", f"Bearer {KEY}x", "Bearer \xff\xfe"]
 )
-def test_the_operators_addresses_need_the_key(caller: Caller, campaign: str, header: str | None) -> None:
+def test_the_operators_addresses_need_the_key(
+    caller: Caller, campaign: str, header: str | None
+) -> None:
     headers = {} if header is None else {"authorization": header}
     for method, path in (
         ("GET", ""),
@@ -228,7 +273,9 @@ def test_other_origins_may_reach_the_participants_addresses_only(
         ("GET", "/metrics", False),
         ("GET", "/live", False),
     ):
-        connection.request(method, path, b"" if method == "POST" else None, {"origin": "https://elsewhere.example"})
+        connection.request(
+            method, path, b"" if method == "POST" else None, {"origin": "https://elsewhere.example"}
+        )
         response = connection.getresponse()
         response.read()
         assert (response.getheader("access-control-allow-origin") == "*") is allowed, path
@@ -236,20 +283,28 @@ def test_other_origins_may_reach_the_participants_addresses_only(
     connection.close()
 
 
-def test_questions_of_browsers_are_counted_and_hear_each_header_once(caller: Caller, server: ServerThread) -> None:
+def test_questions_of_browsers_are_counted_and_hear_each_header_once(
+    caller: Caller, server: ServerThread
+) -> None:
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=10)
-    connection.request("OPTIONS", "/v1/campaigns/x/reports", None, {"origin": "https://elsewhere.example"})
+    connection.request(
+        "OPTIONS", "/v1/campaigns/x/reports", None, {"origin": "https://elsewhere.example"}
+    )
     response = connection.getresponse()
     response.read()
     names = [name.lower() for name, _ in response.getheaders()]
     assert response.status == 204
     assert len(names) == len(set(names)), names
-    assert {"access-control-allow-origin", "access-control-allow-methods", "cache-control"} <= set(names)
+    assert {"access-control-allow-origin", "access-control-allow-methods", "cache-control"} <= set(
+        names
+    )
     assert 'dither_responses_total{status="204"} 1' in server.collector.metrics.text()
     connection.close()
 
 
-@pytest.mark.parametrize("path", ["/live/", "/v1/admin/campaigns/", "/v1/campaigns/x/", "/v1/campaigns/x/reports/"])
+@pytest.mark.parametrize(
+    "path", ["/live/", "/v1/admin/campaigns/", "/v1/campaigns/x/", "/v1/campaigns/x/reports/"]
+)
 def test_no_answer_repeats_the_name_the_server_was_called_by(caller: Caller, path: str) -> None:
     answer = caller.connection.request("GET", path, None, {"host": "elsewhere.example"})
     assert cause(answer) in ((404, "not-found"), (404, "no-campaign"), (405, "method-not-allowed"))
@@ -275,7 +330,9 @@ def test_a_full_queue_is_said_with_429_and_when_to_come_back(tmp_path: Path) -> 
     def send(start: int) -> None:
         own = Caller(running.url)
         answers.append(
-            own.upload(campaign, envelope_of(campaign, plan, [token_of(start + i) for i in range(4)])).status
+            own.upload(
+                campaign, envelope_of(campaign, plan, [token_of(start + i) for i in range(4)])
+            ).status
         )
         own.connection.close()
 
@@ -297,10 +354,16 @@ def test_a_full_queue_is_said_with_429_and_when_to_come_back(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("error", "expected"), [(StoreAway("gone"), (503, "store-away")), (StoreFull("full"), (507, "disk-full"))]
+    ("error", "expected"),
+    [(StoreAway("gone"), (503, "store-away")), (StoreFull("full"), (507, "disk-full"))],
 )
 def test_a_store_that_fails_is_said_and_live_stays_up(
-    caller: Caller, campaign: str, body: bytes, server: ServerThread, error: Exception, expected: tuple[int, str]
+    caller: Caller,
+    campaign: str,
+    body: bytes,
+    server: ServerThread,
+    error: Exception,
+    expected: tuple[int, str],
 ) -> None:
     store = server.collector.store
     originals = store.add_reports, store.check
@@ -324,7 +387,8 @@ def test_a_really_full_database_gives_507_and_goes_on_when_there_is_room(tmp_pat
     running = ServerThread(store)
     caller = Caller(running.url)
     campaign = caller.create(
-        parameters={"mechanism": "oue"}, schema={"a": {"kind": "ordinal", "values": list(range(4000))}}
+        parameters={"mechanism": "oue"},
+        schema={"a": {"kind": "ordinal", "values": list(range(4000))}},
     )
     plan = plan_of(caller.announcement(campaign))
     engine = store._engine
@@ -334,7 +398,13 @@ def test_a_really_full_database_gives_507_and_goes_on_when_there_is_room(tmp_pat
         driver.execute(f"PRAGMA max_page_count={pages + 20}")
         held = bytes.fromhex(campaign)
         bodies = [
-            encode(Envelope(held, 0, tuple(Report(token_of(100 * j + i), 0, b"\1" * 500) for i in range(100))))
+            encode(
+                Envelope(
+                    held,
+                    0,
+                    tuple(Report(token_of(100 * j + i), 0, b"\1" * 500) for i in range(100)),
+                )
+            )
             for j in range(4)
         ]
         connection.rollback()
@@ -344,7 +414,9 @@ def test_a_really_full_database_gives_507_and_goes_on_when_there_is_room(tmp_pat
     assert stored == 100 * statuses.count(201), "a batch that did not fit left nothing behind"
     with engine.connect() as connection:
         connection.connection.driver_connection.execute("PRAGMA max_page_count=1000000")
-    assert [caller.upload(campaign, b).status for b in bodies] == [200 if s == 201 else 201 for s in statuses]
+    assert [caller.upload(campaign, b).status for b in bodies] == [
+        200 if s == 201 else 201 for s in statuses
+    ]
     assert caller.status(campaign)["rounds"][0]["reports"] == 400
     assert plan.questions[0].mechanism.cells == 4000
     caller.connection.close()
@@ -373,13 +445,18 @@ def test_the_running_tally_is_shown_and_checked_at_the_closing(
     assert shown["participants"] == 20 == sum(shown["answers"])
     caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(10, 60)]))
     assert json.loads(caller.admin("GET", f"/{campaign}/tally").body)["participants"] == 60
-    assert server.collector.running_tally(campaign).to_bytes() == stored_tally(server.collector, campaign).to_bytes()
+    assert (
+        server.collector.running_tally(campaign).to_bytes()
+        == stored_tally(server.collector, campaign).to_bytes()
+    )
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
     assert "dither_tally_mismatches_total 0" in server.collector.metrics.text()
     assert cause(caller.admin("GET", f"/{campaign}/tally")) == (409, "wrong-state")
 
 
-def test_a_wrong_running_tally_would_be_noticed(caller: Caller, campaign: str, server: ServerThread) -> None:
+def test_a_wrong_running_tally_would_be_noticed(
+    caller: Caller, campaign: str, server: ServerThread
+) -> None:
     plan = plan_of(caller.announcement(campaign))
     caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(40)]))
     server.collector.running_tally(campaign)
@@ -390,9 +467,12 @@ def test_a_wrong_running_tally_would_be_noticed(caller: Caller, campaign: str, s
 
 def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> None:
     described = json.loads(caller.connection.request("GET", "/openapi.json", None).body)
-    assert {"/v1/campaigns/{campaign}", "/v1/campaigns/{campaign}/reports", "/v1/admin/campaigns", "/ready"} <= set(
-        described["paths"]
-    )
+    assert {
+        "/v1/campaigns/{campaign}",
+        "/v1/campaigns/{campaign}/reports",
+        "/v1/admin/campaigns",
+        "/ready",
+    } <= set(described["paths"])
     page = caller.connection.request("GET", "/docs", None).body.decode().replace("<wbr>", "")
     assert "/v1/campaigns/{campaign}/reports" in page
     assert "//" not in page
@@ -402,7 +482,10 @@ def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> 
 def test_the_page_of_addresses_escapes_what_it_shows() -> None:
     entry = {"tags": ["health"], "description": "<b>bold</b>\nmore"}
     page = _docs_page(
-        {"info": {"title": "<i>", "version": "1", "description": "&"}, "paths": {"/<x>": {"get": entry}}}
+        {
+            "info": {"title": "<i>", "version": "1", "description": "&"},
+            "paths": {"/<x>": {"get": entry}},
+        }
     ).replace("<wbr>", "")
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "more" not in page
@@ -421,7 +504,9 @@ def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
         return dict(said[answer.content_type]["schema"])
 
     def named(path: str, answer: Answer, method: str = "get") -> dict[str, Any]:
-        schema = described["components"]["schemas"][content(path, answer, method)["$ref"].rpartition("/")[2]]
+        schema = described["components"]["schemas"][
+            content(path, answer, method)["$ref"].rpartition("/")[2]
+        ]
         assert set(schema["properties"]) == set(schema["required"]) == set(json.loads(answer.body))
         return dict(schema["properties"])
 
@@ -429,7 +514,9 @@ def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
     look = caller.connection.request("GET", f"/v1/campaigns/{campaign}", None)
     assert "open" in json.dumps(named("/v1/campaigns/{campaign}", look)["participation"])
     tokens = caller.admin("POST", f"/{campaign}/tokens", {"count": 40})
-    assert named("/v1/admin/campaigns/{campaign}/tokens", tokens, "post")["tokens"]["type"] == "array"
+    assert (
+        named("/v1/admin/campaigns/{campaign}/tokens", tokens, "post")["tokens"]["type"] == "array"
+    )
     people = [bytes.fromhex(token) for token in json.loads(tokens.body)["tokens"]]
     body = envelope_of(campaign, plan_of(json.loads(look.body)), people)
     for status in (201, 200):
@@ -438,9 +525,14 @@ def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
         results = named("/v1/campaigns/{campaign}/reports", answer, "post")["results"]
         assert results["items"]["enum"] == ["stored", "duplicate"]
     exported = caller.admin("GET", f"/{campaign}/rounds/0/reports")
-    assert content("/v1/admin/campaigns/{campaign}/rounds/{number}/reports", exported)["format"] == "binary"
+    assert (
+        content("/v1/admin/campaigns/{campaign}/rounds/{number}/reports", exported)["format"]
+        == "binary"
+    )
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
-    assert caller.admin("POST", f"/{campaign}/finalise").status == 200, "an empty body will do, as is said"
+    assert caller.admin("POST", f"/{campaign}/finalise").status == 200, (
+        "an empty body will do, as is said"
+    )
     bodies = {
         path.rpartition("/")[2]: entry["post"]["requestBody"]["required"]
         for path, entry in described["paths"].items()
@@ -448,9 +540,13 @@ def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
     }
     answer = caller.connection.request("POST", f"/v1/campaigns/{campaign}/lookup", bytes(32))
     assert named("/v1/campaigns/{campaign}/lookup", answer, "post")["stored"]["type"] == "boolean"
-    needed = dict.fromkeys(("reports", "lookup", "campaigns", "close-round", "tokens", "tally", "keys"), True)
+    needed = dict.fromkeys(
+        ("reports", "lookup", "campaigns", "close-round", "tokens", "tally", "keys"), True
+    )
     assert bodies == {**needed, "finalise": False}
-    assert content("/v1/admin/campaigns/{campaign}/release", caller.admin("GET", f"/{campaign}/release"))
+    assert content(
+        "/v1/admin/campaigns/{campaign}/release", caller.admin("GET", f"/{campaign}/release")
+    )
 
 
 def described_body(described: dict[str, Any], path: str) -> dict[str, Any]:
@@ -472,28 +568,44 @@ def test_what_an_operator_may_send_is_described_as_it_is_read(caller: Caller) ->
         "listed",
         "consumers",
     )
-    wanted = {"": {*describe(draft=True, name="", parameters={}, holdout=0.0, participation="open"), *more}}
+    wanted = {
+        "": {
+            *describe(draft=True, name="", parameters={}, holdout=0.0, participation="open"),
+            *more,
+        }
+    }
     wanted["/{campaign}/close-round"] = {"round", "hold"}
     wanted |= {"/{campaign}/finalise": {"rows"}, "/{campaign}/tokens": {"count"}}
     for path, keys in wanted.items():
         schema = described_body(described, path)
         assert set(schema["properties"]) == keys
         assert schema["additionalProperties"] is False
-        required = {k: v for k, v in describe(round=0, count=1).items() if k in schema.get("required", [])}
+        required = {
+            k: v for k, v in describe(round=0, count=1).items() if k in schema.get("required", [])
+        }
         for key in required:
             left = {k: v for k, v in required.items() if k != key}
             refused = caller.admin("POST", path.format(campaign=campaign), left)
-            assert (cause(refused), key in json.loads(refused.body)["detail"]) == ((422, "invalid"), True)
+            assert (cause(refused), key in json.loads(refused.body)["detail"]) == (
+                (422, "invalid"),
+                True,
+            )
         refused = caller.admin("POST", path.format(campaign=campaign), required | {"colour": 1})
         assert cause(refused) == (422, "invalid")
         assert "colour" in json.loads(refused.body)["detail"]
-    answers = described["paths"]["/v1/admin/campaigns/{campaign}"]["get"]["responses"]["200"]["content"]
+    answers = described["paths"]["/v1/admin/campaigns/{campaign}"]["get"]["responses"]["200"][
+        "content"
+    ]
     named = answers["application/json"]["schema"]["$ref"].rpartition("/")[2]
-    assert set(described["components"]["schemas"][named]["properties"]) == set(caller.status(campaign))
+    assert set(described["components"]["schemas"][named]["properties"]) == set(
+        caller.status(campaign)
+    )
 
 
 @pytest.mark.parametrize("value", [-1, True, 1.0, "1", None, [1], 2**63, 10**400])
-@pytest.mark.parametrize(("path", "key"), [("close-round", "round"), ("finalise", "rows"), ("tokens", "count")])
+@pytest.mark.parametrize(
+    ("path", "key"), [("close-round", "round"), ("finalise", "rows"), ("tokens", "count")]
+)
 def test_an_operators_numbers_are_whole_and_bounded(
     caller: Caller, campaign: str, path: str, key: str, value: object
 ) -> None:
@@ -509,23 +621,42 @@ def test_an_operators_numbers_are_whole_and_bounded(
 def test_a_round_that_is_not_there_has_no_reports(caller: Caller, campaign: str) -> None:
     assert caller.admin("GET", f"/{campaign}/rounds/0/reports").status == 200
     for number in ("1", "-1", "x", "0.0", "+0", "%200", "0%0A", "9" * 19, "9" * 5000, "%00"):
-        assert cause(caller.admin("GET", f"/{campaign}/rounds/{number}/reports")) == (404, "not-found")
+        assert cause(caller.admin("GET", f"/{campaign}/rounds/{number}/reports")) == (
+            404,
+            "not-found",
+        )
 
 
-def test_counters_are_the_collectors_own_and_tell_no_time(caller: Caller, campaign: str, body: bytes) -> None:
+def test_counters_are_the_collectors_own_and_tell_no_time(
+    caller: Caller, campaign: str, body: bytes
+) -> None:
     caller.upload(campaign, body)
     text = caller.connection.request("GET", "/metrics", None).body.decode()
     names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert names == {
-        *("dither_reports_total", "dither_responses_total", "dither_upload_seconds", "dither_queue_reports"),
-        *("dither_tally_mismatches_total", "dither_connections_open", "dither_connections_refused_total"),
+        *(
+            "dither_reports_total",
+            "dither_responses_total",
+            "dither_upload_seconds",
+            "dither_queue_reports",
+        ),
+        *(
+            "dither_tally_mismatches_total",
+            "dither_connections_open",
+            "dither_connections_refused_total",
+        ),
     }
     assert "_created" not in text, "the birth of a counter is the time of a first report"
 
 
-def test_the_framework_traces_no_requests(server: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_framework_traces_no_requests(
+    server: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     from dither.collector.app import make_app
 
     settings = getattr(make_app(server.collector, KEY)._app, "_telemetry", {})
-    assert not any(settings.get(name) for name in ("tracing", "metrics", "logs", "operation_spans", "auto_configure"))
+    assert not any(
+        settings.get(name)
+        for name in ("tracing", "metrics", "logs", "operation_spans", "auto_configure")
+    )

@@ -29,14 +29,18 @@ def test_it_is_what_new_campaigns_have_and_stored_ones_of_before_had_not() -> No
     assert read(CampaignSpec, described).assignment == "token"
 
 
-def outcomes(store: Store, campaigns: Campaigns, campaign: str, tokens: list[int], noise: str = "") -> list[str]:
+def outcomes(
+    store: Store, campaigns: Campaigns, campaign: str, tokens: list[int], noise: str = ""
+) -> list[str]:
     now = campaigns.get(campaign).open_round
     assert now is not None
     return outcomes_in(store, now, tokens, noise)
 
 
 def outcomes_in(store: Store, now: Any, tokens: list[int], noise: str = "") -> list[str]:
-    reports = tuple(report_of(now.plan, now.campaign_bytes, token_of(i), noise=noise) for i in tokens)
+    reports = tuple(
+        report_of(now.plan, now.campaign_bytes, token_of(i), noise=noise) for i in tokens
+    )
     judged = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now)
     stored = store.add_reports([judged.batch])[0] if judged.batch.rows else []
     return [o.value for o in judged.outcomes(stored)]
@@ -47,21 +51,32 @@ def test_one_answer_of_each_in_all_rounds(open_store: Opening) -> None:
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe(**ARRIVAL)).stored.id
     first = campaigns.get(campaign).open_round
-    assert outcomes(store, campaigns, campaign, list(range(40))) == ["stored"] * 40, "nobody is turned away"
+    assert outcomes(store, campaigns, campaign, list(range(40))) == ["stored"] * 40, (
+        "nobody is turned away"
+    )
     assert outcomes(store, campaigns, campaign, [0, 1, 40]) == ["duplicate", "duplicate", "stored"]
     everybody = list(range(40))  # some of them draw the same noise twice
-    assert set(outcomes(store, campaigns, campaign, everybody, "other")) == {"duplicate", "conflict"}
+    assert set(outcomes(store, campaigns, campaign, everybody, "other")) == {
+        "duplicate",
+        "conflict",
+    }
     campaigns.close_round(campaign, 0)
     store = open_store()  # nothing of this is in memory alone
     campaigns = Campaigns(store)
     assert outcomes(store, campaigns, campaign, [3, 50, 4, 51, 50]) == [
         *("answered", "stored", "answered", "stored", "duplicate")
     ]
-    assert outcomes_in(store, first, [0, 1]) == ["duplicate", "duplicate"], "the same bytes, whenever they come"
+    assert outcomes_in(store, first, [0, 1]) == ["duplicate", "duplicate"], (
+        "the same bytes, whenever they come"
+    )
     assert set(outcomes_in(store, first, everybody, "other")) == {"duplicate", "conflict"}
     assert outcomes_in(store, first, [60]) == ["round-closed"]
     campaigns.close_round(campaign, 1)
-    assert outcomes(store, campaigns, campaign, [5, 51, 70]) == ["answered", "answered", "stored"], "in any earlier one"
+    assert outcomes(store, campaigns, campaign, [5, 51, 70]) == [
+        "answered",
+        "answered",
+        "stored",
+    ], "in any earlier one"
     counts = [store.count(campaign, number) for number in range(3)]
     assert counts == [41, 2, 1]
     ids = [row.report_id for n in range(3) for page in store.reports(campaign, n) for row in page]
@@ -77,7 +92,10 @@ def test_without_the_look_at_earlier_rounds_somebody_counts_twice(open_store: Op
     campaigns.close_round(campaign, 0)
     now = campaigns.get(campaign).open_round
     assert now is not None
-    judged = judge(Envelope(now.campaign_bytes, 1, (report_of(now.plan, now.campaign_bytes, token_of(0)),)), now)
+    judged = judge(
+        Envelope(now.campaign_bytes, 1, (report_of(now.plan, now.campaign_bytes, token_of(0)),)),
+        now,
+    )
     assert judged.batch.once
     careless = replace(judged.batch, once=False)
     assert store.add_reports([careless]) == [[Outcome.STORED]]
@@ -105,7 +123,11 @@ def test_the_same_in_other_campaigns_is_another_matter(open_store: Opening) -> N
 def test_over_http_and_from_a_device(caller: Caller, server: Any) -> None:
     campaign = caller.create(**ARRIVAL, participants=1000)
     announced = caller.announcement(campaign)
-    assert (announced["assignment"], announced["wanted"], announced["round_closes"]) == ("arrival", 333, None)
+    assert (announced["assignment"], announced["wanted"], announced["round_closes"]) == (
+        "arrival",
+        333,
+        None,
+    )
     held = bytes.fromhex(campaign)
 
     def transport(method: str, address: str, body: bytes | None) -> Answer:
@@ -118,7 +140,13 @@ def test_over_http_and_from_a_device(caller: Caller, server: Any) -> None:
 
     def come(own: Device) -> Any:
         return Participant(
-            own, "http://127.0.0.1:1", campaign, cap=2.0, token=token, transport=transport, sleep=lambda s: None
+            own,
+            "http://127.0.0.1:1",
+            campaign,
+            cap=2.0,
+            token=token,
+            transport=transport,
+            sleep=lambda s: None,
         ).take_part(RECORD)
 
     receipt = report_id(token, held, None).hex()
@@ -130,13 +158,19 @@ def test_over_http_and_from_a_device(caller: Caller, server: Any) -> None:
     spent = device.spent(campaign)
     for _ in range(2):
         again = come(device)
-        assert (again.result, again.receipt, again.spent) == ("acknowledged", receipt, spent), "by its own books"
+        assert (again.result, again.receipt, again.spent) == ("acknowledged", receipt, spent), (
+            "by its own books"
+        )
     forgetful = Device(":memory:")
     for _ in range(2):
         twice = come(forgetful)
-        assert (twice.result, twice.receipt, twice.spent) == ("used-elsewhere", "", 0.0), "by the collector's word"
+        assert (twice.result, twice.receipt, twice.spent) == ("used-elsewhere", "", 0.0), (
+            "by the collector's word"
+        )
         assert forgetful.outbox() == []
-    raced = caller.upload(campaign, envelope_of(campaign, plan_of(caller.announcement(campaign)), [token]))
+    raced = caller.upload(
+        campaign, envelope_of(campaign, plan_of(caller.announcement(campaign)), [token])
+    )
     assert json.loads(raced.body)["results"] == ["answered"]
     assert [entry["reports"] for entry in caller.status(campaign)["rounds"]] == [31, 0]
     assert "answered" in caller.connection.request("GET", "/metrics", None).body.decode()

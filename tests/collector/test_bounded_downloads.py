@@ -10,7 +10,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from collector_harness import KEY, SCHEMA, Caller, ServerThread, answers_of, envelope_of, plan_of, token_of, until
+from collector_harness import (
+    KEY,
+    SCHEMA,
+    Caller,
+    ServerThread,
+    answers_of,
+    envelope_of,
+    plan_of,
+    token_of,
+    until,
+)
 
 from dither.client.transport import Answer
 from dither.collector.releases import MAX_DOWNLOADS
@@ -28,8 +38,15 @@ class Published:
         self.caller = Caller(self.server.url, 120.0)
         self.campaign = self.caller.create()
         plan = plan_of(self.caller.announcement(self.campaign))
-        assert self.caller.upload(self.campaign, answers_of(self.campaign, plan, SCHEMA, 300)).status == 201
-        steps = (("close-round", {"round": 0}), ("finalise", {"rows": ROWS}), ("publish-release", {}))
+        assert (
+            self.caller.upload(self.campaign, answers_of(self.campaign, plan, SCHEMA, 300)).status
+            == 201
+        )
+        steps = (
+            ("close-round", {"round": 0}),
+            ("finalise", {"rows": ROWS}),
+            ("publish-release", {}),
+        )
         for step, body in steps:
             assert self.caller.admin("POST", f"/{self.campaign}/{step}", body).status == 200
         self.open = self.caller.create()
@@ -37,7 +54,9 @@ class Published:
 
     def get(self, name: str, key: str = "") -> Answer:
         headers = {"authorization": f"Bearer {key}"} if key else {}
-        return self.caller.connection.request("GET", f"/v1/releases/{self.campaign}/{name}", None, headers)
+        return self.caller.connection.request(
+            "GET", f"/v1/releases/{self.campaign}/{name}", None, headers
+        )
 
     def slow_reader(self, name: str) -> socket.socket:
         """Asks for a file, reads the status of the answer and no more."""
@@ -46,7 +65,9 @@ class Published:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         reader.settimeout(120)
         reader.connect((host, int(port)))
-        reader.sendall(f"GET /v1/releases/{self.campaign}/{name} HTTP/1.1\r\nhost: {host}\r\n\r\n".encode())
+        reader.sendall(
+            f"GET /v1/releases/{self.campaign}/{name} HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
+        )
         assert reader.recv(12) == b"HTTP/1.1 200"
         return reader
 
@@ -83,7 +104,9 @@ def test_a_download_that_was_read_gives_its_slot_back(published: Published) -> N
         assert answer.body.startswith(b"PAR1")
 
 
-def test_a_download_that_fails_gives_its_slot_back(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_fails_gives_its_slot_back(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publications = published.server.collector.publications
     with monkeypatch.context() as patched:
         patched.setattr(publications, "file", lambda found, name: None)

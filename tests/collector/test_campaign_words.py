@@ -27,7 +27,10 @@ WORDS = {
     "closes_at_reports": 5000,
 }
 _ASKED = SCHEMA.to_json()["attributes"]
-ASKED = {"format": "dither-schema-1", "attributes": [_ASKED[0] | {"question": "Which colour?"}, *_ASKED[1:]]}
+ASKED = {
+    "format": "dither-schema-1",
+    "attributes": [_ASKED[0] | {"question": "Which colour?"}, *_ASKED[1:]],
+}
 
 
 @pytest.fixture
@@ -41,7 +44,11 @@ def test_a_device_reads_what_the_campaign_says(campaigns: Campaigns) -> None:
     live = campaigns.create(describe(name="w", **WORDS, schema=ASKED))
     seen = read_announcement(live.public)
     assert {key: getattr(seen, key) for key in WORDS} == WORDS
-    assert seen.closing_time == closing_seconds("2999-01-31") == closing_seconds("2999-02-01T00:00:00Z")
+    assert (
+        seen.closing_time
+        == closing_seconds("2999-01-31")
+        == closing_seconds("2999-02-01T00:00:00Z")
+    )
     assert seen.schema["colour"].question == "Which colour?"
     assert seen.schema.fingerprint == SCHEMA.fingerprint
     again = campaigns.refresh(live.stored.id)

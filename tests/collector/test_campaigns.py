@@ -31,7 +31,9 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def answer_round(store: Store, campaigns: Campaigns, campaign: str, people: int, kind: str = "t") -> None:
+def answer_round(
+    store: Store, campaigns: Campaigns, campaign: str, people: int, kind: str = "t"
+) -> None:
     """Reports of so many people whom the open round asks, stored."""
     now = campaigns.get(campaign).open_round
     assert now is not None
@@ -104,7 +106,9 @@ def test_rounds_ask_different_people_and_together_everybody(open_store: Opening)
     asked: list[set[int]] = []
     while (now := campaigns.get(campaign).open_round) is not None:
         members = {
-            i for i in range(600) if is_asked(token_of(i, "p"), now.campaign_bytes, now.start, now.plan.population)
+            i
+            for i in range(600)
+            if is_asked(token_of(i, "p"), now.campaign_bytes, now.start, now.plan.population)
         }
         asked.append(members)
         answer_round(store, campaigns, campaign, 5)
@@ -112,7 +116,9 @@ def test_rounds_ask_different_people_and_together_everybody(open_store: Opening)
     assert len(asked) == 3
     assert set.union(*asked) == set(range(600))
     assert sum(len(a) for a in asked) == 600
-    assert all(130 < len(a) < 270 for a in asked), "thirds of 600, six standard deviations either way"
+    assert all(130 < len(a) < 270 for a in asked), (
+        "thirds of 600, six standard deviations either way"
+    )
 
 
 def test_every_operation_may_be_repeated_and_wrong_orders_are_refused(open_store: Opening) -> None:
@@ -129,10 +135,14 @@ def test_every_operation_may_be_repeated_and_wrong_orders_are_refused(open_store
         campaigns.finalise(campaign)
     with pytest.raises(TooFewAnswers, match="without a single report"):
         campaigns.close_round(campaign, 0)
-    assert campaigns.get(campaign).stored.state is State.OPEN, "a round that cannot be closed stays open"
+    assert campaigns.get(campaign).stored.state is State.OPEN, (
+        "a round that cannot be closed stays open"
+    )
     answer_round(store, campaigns, campaign, 4)
     for _ in range(2):
-        assert campaigns.close_round(campaign, 0).stored.round == 1, "closing round 0 twice does not close round 1"
+        assert campaigns.close_round(campaign, 0).stored.round == 1, (
+            "closing round 0 twice does not close round 1"
+        )
     for number in (1, 2):
         answer_round(store, campaigns, campaign, 4)
         campaigns.close_round(campaign, number)
@@ -150,7 +160,9 @@ def test_every_operation_may_be_repeated_and_wrong_orders_are_refused(open_store
 
 
 @pytest.mark.parametrize("where", ["move", "tidy", "reports"])
-def test_a_crash_while_closing_leaves_a_state_from_which_closing_goes_on(open_store: Opening, where: str) -> None:
+def test_a_crash_while_closing_leaves_a_state_from_which_closing_goes_on(
+    open_store: Opening, where: str
+) -> None:
     store = open_store()
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe(**METHODS["rounds"])).stored.id
@@ -211,7 +223,9 @@ def test_a_disk_too_full_to_tidy_does_not_stop_a_closing(
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(open_store: Opening, kind: str) -> None:
+def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(
+    open_store: Opening, kind: str
+) -> None:
     store = open_store()
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe(**METHODS[kind])).stored.id
@@ -219,10 +233,15 @@ def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(op
     assert now is not None
     running = RunningTallies(store)
     results: list[WriteResult] = []
-    writer = Writer(store, results.extend, running.committed, lambda b: running.forget(b.campaign, b.round))
+    writer = Writer(
+        store, results.extend, running.committed, lambda b: running.forget(b.campaign, b.round)
+    )
     tokens = asked_tokens(campaign, now.start, now.plan, 60)
     reports = [report_of(now.plan, now.campaign_bytes, t) for t in tokens]
-    batches = [judge(Envelope(now.campaign_bytes, 0, tuple(reports[i : i + 7])), now).batch for i in range(0, 60, 5)]
+    batches = [
+        judge(Envelope(now.campaign_bytes, 0, tuple(reports[i : i + 7])), now).batch
+        for i in range(0, 60, 5)
+    ]
     original = store.add_reports
     count = 0
 
@@ -238,13 +257,18 @@ def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(op
     store.add_reports = unsure  # type: ignore[method-assign]
     for batch in batches:
         writer.submit(batch, None)
-        assert running.read(campaign, now.plan, writer.call).to_bytes() == rebuild(store, campaign, now.plan).to_bytes()
+        assert (
+            running.read(campaign, now.plan, writer.call).to_bytes()
+            == rebuild(store, campaign, now.plan).to_bytes()
+        )
     writer.stop()
     assert any(r.error for r in results)
     assert store.count(campaign, 0) == 60
 
 
-def test_the_export_holds_every_report_in_the_order_of_ids(open_store: Opening, tmp_path: Path) -> None:
+def test_the_export_holds_every_report_in_the_order_of_ids(
+    open_store: Opening, tmp_path: Path
+) -> None:
     import pyarrow.parquet as pq
 
     store = open_store()
@@ -257,7 +281,9 @@ def test_the_export_holds_every_report_in_the_order_of_ids(open_store: Opening, 
         assert export_reports(store, campaign, now.plan, file) == 30
     table = pq.read_table(tmp_path / "r.parquet")
     held = [row for page in store.reports(campaign, 0) for row in page]
-    assert list(zip(*(table.column(i).to_pylist() for i in range(3)), strict=True)) == [tuple(r) for r in held]
+    assert list(zip(*(table.column(i).to_pylist() for i in range(3)), strict=True)) == [
+        tuple(r) for r in held
+    ]
     assert table.schema.metadata[b"dither_campaign"].decode() == campaign
 
 
@@ -288,7 +314,9 @@ def test_the_export_holds_every_report_in_the_order_of_ids(open_store: Opening, 
             {
                 "method": "lopub",
                 "parameters": {"encoding": "unary"},
-                "schema": {f"a{i}": {"kind": "ordinal", "values": list(range(300))} for i in range(450)},
+                "schema": {
+                    f"a{i}": {"kind": "ordinal", "values": list(range(300))} for i in range(450)
+                },
             },
             "bytes",
         ),
@@ -302,7 +330,9 @@ def test_the_export_holds_every_report_in_the_order_of_ids(open_store: Opening, 
         ),
     ],
 )
-def test_what_a_campaign_cannot_be_is_said_in_one_line(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_what_a_campaign_cannot_be_is_said_in_one_line(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
     store = SqliteStore(tmp_path / "c.db")
     campaigns = Campaigns(store)
     with pytest.raises((ParameterError, PrivacyError, DitherError), match=said) as caught:

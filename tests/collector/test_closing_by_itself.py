@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import Caller, ServerThread, describe, envelope_of, plan_of, report_of, token_of, until
+from collector_harness import (
+    Caller,
+    ServerThread,
+    describe,
+    envelope_of,
+    plan_of,
+    report_of,
+    token_of,
+    until,
+)
 
 from dither.collector.campaigns import Campaigns, Live
 from dither.collector.closer import AGAIN_SECONDS, Closer
@@ -55,7 +64,10 @@ class Collecting:
         """The next people come."""
         now = self.campaigns.get(campaign).open_round
         assert now is not None
-        reports = tuple(report_of(now.plan, now.campaign_bytes, token_of(i)) for i in range(first, first + count))
+        reports = tuple(
+            report_of(now.plan, now.campaign_bytes, token_of(i))
+            for i in range(first, first + count)
+        )
         batch = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now).batch
         (outcomes,) = self.store.add_reports([batch])
         self.closer.committed(batch, outcomes)
@@ -103,14 +115,19 @@ def test_no_more_than_was_under_way_when_it_had_its_number(open_store: Opening) 
     store = open_store()
     collector = Collector(store)
     collector.closer.look = lambda: []  # type: ignore[method-assign]  # whatever the thread that looks now and then would do
-    described = describe(method="synthetic", assignment="arrival", participants=30, closes_at_reports=30)
+    described = describe(
+        method="synthetic", assignment="arrival", participants=30, closes_at_reports=30
+    )
     campaign = collector.campaigns.create(described).stored.id
     now = collector.campaigns.get(campaign).open_round
     assert now is not None
     assert now.wanted == 10
 
     def batch(first: int, count: int) -> Batch:
-        reports = tuple(report_of(now.plan, now.campaign_bytes, token_of(i)) for i in range(first, first + count))
+        reports = tuple(
+            report_of(now.plan, now.campaign_bytes, token_of(i))
+            for i in range(first, first + count)
+        )
         return judge(Envelope(now.campaign_bytes, now.plan.round, reports), now).batch
 
     async def scene() -> list[set[str]]:
@@ -137,7 +154,13 @@ def test_no_more_than_was_under_way_when_it_had_its_number(open_store: Opening) 
         collector.writer.submit(batch(300, 50), waiters[4])  # and these come later
         return [{o.value for o in found} for found in await asyncio.gather(*waiters)]
 
-    assert asyncio.run(scene()) == [{"stored"}, {"duplicate"}, {"stored"}, {"stored"}, {"round-closing"}]
+    assert asyncio.run(scene()) == [
+        {"stored"},
+        {"duplicate"},
+        {"stored"},
+        {"stored"},
+        {"round-closing"},
+    ]
     assert store.count(campaign, 0) == 60
     assert collector.campaigns.get(campaign).stored.state is State.CLOSING
     del collector.closer.look  # type: ignore[attr-defined]
@@ -150,7 +173,9 @@ def test_never_fewer_than_its_number_though_some_were_counted_twice(tmp_path: Pa
     held = Collecting(SqliteStore(tmp_path / "c.db"))
     campaign = held.create(parameters={"rounds": 1}, closes_at_reports=7)
     held.add(campaign, 0, 3)
-    held.closer._counts[campaign, 0].found += 3  # a count and the reports stored meanwhile may hold the same ones
+    held.closer._counts[
+        campaign, 0
+    ].found += 3  # a count and the reports stored meanwhile may hold the same ones
     held.add(campaign, 3, 2)
     assert held.at(campaign)[0] is State.OPEN, "five are there"
     held.add(campaign, 5, 1)
@@ -220,7 +245,9 @@ def test_two_collectors_that_notice_together_close_once(cluster: Any) -> None:
     for thread in threads:
         thread.join()
     assert {key for keys in closed for key in keys} == {(campaign, 0)}
-    assert both[0].at(campaign) == (State.OPEN, 1, 2), "open to closing, and on to the next round: no more moves"
+    assert both[0].at(campaign) == (State.OPEN, 1, 2), (
+        "open to closing, and on to the next round: no more moves"
+    )
     assert both[0].store.count(campaign, 0) == 10
     both[0].campaigns.look()
     both[0].add(campaign, 100, 9)
@@ -274,7 +301,10 @@ def test_a_draft_has_its_time_from_when_it_is_opened(tmp_path: Path) -> None:
 
 
 def spec_of(**more: Any) -> CampaignSpec:
-    return read(NewCampaign, describe(method="synthetic", **{"assignment": "arrival", "participants": 100} | more))
+    return read(
+        NewCampaign,
+        describe(method="synthetic", **{"assignment": "arrival", "participants": 100} | more),
+    )
 
 
 def plans_of(populations: tuple[float, ...]) -> list[tuple[Plan, float]]:
@@ -305,7 +335,9 @@ def plans_of(populations: tuple[float, ...]) -> list[tuple[Plan, float]]:
 def test_rounds_share_the_reports(
     more: dict[str, Any], populations: tuple[float, ...], wanted: list[int | None]
 ) -> None:
-    assert [reports_wanted(spec_of(**more), plan, begun) for plan, begun in plans_of(populations)] == wanted
+    assert [
+        reports_wanted(spec_of(**more), plan, begun) for plan, begun in plans_of(populations)
+    ] == wanted
 
 
 def test_rounds_share_the_time() -> None:
@@ -313,9 +345,13 @@ def test_rounds_share_the_time() -> None:
     spec = spec_of(closes="2030-01-31")
     assert round_closes(spec, *first, START) == START + 6 * DAY
     assert round_closes(spec, *second, START + 6 * DAY) == START + 15 * DAY
-    assert round_closes(spec, *second, START) == pytest.approx(START + 0.375 * 30 * DAY, abs=3600), "it began early"
+    assert round_closes(spec, *second, START) == pytest.approx(
+        START + 0.375 * 30 * DAY, abs=3600
+    ), "it began early"
     assert round_closes(spec, *second, START + 12.3) % 3600 == 0, "no finer than an hour"
-    assert round_closes(spec, *second, END - DAY + 12.3) % 60 == 0, "no finer than a minute on the last days"
+    assert round_closes(spec, *second, END - DAY + 12.3) % 60 == 0, (
+        "no finer than a minute on the last days"
+    )
     for now in (START, END - 1, END, END + 1):
         assert round_closes(spec, *last, now) == END
     assert round_closes(spec_of(), *first, START) is None
@@ -323,15 +359,22 @@ def test_rounds_share_the_time() -> None:
 
 @pytest.mark.slow
 def test_a_running_collector_closes_its_rounds(server: ServerThread, caller: Caller) -> None:
-    campaign = caller.create(method="synthetic", assignment="arrival", participants=9, closes_at_reports=9)
+    campaign = caller.create(
+        method="synthetic", assignment="arrival", participants=9, closes_at_reports=9
+    )
     for number in range(3):
         until(lambda: caller.announcement(campaign)["plan"] is not None)
         announced = caller.announcement(campaign)
         assert (announced["plan"]["round"], announced["wanted"]) == (number, 3)
         tokens = [token_of(i) for i in range(10 * number, 10 * number + 3)]
-        assert caller.upload(campaign, envelope_of(campaign, plan_of(announced), tokens)).status == 201
+        assert (
+            caller.upload(campaign, envelope_of(campaign, plan_of(announced), tokens)).status == 201
+        )
         until(
-            lambda at=number: caller.status(campaign)["round"] > at or caller.status(campaign)["state"] == "collected"
+            lambda at=number: (
+                caller.status(campaign)["round"] > at
+                or caller.status(campaign)["state"] == "collected"
+            )
         )
     assert caller.status(campaign)["state"] == "collected"
     assert [entry["reports"] for entry in caller.status(campaign)["rounds"]] == [3, 3, 3]

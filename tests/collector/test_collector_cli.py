@@ -34,7 +34,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_json()))
     (tmp_path / "dither-admin.key").write_text(KEY + "\n")
     rows = [
-        {"colour": ("red", "green", "blue")[i % 3], "member": [True, False, None][i % 3], "score": i % 9}
+        {
+            "colour": ("red", "green", "blue")[i % 3],
+            "member": [True, False, None][i % 3],
+            "score": i % 9,
+        }
         for i in range(300)
     ]
     pa_csv.write_csv(pa.Table.from_pylist(rows), tmp_path / "people.csv")
@@ -62,7 +66,9 @@ def create(capsys: pytest.CaptureFixture[str], *more: str) -> str:
     return run(capsys, "campaign", "create", *given).strip()
 
 
-def test_create_warns_of_weak_protection_and_announces_the_reason(capsys: pytest.CaptureFixture[str], url: str) -> None:
+def test_create_warns_of_weak_protection_and_announces_the_reason(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
     given = ["--schema", "schema.json", "--participants", "300", "--method", "independent"]
     for epsilon, reason in (("4", ""), ("5", ""), ("9", "Only forty people work here.")):
         more = ["--epsilon-reason", reason] if reason else []
@@ -72,7 +78,9 @@ def test_create_warns_of_weak_protection_and_announces_the_reason(capsys: pytest
         campaign = shown.out.strip()
         assert len(campaign) == 32, "standard output has the id alone"
         with closing(Connection(url)) as connection:
-            announced = json.loads(connection.request("GET", f"/v1/campaigns/{campaign}", None).body)
+            announced = json.loads(
+                connection.request("GET", f"/v1/campaigns/{campaign}", None).body
+            )
         assert announced["epsilon_reason"] == reason
 
 
@@ -80,7 +88,9 @@ def test_a_campaign_from_the_shell(
     capsys: pytest.CaptureFixture[str], url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign = create(capsys, "--name", "try", "--set", "mechanism=grr", "--method", "independent")
-    assert "300 stored" in run(capsys, "submit", "people.csv", "--campaign", campaign, "--seed", "4")
+    assert "300 stored" in run(
+        capsys, "submit", "people.csv", "--campaign", campaign, "--seed", "4"
+    )
     assert "300 duplicate" in run(
         capsys, "submit", "people.csv", "--campaign", campaign, "--seed", "4", "--batch", "77"
     )
@@ -94,16 +104,27 @@ def test_a_campaign_from_the_shell(
     assert "collected" in run(capsys, "campaign", "close-round", campaign)
     few = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--replicates", "2", status=2)
     assert "replicates" in few, "said before anything is finalised"
-    told = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "40", "--replicates", "5")
+    told = run(
+        capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "40", "--replicates", "5"
+    )
     assert "300 participants" in told
     assert pq.read_table(folder / "out" / "synthetic.parquet").num_rows == 40
     manifest = json.loads((folder / "out" / "release.json").read_text())
-    assert (manifest["simulated"], manifest["participants"], manifest["epsilon_asked"]) == (False, 300, 2.0)
+    assert (manifest["simulated"], manifest["participants"], manifest["epsilon_asked"]) == (
+        False,
+        300,
+        2.0,
+    )
     assert manifest["replicates"] == 5
     assert (folder / "out" / "replicates.bin").is_file()
     central = manifest["central"]
     assert central["people"] < central["question_hidden"]["people"] == 300
-    assert 0 < central["question_hidden"]["epsilon"] <= central["epsilon"] <= manifest["epsilon_achieved"]
+    assert (
+        0
+        < central["question_hidden"]["epsilon"]
+        <= central["epsilon"]
+        <= manifest["epsilon_achieved"]
+    )
     assert central["sentence"] in told
     assert central["sentence"].startswith("Whoever sees only the release")
 
@@ -117,7 +138,9 @@ def test_all_rounds_of_a_method_in_one_go(capsys: pytest.CaptureFixture[str], ur
     assert sum(r["reports"] for r in status["rounds"]) == 300, "everybody is asked in one round"
 
 
-def test_refused_reports_are_said(capsys: pytest.CaptureFixture[str], url: str, folder: Path) -> None:
+def test_refused_reports_are_said(
+    capsys: pytest.CaptureFixture[str], url: str, folder: Path
+) -> None:
     campaign = create(capsys, "--tokens", "300", "--tokens-file", "tokens.txt")
     strangers = [hashlib.sha256(bytes([i])).hexdigest() for i in range(10)]
     known = (folder / "tokens.txt").read_text().split()
@@ -130,10 +153,14 @@ def test_refused_reports_are_said(capsys: pytest.CaptureFixture[str], url: str, 
     (folder / "strangers.txt").write_text("\n".join(strangers * 30))
     refused = run(capsys, *given[:-1], "strangers.txt", "--all-rounds", status=1).splitlines()[-1]
     assert "refused all 300 reports" in refused
-    assert json.loads(run(capsys, "campaign", "status", campaign, "--json"))["state"] == "open", "nothing was closed"
+    assert json.loads(run(capsys, "campaign", "status", campaign, "--json"))["state"] == "open", (
+        "nothing was closed"
+    )
 
 
-def test_a_seeded_simulation_says_that_it_can_be_replayed(capsys: pytest.CaptureFixture[str], url: str) -> None:
+def test_a_seeded_simulation_says_that_it_can_be_replayed(
+    capsys: pytest.CaptureFixture[str], url: str
+) -> None:
     campaign = create(capsys)
     assert cli.run(["submit", "people.csv", "--campaign", campaign, "--seed", "4"]) == 0
     assert "can be replayed by whoever knows the seed" in capsys.readouterr().err
@@ -141,13 +168,17 @@ def test_a_seeded_simulation_says_that_it_can_be_replayed(capsys: pytest.Capture
     assert "replayed" not in capsys.readouterr().err
 
 
-def test_tokens_are_written_for_their_owner_only(capsys: pytest.CaptureFixture[str], url: str, folder: Path) -> None:
+def test_tokens_are_written_for_their_owner_only(
+    capsys: pytest.CaptureFixture[str], url: str, folder: Path
+) -> None:
     campaign = create(capsys, "--tokens", "300", "--tokens-file", "tokens.txt")
     assert (folder / "tokens.txt").stat().st_mode & 0o777 == 0o600
     refused = run(capsys, "submit", "people.csv", "--campaign", campaign, status=1).splitlines()[-1]
     assert "refused all 300 reports of round 0: 300 unknown-token" in refused
     assert "--tokens" in refused
-    assert "300 stored" in run(capsys, "submit", "people.csv", "--campaign", campaign, "--tokens", "tokens.txt")
+    assert "300 stored" in run(
+        capsys, "submit", "people.csv", "--campaign", campaign, "--tokens", "tokens.txt"
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,11 +191,49 @@ def test_tokens_are_written_for_their_owner_only(capsys: pytest.CaptureFixture[s
         (("submit", "people.csv", "--campaign", "ä"), "is not the id of a campaign"),
         (("campaign", "finalise", "ff" * 16, "-o", "schema.json"), "is a file"),
         (("submit", "people.csv", "--campaign", "ff" * 16), "404"),
-        (("submit", "people.csv", "--campaign", "ff" * 16, "--url", "ftp://x"), "not a collector's address"),
-        (("campaign", "create", "--schema", "people.csv", "--epsilon", "1", "--participants", "9"), "people.csv"),
-        (("campaign", "create", "--schema", "schema.json", "--epsilon", "-1", "--participants", "9"), "epsilon"),
         (
-            ("campaign", "create", "--schema", "schema.json", "--epsilon", "1", "--participants", "9", "--tokens", "5"),
+            ("submit", "people.csv", "--campaign", "ff" * 16, "--url", "ftp://x"),
+            "not a collector's address",
+        ),
+        (
+            (
+                "campaign",
+                "create",
+                "--schema",
+                "people.csv",
+                "--epsilon",
+                "1",
+                "--participants",
+                "9",
+            ),
+            "people.csv",
+        ),
+        (
+            (
+                "campaign",
+                "create",
+                "--schema",
+                "schema.json",
+                "--epsilon",
+                "-1",
+                "--participants",
+                "9",
+            ),
+            "epsilon",
+        ),
+        (
+            (
+                "campaign",
+                "create",
+                "--schema",
+                "schema.json",
+                "--epsilon",
+                "1",
+                "--participants",
+                "9",
+                "--tokens",
+                "5",
+            ),
             "together",
         ),
         (
@@ -203,7 +272,9 @@ def test_mistakes_are_said_in_one_line(
 
 
 def test_a_collector_that_is_not_there_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "does not answer" in run(capsys, "campaign", "status", "--url", "http://127.0.0.1:9", status=1)
+    assert "does not answer" in run(
+        capsys, "campaign", "status", "--url", "http://127.0.0.1:9", status=1
+    )
 
 
 def serving(port: int) -> subprocess.Popen[str]:
@@ -221,7 +292,9 @@ def serving(port: int) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_serve_makes_a_private_key_and_stops_when_told(folder: Path, number: signal.Signals) -> None:
+def test_serve_makes_a_private_key_and_stops_when_told(
+    folder: Path, number: signal.Signals
+) -> None:
     with serving(port=0) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("listening on http://127.0.0.1:")

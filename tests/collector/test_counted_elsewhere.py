@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import KEY, Caller, ServerThread, asked_tokens, envelope_of, plan_of, stored_tally
+from collector_harness import (
+    KEY,
+    Caller,
+    ServerThread,
+    asked_tokens,
+    envelope_of,
+    plan_of,
+    stored_tally,
+)
 
 from dither.cli import run
 from dither.collector.store import Store
@@ -30,14 +38,18 @@ class Operated:
         self.where = ["--url", self.server.url, "--key-file", str(folder / "key")]
 
     def begin(self, split: bool) -> str:
-        self.campaign = self.caller.create(method="synthetic", parameters={"rounds": 2, "split": split})
+        self.campaign = self.caller.create(
+            method="synthetic", parameters={"rounds": 2, "split": split}
+        )
         self.plan = plan_of(self.caller.announcement(self.campaign))
         self.tokens = asked_tokens(self.campaign, 0.0, self.plan, 90)
         self.send(60)
         return self.campaign
 
     def send(self, until: int) -> int:
-        return self.caller.upload(self.campaign, envelope_of(self.campaign, self.plan, self.tokens[:until])).status
+        return self.caller.upload(
+            self.campaign, envelope_of(self.campaign, self.plan, self.tokens[:until])
+        ).status
 
     def __call__(self, *arguments: str, status: int = 0) -> str:
         """Run a command; what it printed, or complained in one line."""
@@ -50,7 +62,9 @@ class Operated:
         return said.out
 
     def export(self) -> str:
-        return self("campaign", "export", self.campaign, "--partitioned", "-o", str(self.folder / "out"))
+        return self(
+            "campaign", "export", self.campaign, "--partitioned", "-o", str(self.folder / "out")
+        )
 
     def count(self) -> dict[str, Any]:
         held = self.folder / "out" / f"campaign={self.campaign}" / "round=0"
@@ -62,7 +76,9 @@ class Operated:
 
 
 @pytest.fixture
-def operated(open_store: Opening, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Operated]:
+def operated(
+    open_store: Opening, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Operated]:
     made = Operated(open_store(), tmp_path, capsys)
     yield made
     made.server.stop()
@@ -84,7 +100,11 @@ def test_a_round_held_exported_counted_and_closed_has_the_tally_that_the_store_w
     assert (counted["reports"], counted["participants"]) == (90, 90)
     assert (operated.folder / "tally.bin").read_bytes() == expected.to_bytes()
     rows = [row for page in collector.store.reports(campaign, 0) for row in page]
-    assert collector.store.digest(campaign, 0) == (90, digest_of(rows)) == (90, int(counted["digest"], 16))
+    assert (
+        collector.store.digest(campaign, 0)
+        == (90, digest_of(rows))
+        == (90, int(counted["digest"], 16))
+    )
     given = ("--round", "0", "--tally", str(operated.folder / "tally.bin"), "--json")
     closed = json.loads(operated.close(*given))
     assert (closed["state"], closed["round"]) == ("open", 1)
@@ -92,7 +112,9 @@ def test_a_round_held_exported_counted_and_closed_has_the_tally_that_the_store_w
     assert json.loads(operated.close(*given))["round"] == 1, "safe to repeat"
 
 
-def test_a_tally_of_other_reports_is_refused_and_the_round_keeps_waiting(operated: Operated) -> None:
+def test_a_tally_of_other_reports_is_refused_and_the_round_keeps_waiting(
+    operated: Operated,
+) -> None:
     campaign = operated.begin(False)
     operated.export()
     operated.count()
@@ -119,7 +141,9 @@ def test_a_tally_of_other_reports_is_refused_and_the_round_keeps_waiting(operate
     assert json.loads(operated.close("--tally", tally, "--json"))["round"] == 1
 
 
-def test_the_tally_of_the_round_before_given_again_does_not_close_the_next_one(operated: Operated) -> None:
+def test_the_tally_of_the_round_before_given_again_does_not_close_the_next_one(
+    operated: Operated,
+) -> None:
     campaign = operated.begin(False)
     operated.export()
     operated.count()
@@ -137,11 +161,15 @@ def test_what_cannot_be_read_or_written_is_one_line_and_status_2(operated: Opera
     deep, pipe = operated.folder / "deep.json", operated.folder / "pipe"
     deep.write_text("[" * 100_000)
     os.mkfifo(pipe)
-    assert "not JSON" in operated("tally", str(held), "--plan", str(deep), "-o", str(pipe), status=2)
+    assert "not JSON" in operated(
+        "tally", str(held), "--plan", str(deep), "-o", str(pipe), status=2
+    )
     for target in ("", str(pipe)):
         given = ("--plan", str(held / "plan.json"), "-o", target)
         assert "not a file" in operated("tally", str(held), *given, status=2)
-        assert "not a file" in operated("campaign", "export", operated.campaign, "-o", target, status=2)
+        assert "not a file" in operated(
+            "campaign", "export", operated.campaign, "-o", target, status=2
+        )
     assert pipe.is_fifo()
     into = ("campaign", "export", operated.campaign, "--partitioned", "-o")
     assert "cannot write to" in operated(*into, str(deep), status=2)
@@ -164,7 +192,9 @@ def test_bodies_that_are_no_tally_are_refused(operated: Operated) -> None:
     headers = {"authorization": f"Bearer {KEY}"}
     deep = b"dither-archive-1\n" + (100_000).to_bytes(8, "little") + b"[" * 100_000
     whole = zero(operated.plan).to_bytes()
-    header = b'{"arrays":[["tally","|u1",[%d]]],"meta":{"reports":Infinity,"digest":"0"}}' % len(whole)
+    header = b'{"arrays":[["tally","|u1",[%d]]],"meta":{"reports":Infinity,"digest":"0"}}' % len(
+        whole
+    )
     endless = b"dither-archive-1\n" + len(header).to_bytes(8, "little") + header + whole
     for body in (b"", b"dither-archive-1\n", b"x" * (2 << 20), deep, endless):
         assert operated.caller.connection.request("POST", path, body, headers).status == 400

@@ -58,10 +58,17 @@ def test_nothing_is_left_but_the_audit_log_and_the_other_campaign(open_store: Op
     assert (store.campaign(kept), store.rounds(kept), store.count(kept, 0)) == before
     late = Batch(gone, 0, [Row(token_of(99), 0, SECRET)], [token_of(0, gone)])
     assert store.add_reports([late]) == [[Outcome.ROUND_CLOSED]]
-    assert next((entry.what, entry.campaign) for entry in store.audit.entries(campaign=gone)) == ("delete", gone)
-    with pytest.raises(StateError, match="deleted meanwhile"):  # while more tokens were being issued
+    assert next((entry.what, entry.campaign) for entry in store.audit.entries(campaign=gone)) == (
+        "delete",
+        gone,
+    )
+    with pytest.raises(
+        StateError, match="deleted meanwhile"
+    ):  # while more tokens were being issued
         store.add_tokens(gone, [token_of(7)])
-    again = campaigns.create(describe()).stored.id  # also where the database gives its number out again
+    again = campaigns.create(
+        describe()
+    ).stored.id  # also where the database gives its number out again
     assert store.count(again, 0) == 0
     assert open_store().campaign(gone) is None
 
@@ -123,7 +130,9 @@ def test_a_release_that_was_published_or_deleted_meanwhile_is_left_so(open_store
     assert closing is not None
     assert store.move(Move(gone, closing.state, 0, State.FINALISED, 0, release=archive_of("first")))
     campaigns.refresh(gone)
-    first = Publications(store.publications, Meanwhile(lambda: store.publications.publish(gone, "5e1f", b"other")))
+    first = Publications(
+        store.publications, Meanwhile(lambda: store.publications.publish(gone, "5e1f", b"other"))
+    )
     assert first.publish(gone).digest == "5e1f"
     assert store.publications.release(gone) == b"other"
     with store._write(5) as connection:  # type: ignore[attr-defined]
@@ -164,16 +173,30 @@ def say(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str
     return (shown.err if status else shown.out).strip()
 
 
-NEW = ("create", "--schema", "schema.json", "--epsilon", "2", "--participants", "9", "--method", "independent")
+NEW = (
+    "create",
+    "--schema",
+    "schema.json",
+    "--epsilon",
+    "2",
+    "--participants",
+    "9",
+    "--method",
+    "independent",
+)
 
 
-def test_delete_asks_first(shell: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delete_asks_first(
+    shell: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     campaign = say(capsys, *NEW, "--name", "mine", "--draft")
     assert "say --yes" in say(capsys, "delete", campaign, status=2)
     answers = iter("ny")
     asked: list[str] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("typer.confirm", lambda question, err: asked.append(question) or next(answers) == "y")
+    monkeypatch.setattr(
+        "typer.confirm", lambda question, err: asked.append(question) or next(answers) == "y"
+    )
     assert "nothing was deleted" in say(capsys, "delete", campaign, status=1)
     assert campaign in say(capsys, "status")
     assert say(capsys, "delete", campaign) == f"{campaign} is deleted"
@@ -181,7 +204,9 @@ def test_delete_asks_first(shell: Path, capsys: pytest.CaptureFixture[str], monk
     assert "there is no campaign" in say(capsys, "delete", campaign, "--yes", status=2)
 
 
-def test_an_open_campaign_is_held_before_it_is_deleted(shell: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_open_campaign_is_held_before_it_is_deleted(
+    shell: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     campaign = say(capsys, *NEW)
     assert "close-round --hold" in say(capsys, "delete", campaign, "--yes", status=2)
     say(capsys, "close-round", campaign, "--hold")
@@ -195,9 +220,13 @@ def test_further_tokens_go_to_a_new_file(shell: Path, capsys: pytest.CaptureFixt
     first, second = ((shell / name).read_text().split() for name in ("first.txt", "second.txt"))
     assert (len(first), len(second), len({*first, *second})) == (3, 5, 8)
     assert (shell / "second.txt").stat().st_mode & 0o777 == 0o600
-    assert "name another file" in say(capsys, "tokens", campaign, "--count", "5", "-o", "second.txt", status=2)
+    assert "name another file" in say(
+        capsys, "tokens", campaign, "--count", "5", "-o", "second.txt", status=2
+    )
     assert (shell / "second.txt").read_text().split() == second
     everybody = say(capsys, *NEW)
-    assert "needs no tokens" in say(capsys, "tokens", everybody, "--count", "5", "-o", "third.txt", status=2)
+    assert "needs no tokens" in say(
+        capsys, "tokens", everybody, "--count", "5", "-o", "third.txt", status=2
+    )
     assert not (shell / "third.txt").exists()
     assert State.OPEN in say(capsys, "status", campaign)

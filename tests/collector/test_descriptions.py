@@ -129,7 +129,9 @@ def test_what_is_accepted_lasts_until_the_release(tmp_path: Path, changes: dict[
         picked = pick(token, now.campaign_bytes, now.plan)
         question = now.plan.questions[picked]
         codes = [i % a.cardinality for a in schema]
-        payload = question.mechanism.randomise(question.cell(schema, codes), lambda n: token_of(n)[:n])
+        payload = question.mechanism.randomise(
+            question.cell(schema, codes), lambda n: token_of(n)[:n]
+        )
         reports.append(Report(token, picked, payload))
     judged = judge(Envelope(now.campaign_bytes, 0, tuple(reports)), now)
     store.add_reports([judged.batch])
@@ -145,10 +147,24 @@ def test_a_schema_file_with_half_a_character_or_65_bits_is_refused_too(
     for given in (["red", HALF], [1, 2**63]):
         with pytest.raises(SchemaError, match="colour"):
             Attribute("colour", "categorical", tuple(given))
-        (tmp_path / "s.json").write_text(json.dumps({"colour": {"kind": "categorical", "values": given}}))
+        (tmp_path / "s.json").write_text(
+            json.dumps({"colour": {"kind": "categorical", "values": given}})
+        )
         (tmp_path / "t.csv").write_text("colour\nred\n1\n")
-        arguments = ["publish", str(tmp_path / "t.csv"), "--schema", str(tmp_path / "s.json"), "--epsilon", "1"]
+        arguments = [
+            "publish",
+            str(tmp_path / "t.csv"),
+            "--schema",
+            str(tmp_path / "s.json"),
+            "--epsilon",
+            "1",
+        ]
         assert cli.run([*arguments, "-o", str(tmp_path / "out")]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert "colour" in line
-    assert schema_from_json({"colour": {"kind": "categorical", "values": [2**63 - 1, -(2**63)]}}).cells(["colour"]) == 2
+    assert (
+        schema_from_json(
+            {"colour": {"kind": "categorical", "values": [2**63 - 1, -(2**63)]}}
+        ).cells(["colour"])
+        == 2
+    )

@@ -10,7 +10,9 @@ from dither.collector.metrics import Metrics
 from dither.collector.problems import PROBLEMS
 from dither.reports import limits
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-a-collector.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-a-collector.md").read_text(
+    encoding="utf-8"
+)
 
 
 def test_the_table_of_limits() -> None:
@@ -50,7 +52,11 @@ def test_the_end_is_as_stated() -> None:
 
 
 def test_every_cause_is_named_with_its_status() -> None:
-    rows = [line.split("|")[1:3] for line in PAGE.splitlines() if line.startswith("| ") and line[2].isdigit()]
+    rows = [
+        line.split("|")[1:3]
+        for line in PAGE.splitlines()
+        if line.startswith("| ") and line[2].isdigit()
+    ]
     listed = {name.strip(): statuses for statuses, names in rows for name in names.split(",")}
     for cause, (status, _) in PROBLEMS.items():
         assert str(status) in listed[cause], cause

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from collector_harness import KEY, REPORTS_TYPE, Caller, ServerThread, describe, envelope_of, plan_of, token_of
+from collector_harness import (
+    KEY,
+    REPORTS_TYPE,
+    Caller,
+    ServerThread,
+    describe,
+    envelope_of,
+    plan_of,
+    token_of,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +26,9 @@ from dither.collector.sqlite import SqliteStore
 pytestmark = pytest.mark.slow
 
 FUZZ = settings(
-    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=120,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 JSON = st.recursive(
     st.none()
@@ -26,11 +37,23 @@ JSON = st.recursive(
     | st.floats()
     | st.text(max_size=8)
     | st.sampled_from([10**400, -(2**63), 1e308]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 KEYS = st.sampled_from(
-    ["schema", "epsilon", "participants", "name", "method", "parameters", "seed", "participation", "draft"]
+    [
+        "schema",
+        "epsilon",
+        "participants",
+        "name",
+        "method",
+        "parameters",
+        "seed",
+        "participation",
+        "draft",
+    ]
 )
 
 
@@ -42,7 +65,9 @@ class Target:
         self.caller = Caller(running.url)
         self.campaign = self.caller.create()
         self.body = envelope_of(
-            self.campaign, plan_of(self.caller.announcement(self.campaign)), [token_of(i) for i in range(3)]
+            self.campaign,
+            plan_of(self.caller.announcement(self.campaign)),
+            [token_of(i) for i in range(3)],
         )
 
     def send(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
@@ -76,8 +101,14 @@ def test_uploads(target: Target, data: st.DataObject) -> None:
         whole = bytearray(target.body)
         for _ in range(data.draw(st.integers(1, 4))):
             whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-        body = bytes(whole[: data.draw(st.integers(0, len(whole)))]) if data.draw(st.booleans()) else bytes(whole)
-    kind = data.draw(st.sampled_from([REPORTS_TYPE, REPORTS_TYPE, REPORTS_TYPE, "application/json", ""]))
+        body = (
+            bytes(whole[: data.draw(st.integers(0, len(whole)))])
+            if data.draw(st.booleans())
+            else bytes(whole)
+        )
+    kind = data.draw(
+        st.sampled_from([REPORTS_TYPE, REPORTS_TYPE, REPORTS_TYPE, "application/json", ""])
+    )
     target.send("POST", f"/v1/campaigns/{target.campaign}/reports", body, {"content-type": kind})
 
 
@@ -95,7 +126,19 @@ def test_lookups(target: Target, body: bytes, known: bool) -> None:
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"]),
     parts=st.lists(
         st.sampled_from(
-            ["v1", "campaigns", "admin", "reports", "rounds", "tally", "release", "live", "docs", "metrics", "%00"]
+            [
+                "v1",
+                "campaigns",
+                "admin",
+                "reports",
+                "rounds",
+                "tally",
+                "release",
+                "live",
+                "docs",
+                "metrics",
+                "%00",
+            ]
         )
         | st.text("abc0123456789-._~%", max_size=6),
         max_size=6,
@@ -104,7 +147,9 @@ def test_lookups(target: Target, body: bytes, known: bool) -> None:
     body=st.none() | st.binary(max_size=50),
     key=st.sampled_from([f"Bearer {KEY}", "Bearer x", ""]),
 )
-def test_addresses(target: Target, method: str, parts: list[str], known: bool, body: bytes | None, key: str) -> None:
+def test_addresses(
+    target: Target, method: str, parts: list[str], known: bool, body: bytes | None, key: str
+) -> None:
     path = "/" + "/".join(parts)
     if known:
         path = f"/v1/admin/campaigns/{target.campaign}{path}"
@@ -112,32 +157,55 @@ def test_addresses(target: Target, method: str, parts: list[str], known: bool, b
 
 
 @FUZZ
-@given(changes=st.dictionaries(KEYS, JSON, max_size=3), extra=st.dictionaries(st.text(max_size=5), JSON, max_size=1))
-def test_descriptions_of_campaigns(target: Target, changes: dict[str, Any], extra: dict[str, Any]) -> None:
+@given(
+    changes=st.dictionaries(KEYS, JSON, max_size=3),
+    extra=st.dictionaries(st.text(max_size=5), JSON, max_size=1),
+)
+def test_descriptions_of_campaigns(
+    target: Target, changes: dict[str, Any], extra: dict[str, Any]
+) -> None:
     body = json.dumps(describe() | changes | extra).encode()
     target.send(
-        "POST", "/v1/admin/campaigns", body, {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+        "POST",
+        "/v1/admin/campaigns",
+        body,
+        {"authorization": f"Bearer {KEY}", "content-type": "application/json"},
     )
 
 
 @FUZZ
 @given(
-    body=JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=40) | st.just(b"[" * 5000),
+    body=JSON.map(lambda value: json.dumps(value).encode())
+    | st.binary(max_size=40)
+    | st.just(b"[" * 5000),
     action=st.sampled_from(
-        ["", "/00/open", "/{}/tokens", "/{}/finalise", "/00/close-round", "/{}/rounds/1/reports", "/{}/tally"]
+        [
+            "",
+            "/00/open",
+            "/{}/tokens",
+            "/{}/finalise",
+            "/00/close-round",
+            "/{}/rounds/1/reports",
+            "/{}/tally",
+        ]
     ),
 )
 def test_operators_bodies(target: Target, body: bytes, action: str) -> None:
     path = f"/v1/admin/campaigns{action.format(target.campaign)}"
-    target.send("POST", path, body, {"authorization": f"Bearer {KEY}", "content-type": "application/json"})
+    target.send(
+        "POST", path, body, {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    )
 
 
 def test_the_server_still_works_afterwards(target: Target) -> None:
     answer = target.send(
-        "POST", f"/v1/campaigns/{target.campaign}/reports", target.body, {"content-type": REPORTS_TYPE}
+        "POST",
+        f"/v1/campaigns/{target.campaign}/reports",
+        target.body,
+        {"content-type": REPORTS_TYPE},
     )
     assert answer.status in (200, 201, 409)
-    assert target.running.collector.running_tally(target.campaign).participants == target.running.collector.store.count(
-        target.campaign, 0
-    )
+    assert target.running.collector.running_tally(
+        target.campaign
+    ).participants == target.running.collector.store.count(target.campaign, 0)
     target.caller.connection.close()

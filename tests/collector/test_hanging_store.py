@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import Caller, ServerProcess, ServerThread, envelope_of, plan_of, token_of, until
+from collector_harness import (
+    Caller,
+    ServerProcess,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    token_of,
+    until,
+)
 
 from dither.client.transport import Answer
 from dither.collector import collector
@@ -116,7 +124,9 @@ def test_sigterm_ends_within_ten_seconds_though_the_store_hangs(tmp_path: Path) 
     with ServerProcess(tmp_path / "c.db", before=before) as server:
         caller = Caller(server.url)
         # Creating a campaign asks for its reports' number, which never comes: the campaign is there all the same.
-        asking = [threading.Thread(target=_try, args=(server.url, "create", {}, None)) for _ in range(45)]
+        asking = [
+            threading.Thread(target=_try, args=(server.url, "create", {}, None)) for _ in range(45)
+        ]
         for thread in asking:
             thread.start()
         listed: dict[str, Any] = {}
@@ -130,9 +140,16 @@ def test_sigterm_ends_within_ten_seconds_though_the_store_hangs(tmp_path: Path) 
         campaign = listed["campaigns"][0]["campaign"]
         body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(0)])
         answers: list[Answer] = []
-        uploading = threading.Thread(target=_try, args=(server.url, "upload", {"c": campaign, "b": body}, answers))
+        uploading = threading.Thread(
+            target=_try, args=(server.url, "upload", {"c": campaign, "b": body}, answers)
+        )
         uploading.start()
-        until(lambda: "dither_queue_reports 0" in caller.connection.request("GET", "/metrics", None).body.decode())
+        until(
+            lambda: (
+                "dither_queue_reports 0"
+                in caller.connection.request("GET", "/metrics", None).body.decode()
+            )
+        )
         begun = time.monotonic()
         status, errors = server.terminate(timeout=30)
         seconds = time.monotonic() - begun
@@ -149,7 +166,12 @@ def test_sigterm_ends_within_ten_seconds_though_an_operator_closes_a_round(tmp_p
         caller = Caller(server.url)
         campaign = caller.create()
         plan = plan_of(caller.announcement(campaign))
-        assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(50)])).status == 201
+        assert (
+            caller.upload(
+                campaign, envelope_of(campaign, plan, [token_of(i) for i in range(50)])
+            ).status
+            == 201
+        )
         closing = threading.Thread(target=_try, args=(server.url, "close", {"c": campaign}, None))
         closing.start()
         until(lambda: caller.status(campaign)["state"] == "closing")

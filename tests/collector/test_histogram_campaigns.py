@@ -43,10 +43,14 @@ def plan_for(method: str) -> tuple[dict[str, Any], Schema]:
     if method == "mean":
         schema = Mean.schema_of("minutes", LOW, HIGH)
         return describe(schema=schema.to_json(), **known), schema
-    listed: list[Any] = [4] if method == "shp" else [3, {"name": "tax office", "edges": [0, 15, 30, 45, 60]}]
+    listed: list[Any] = (
+        [4] if method == "shp" else [3, {"name": "tax office", "edges": [0, 15, 30, 45, 60]}]
+    )
     machine = HISTOGRAMS[method].load()
     assert issubclass(machine, HistogramMachine)
-    schema = machine.schema_of("minutes", consumers_from_text(json.dumps(listed), LOW, HIGH), LOW, HIGH)
+    schema = machine.schema_of(
+        "minutes", consumers_from_text(json.dumps(listed), LOW, HIGH), LOW, HIGH
+    )
     schema = Schema(tuple(replace(attribute, clip=True) for attribute in schema))
     return describe(schema=schema.to_json(), consumers=listed, **known), schema
 
@@ -55,7 +59,9 @@ def share_of_bins(edges: Sequence[float]) -> np.ndarray:
     return np.histogram(VALUES, edges)[0] / N
 
 
-def collect(caller: Caller, url: str, campaign: str, schema: Schema, people: Sequence[float] = VALUES) -> int:
+def collect(
+    caller: Caller, url: str, campaign: str, schema: Schema, people: Sequence[float] = VALUES
+) -> int:
     """Everybody answers: three with a device and their number, the others with the codes of theirs. Gives how many were asked."""
     result = []
     for value in people[:3]:
@@ -67,7 +73,8 @@ def collect(caller: Caller, url: str, campaign: str, schema: Schema, people: Seq
     assert announcement.plan is not None
     rounded = announcement.plan.questions[0].rounded
     coded: list[list[Any]] = [
-        [value if rounded else code_of(attribute, value) for attribute in schema] for value in people[3:]
+        [value if rounded else code_of(attribute, value) for attribute in schema]
+        for value in people[3:]
     ]
     post = partial(_post, caller, f"/v1/campaigns/{campaign}/reports")
     sent = submit_round(announcement, coded, SimulatedFleet(), post)
@@ -98,14 +105,23 @@ def check_figures(release: HistogramRelease, holdout: float = 0.0) -> None:
     if release.method == "mean":
         assert release.collected_mean is not None
         truth = float(np.mean(VALUES))
-        assert abs(release.collected_mean.estimate - truth) < SURE * release.collected_mean.standard_error
-        assert abs(release.collected_mean.estimate - (HIGH - truth)) > SURE * release.collected_mean.standard_error
+        assert (
+            abs(release.collected_mean.estimate - truth)
+            < SURE * release.collected_mean.standard_error
+        )
+        assert (
+            abs(release.collected_mean.estimate - (HIGH - truth))
+            > SURE * release.collected_mean.standard_error
+        )
         return
     for consumer in release.consumers:
         truth = share_of_bins(consumer.edges)
         found = consumer.estimates / release.participants
         # With a hold-out a random 5 % of the answers are left out, whom the errors do not know of.
-        errors = np.sqrt((consumer.standard_errors / release.participants) ** 2 + holdout * truth * (1 - truth) / N)
+        errors = np.sqrt(
+            (consumer.standard_errors / release.participants) ** 2
+            + holdout * truth * (1 - truth) / N
+        )
         assert off(found, errors, truth) < SURE
         assert off(found, errors, truth[::-1]) > SURE, "the errors are small enough to tell"
 
@@ -123,12 +139,20 @@ def test_a_campaign_about_a_number_is_right_within_its_errors(
     assert abs(release.participants - N) < (300 if method == "sampled" else 1)
     assert release.epsilon_achieved <= described["epsilon"]
     assert release.campaign is not None
-    assert (release.campaign.campaign, release.campaign.clip, release.seed) == (campaign, True, None)
+    assert (release.campaign.campaign, release.campaign.clip, release.seed) == (
+        campaign,
+        True,
+        None,
+    )
     assert "devices" in release.noise
     check_figures(release)
-    names = {path.name for path in (tmp_path / "consumers").iterdir()} if release.consumers else set()
+    names = (
+        {path.name for path in (tmp_path / "consumers").iterdir()} if release.consumers else set()
+    )
     if method not in ("shp", "mean"):
-        assert names == {f"{name}.{end}" for name in ("3-bins", "tax-office") for end in ("csv", "html", "json")}
+        assert names == {
+            f"{name}.{end}" for name in ("3-bins", "tax-office") for end in ("csv", "html", "json")
+        }
     if release.cells is not None:
         assert release.answer(6).estimates.shape == (6,), "late questions, from the folder alone"
     if method == "smart":
@@ -147,7 +171,11 @@ def test_a_hold_out_takes_people_from_the_figures_only(
 
 @pytest.mark.parametrize("method", ["chp", "smart", "mean"])
 def test_devices_with_another_p_than_announced_are_found_out(
-    method: str, caller: Caller, server: ServerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str,
+    caller: Caller,
+    server: ServerThread,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same road with devices that tell the truth: the figures are off by more than their errors allow."""
     described, schema = plan_for(method)
@@ -247,7 +275,9 @@ def test_browsers_encoders_take_part_in_the_same_campaign(
     )
     few = VALUES[:: N // 60]
     given = json.dumps([server.url, campaign, schema.names, few])
-    done = subprocess.run([node, str(script), given], capture_output=True, text=True, check=False, timeout=180)
+    done = subprocess.run(
+        [node, str(script), given], capture_output=True, text=True, check=False, timeout=180
+    )
     assert done.returncode == 0, done.stderr
     others = sorted(set(VALUES) - set(few))
     collect(caller, server.url, campaign, schema, others)

@@ -65,21 +65,33 @@ def test_events_tell_of_reports_by_question_refusals_and_states(
     stream = Stream(server.url, campaign)
     assert stream.answer.getheader("content-type", "").startswith("text/event-stream")
     kind, first = stream.next()
-    assert (kind, first["state"], first["round"], first["reports"], first["refused"]) == ("message", "open", 0, 0, {})
+    assert (kind, first["state"], first["round"], first["reports"], first["refused"]) == (
+        "message",
+        "open",
+        0,
+        0,
+        {},
+    )
     assert send(caller, campaign, 0, 40) == 201
     told = stream.next()[1]
     assert told["reports"] == sum(told["answers"].values()) == 40
     stored = server.collector.store.reports(campaign, 0)
     questions = [row.question for page in stored for row in page]
-    assert {int(q): n for q, n in told["answers"].items()} == {q: questions.count(q) for q in set(questions)}
+    assert {int(q): n for q, n in told["answers"].items()} == {
+        q: questions.count(q) for q in set(questions)
+    }
     plan = plan_of(caller.announcement(campaign))
-    again = caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(40)], noise="other"))
+    again = caller.upload(
+        campaign, envelope_of(campaign, plan, [token_of(i) for i in range(40)], noise="other")
+    )
     conflicts = json.loads(again.body)["results"].count("conflict")
     assert conflicts > 0
     assert caller.upload(campaign, b"nonsense").status == 400
     refused = {"bad-envelope": 1, "conflict": conflicts}
     until(lambda: stream.next()[1]["refused"] == refused)
-    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0, "hold": True}).status == 200
+    assert (
+        caller.admin("POST", f"/{campaign}/close-round", {"round": 0, "hold": True}).status == 200
+    )
     kind, told = stream.next()
     assert (kind, told["state"]) == ("state", "closing")
     stream.close()
@@ -215,7 +227,9 @@ def test_the_more_watch_and_the_longer_it_takes_the_seldomer_it_is_looked() -> N
     assert watching._pause(watched) == 2.0 / live.LOOK_SHARE
 
 
-def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.02)
     store = Slow(0.05)
 
@@ -245,7 +259,9 @@ def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(m
     asyncio.run(scene())
 
 
-def test_who_reads_slowly_hears_the_latest_when_they_have_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_slowly_hears_the_latest_when_they_have_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.01)
     monkeypatch.setattr(live, "LOOK_SHARE", 10.0)
     monkeypatch.setattr(live, "QUIET_SECONDS", 0.0)
@@ -297,7 +313,9 @@ def test_a_thousand_who_watch_hear_of_a_closing_at_once(monkeypatch: pytest.Monk
         campaigns.stored = closing  # type: ignore[assignment,misc]
         store.seconds = 0.3  # counting takes long, and nobody waits for it to hear of the state
         await asyncio.sleep(0.15)
-        assert all(b'event: state\ndata: {"campaign":"c","state":"closing"' in c.heard for c in everyone)
+        assert all(
+            b'event: state\ndata: {"campaign":"c","state":"closing"' in c.heard for c in everyone
+        )
         await asyncio.sleep(0.4)
         assert store.looks == looks + 1, "and what was stored last is counted"
         watching.end()
@@ -305,7 +323,9 @@ def test_a_thousand_who_watch_hear_of_a_closing_at_once(monkeypatch: pytest.Monk
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("failure", [StoreAway("gone"), StoreFailure("a statement that nobody foresaw")])
+@pytest.mark.parametrize(
+    "failure", [StoreAway("gone"), StoreFailure("a statement that nobody foresaw")]
+)
 def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_fails_ends_none(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
@@ -323,7 +343,10 @@ def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_fails_ends
         watching = progress_over(Slow(0), living)
         await watching.now("c")
         kept, ended = [Connected() for _ in range(20)], [Connected() for _ in range(20)]
-        for connected, credential in [*((c, ANYBODY) for c in kept), *((c, revoked) for c in ended)]:
+        for connected, credential in [
+            *((c, ANYBODY) for c in kept),
+            *((c, revoked) for c in ended),
+        ]:
             watching.follow("c", credential, connected.take_over)
         while not asked:
             await asyncio.sleep(0.005)
@@ -363,7 +386,9 @@ def test_a_stream_ends_with_its_key_with_its_session_and_with_its_campaign(
     stays.close()
 
 
-def test_who_watches_holds_no_task_and_has_nothing_more_to_ask(server: ServerThread, caller: Caller) -> None:
+def test_who_watches_holds_no_task_and_has_nothing_more_to_ask(
+    server: ServerThread, caller: Caller
+) -> None:
     campaign = caller.create()
     streams = [Stream(server.url, campaign) for _ in range(5)]
     for stream in streams:

@@ -50,7 +50,11 @@ def test_a_report_is_stored_from_its_commit_on_and_in_its_own_campaign_only(aski
     plan = plan_of(asking.announcement(campaign))
     own = report_id(used, bytes.fromhex(campaign), 0)
     before = lookup(asking, campaign, own)
-    assert (before.status, before.body, before.content_type) == (200, b'{"stored":false}', "application/json")
+    assert (before.status, before.body, before.content_type) == (
+        200,
+        b'{"stored":false}',
+        "application/json",
+    )
     assert asking.upload(campaign, envelope_of(campaign, plan, [used])).status == 201
     assert lookup(asking, campaign, own).body == b'{"stored":true}'
     strangers = (
@@ -67,14 +71,21 @@ def test_a_report_is_stored_from_its_commit_on_and_in_its_own_campaign_only(aski
     assert lookup(asking, other, own) == before
     assert asking.upload(campaign, envelope_of(campaign, plan, others)).status == 201
     assert asking.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
-    assert lookup(asking, campaign, own).body == b'{"stored":true}', "also once no more reports are taken"
+    assert lookup(asking, campaign, own).body == b'{"stored":true}', (
+        "also once no more reports are taken"
+    )
 
 
 def test_by_arrival_one_id_is_found_in_every_later_round(asking: Caller) -> None:
     campaign = asking.create(method="synthetic", assignment="arrival")
     own = [token_of(i, "arrived") for i in range(40)]
     ids = [report_id(token, bytes.fromhex(campaign), None) for token in own]
-    assert asking.upload(campaign, envelope_of(campaign, plan_of(asking.announcement(campaign)), own)).status == 201
+    assert (
+        asking.upload(
+            campaign, envelope_of(campaign, plan_of(asking.announcement(campaign)), own)
+        ).status
+        == 201
+    )
     assert asking.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
     assert asking.announcement(campaign)["plan"]["round"] == 1
     assert lookup(asking, campaign, ids[3]).body == b'{"stored":true}'
@@ -117,21 +128,28 @@ def test_what_waits_to_be_written_is_not_said_to_be_stored(
     assert lookup(asking, campaign, own).body == b'{"stored":true}'
 
 
-@pytest.mark.parametrize(("body", "status"), [(b"", 400), (b"\0" * 31, 400), (b"\0" * 33, 413), (b"\0" * 4096, 413)])
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"", 400), (b"\0" * 31, 400), (b"\0" * 33, 413), (b"\0" * 4096, 413)]
+)
 def test_anything_but_an_id_is_refused(caller: Caller, body: bytes, status: int) -> None:
     assert lookup(caller, caller.create(), body).status == status
 
 
 def test_an_unknown_campaign_is_said_to_be_so(caller: Caller) -> None:
     answer = lookup(caller, "0" * 32, bytes(32))
-    assert (answer.status, json.loads(answer.body)["type"]) == (404, "urn:dither:problem:no-campaign")
+    assert (answer.status, json.loads(answer.body)["type"]) == (
+        404,
+        "urn:dither:problem:no-campaign",
+    )
 
 
 def test_a_flood_takes_one_query_at_a_time_and_is_turned_away_at_its_limit(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "c.db")
     collector = Collector(store)
     try:
-        campaign = collector.campaigns.create({"schema": {"a": {"kind": "boolean"}}, **PLAIN}).stored.id
+        campaign = collector.campaigns.create(
+            {"schema": {"a": {"kind": "boolean"}}, **PLAIN}
+        ).stored.id
         asked: list[int] = []
         busy = threading.Lock()
         look = store.stored_among
@@ -163,7 +181,9 @@ def test_a_store_that_fails_is_said_to_be_away(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "c.db")
     collector = Collector(store)
     try:
-        campaign = collector.campaigns.create({"schema": {"a": {"kind": "boolean"}}, **PLAIN}).stored.id
+        campaign = collector.campaigns.create(
+            {"schema": {"a": {"kind": "boolean"}}, **PLAIN}
+        ).stored.id
 
         def gone(one: str, ids: Sequence[bytes]) -> set[bytes]:
             raise StoreAway("no connection")

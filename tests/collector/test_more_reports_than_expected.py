@@ -28,7 +28,10 @@ def fill(caller: Caller, campaign: str, count: int) -> None:
     plan = plan_of(caller.announcement(campaign))
     tokens = asked_tokens(campaign, 0.0, plan, count)
     for first in range(0, count, 100):
-        assert caller.upload(campaign, envelope_of(campaign, plan, tokens[first : first + 100])).status == 201
+        assert (
+            caller.upload(campaign, envelope_of(campaign, plan, tokens[first : first + 100])).status
+            == 201
+        )
 
 
 def release_json(caller: Caller, campaign: str) -> dict[str, Any]:
@@ -78,7 +81,9 @@ def fifteen_questions(crowd: int, **more: Any) -> list[str]:
     for i, number in enumerate(numbers.tolist()):
         tally.add_counts(i, np.array([number // 2, number - number // 2]), number)
     machine.close(tally)
-    return [notice.message for notice in excess_notices(machine, spec_of(participants=3000, **more))]
+    return [
+        notice.message for notice in excess_notices(machine, spec_of(participants=3000, **more))
+    ]
 
 
 def test_a_crowd_on_one_question_is_flagged_though_the_round_is_not() -> None:

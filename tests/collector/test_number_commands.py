@@ -17,7 +17,18 @@ from dither import cli
 from dither.collector.sqlite import SqliteStore
 from dither.release.histogram import HistogramRelease
 
-NUMBER = ("--histogram", "pay", "--low", "0", "--high", "250000", "--epsilon", "2", "--participants", "300")
+NUMBER = (
+    "--histogram",
+    "pay",
+    "--low",
+    "0",
+    "--high",
+    "250000",
+    "--epsilon",
+    "2",
+    "--participants",
+    "300",
+)
 PAY = [500.0 * i for i in range(300)]
 
 
@@ -59,7 +70,9 @@ def test_consumers_of_a_file_and_of_options_get_a_page_and_files_each(
         {"name": "union", "bins": 2, "epsilon": 1},
     ]
     (folder / "consumers.json").write_text(json.dumps(listed))
-    campaign = collect(capsys, "--bins", "3,5", "--consumers", "consumers.json", "--title", "What people earn")
+    campaign = collect(
+        capsys, "--bins", "3,5", "--consumers", "consumers.json", "--title", "What people earn"
+    )
     told = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "10")
     assert "consumers/Tax-office-b.html" in told
     assert "synthetic" not in told
@@ -67,7 +80,11 @@ def test_consumers_of_a_file_and_of_options_get_a_page_and_files_each(
     assert [c.name for c in release.consumers] == ["3 bins", "5 bins", "Tax office <b>", "union"]
     assert release.epsilon_achieved <= 1.0, "the smallest that anybody asked for"
     assert release.campaign is not None
-    assert (release.campaign.title, release.campaign.number, release.campaign.clip) == ("What people earn", "pay", True)
+    assert (release.campaign.title, release.campaign.number, release.campaign.clip) == (
+        "What people earn",
+        "pay",
+        True,
+    )
     page = (folder / "out" / "consumers" / "Tax-office-b.html").read_text()
     assert "Tax office &lt;b&gt;" in page
     assert "What people earn" in (folder / "out" / "report.html").read_text()
@@ -103,7 +120,10 @@ def test_a_mean_from_the_shell(capsys: pytest.CaptureFixture[str], url: str, fol
         (("--low", "0", "--high", "9", "--bins", "99999999"), "bins"),
         (("--low", "0", "--high", "9", "--bins", "3", "--method", "mixture"), "--method mixture"),
         (("--low", "0", "--high", "9", "--bins", "3", "--method", "mean"), "has no consumers"),
-        (("--low", "0", "--high", "9", "--bins", "3", "--schema", "s.json"), "--schema, or --histogram"),
+        (
+            ("--low", "0", "--high", "9", "--bins", "3", "--schema", "s.json"),
+            "--schema, or --histogram",
+        ),
         (("--low", "0", "--high", "9", "--consumers", "none.json"), "cannot read none.json"),
         (("--low", "nan", "--high", "9", "--bins", "3"), "low"),
     ],
@@ -111,7 +131,17 @@ def test_a_mean_from_the_shell(capsys: pytest.CaptureFixture[str], url: str, fol
 def test_what_is_wrong_with_a_number_is_said_before_anything_is_sent(
     capsys: pytest.CaptureFixture[str], folder: Path, options: tuple[str, ...], said: str
 ) -> None:
-    given = ("campaign", "create", "--histogram", "pay", "--epsilon", "2", "--participants", "300", *options)
+    given = (
+        "campaign",
+        "create",
+        "--histogram",
+        "pay",
+        "--epsilon",
+        "2",
+        "--participants",
+        "300",
+        *options,
+    )
     shown = run(capsys, *given, status=2)
     assert said in shown
     assert shown.count("\n") == 1
@@ -144,8 +174,21 @@ def test_a_file_of_consumers_is_read_with_suspicion(
     assert shown.count("\n") == 1
 
 
-def test_options_of_a_number_do_not_go_with_a_schema(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_options_of_a_number_do_not_go_with_a_schema(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     schema: dict[str, Any] = {"a": {"kind": "boolean"}}
     (folder / "s.json").write_text(json.dumps(schema))
-    given = ("campaign", "create", "--schema", "s.json", "--epsilon", "2", "--participants", "300", "--bins", "3")
+    given = (
+        "campaign",
+        "create",
+        "--schema",
+        "s.json",
+        "--epsilon",
+        "2",
+        "--participants",
+        "300",
+        "--bins",
+        "3",
+    )
     assert "--bins goes with --histogram" in run(capsys, *given, status=2)

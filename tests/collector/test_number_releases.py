@@ -35,7 +35,11 @@ class Site:
         described, schema = plan_for(method)
         campaign = self.caller.create(**described)
         collect(self.caller, self.server.url, campaign, schema)
-        for step, body in (("close-round", {"round": 0}), ("finalise", {}), ("publish-release", {})):
+        for step, body in (
+            ("close-round", {"round": 0}),
+            ("finalise", {}),
+            ("publish-release", {}),
+        ):
             answer = self.caller.admin("POST", f"/{campaign}/{step}", body)
             assert answer.status == 200, answer
         return campaign
@@ -118,7 +122,9 @@ def test_the_folder_and_the_manifest_can_be_taken_home(site: Site, tmp_path: Pat
     manifest = json.loads(site.get(f"/v1/releases/{site.histogram}").body)
     assert (manifest["format"], manifest["published"]) == ("dither-histogram-1", True)
     assert [c["name"] for c in manifest["consumers"]] == ["3 bins", "tax office"]
-    with zipfile.ZipFile(io.BytesIO(site.get(f"/v1/releases/{site.histogram}/folder.zip").body)) as archive:
+    with zipfile.ZipFile(
+        io.BytesIO(site.get(f"/v1/releases/{site.histogram}/folder.zip").body)
+    ) as archive:
         archive.extractall(tmp_path)
     assert HistogramRelease.load(tmp_path).answer(5).estimates.shape == (5,)
     assert site.get(f"/v1/releases/{site.histogram}/synthetic.csv").status == 404

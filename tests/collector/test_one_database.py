@@ -15,7 +15,16 @@ from collector_harness import Cluster, token_of, until
 from dither.collector.layout import VERSION
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Move, Outcome, Row, State, Store, StoredCampaign, StoredRound
+from dither.collector.store import (
+    Batch,
+    Move,
+    Outcome,
+    Row,
+    State,
+    Store,
+    StoredCampaign,
+    StoredRound,
+)
 from dither.errors import InputError
 
 C, D = "ab" * 16, "cd" * 16
@@ -27,7 +36,9 @@ def rows(count: int, start: int = 0) -> list[Row]:
 
 
 def begin(store: Store, campaign: str = C) -> None:
-    store.create_campaign(StoredCampaign(campaign, {}, State.OPEN, 0, b""), StoredRound(campaign, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(campaign, {}, State.OPEN, 0, b""), StoredRound(campaign, 0, "open", 0.0, {})
+    )
 
 
 def everything(store: Store, campaign: str = C) -> list[Row]:
@@ -55,7 +66,9 @@ def test_a_second_process_on_an_sqlite_file_is_refused(tmp_path: Path) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_what_one_stored_is_a_repeat_or_a_conflict_for_the_other(pair: tuple[PostgresStore, PostgresStore]) -> None:
+def test_what_one_stored_is_a_repeat_or_a_conflict_for_the_other(
+    pair: tuple[PostgresStore, PostgresStore],
+) -> None:
     first, second = pair
     assert first.add_reports([Batch(C, 0, rows(50))]) == [[Outcome.STORED] * 50]
     again = [*rows(50, 25), Row(token_of(0), 1, b"xy")]
@@ -65,7 +78,9 @@ def test_what_one_stored_is_a_repeat_or_a_conflict_for_the_other(pair: tuple[Pos
     assert everything(first) == everything(second) == sorted(rows(75))
 
 
-def test_the_same_reports_sent_to_both_at_once_are_stored_once(pair: tuple[PostgresStore, PostgresStore]) -> None:
+def test_the_same_reports_sent_to_both_at_once_are_stored_once(
+    pair: tuple[PostgresStore, PostgresStore],
+) -> None:
     outcomes: list[list[Outcome]] = []
 
     def send(store: PostgresStore) -> None:
@@ -82,14 +97,18 @@ def test_the_same_reports_sent_to_both_at_once_are_stored_once(pair: tuple[Postg
     assert everything(pair[0]) == sorted(rows(600))
 
 
-def test_a_closing_by_one_holds_for_the_other_at_once(pair: tuple[PostgresStore, PostgresStore]) -> None:
+def test_a_closing_by_one_holds_for_the_other_at_once(
+    pair: tuple[PostgresStore, PostgresStore],
+) -> None:
     first, second = pair
     assert second.move(CLOSING)
     assert first.add_reports([Batch(C, 0, rows(1))]) == [[Outcome.ROUND_CLOSING]]
     assert first.move(CLOSING) is False
 
 
-def test_a_closing_that_waits_lets_nobody_in_before_it(pair: tuple[PostgresStore, PostgresStore], url: str) -> None:
+def test_a_closing_that_waits_lets_nobody_in_before_it(
+    pair: tuple[PostgresStore, PostgresStore], url: str
+) -> None:
     """Whoever waits for the row alone sees others who add join those whom it waits for, and under load waits without end."""
     moved: list[bool] = []
     told: list[list[Outcome]] = []
@@ -100,9 +119,14 @@ def test_a_closing_that_waits_lets_nobody_in_before_it(pair: tuple[PostgresStore
             return 0 if found is None else int(found[0])
 
         mover = threading.Thread(target=lambda: moved.append(pair[0].move(CLOSING)))
-        late = threading.Thread(target=lambda: told.extend(pair[1].add_reports([Batch(C, 0, rows(1))])))
+        late = threading.Thread(
+            target=lambda: told.extend(pair[1].add_reports([Batch(C, 0, rows(1))]))
+        )
         with pair[1]._engine.begin() as adding:
-            assert adding.execute(pair[1]._state_of_round, {"campaign": C, "number": 0}).one().state == "open"
+            assert (
+                adding.execute(pair[1]._state_of_round, {"campaign": C, "number": 0}).one().state
+                == "open"
+            )
             mover.start()
             until(lambda: waiting() == 1)
             late.start()
@@ -224,11 +248,13 @@ def test_a_store_of_the_layout_before_is_carried_forward(
         ]
         assert everything(store) == [Row(b"\1", 1, b"\2"), Row(b"\3", 2, b"\1")]
         assert store.untidied(C) == set(), "what was left over is made good"
-        assert store.add_reports([Batch(C, 1, [Row(b"\2", 0, b"\3"), *rows(1)], [b"\xaa", b"\xaa"])]) == [
-            [Outcome.DUPLICATE, Outcome.STORED]
-        ]
+        assert store.add_reports(
+            [Batch(C, 1, [Row(b"\2", 0, b"\3"), *rows(1)], [b"\xaa", b"\xaa"])]
+        ) == [[Outcome.DUPLICATE, Outcome.STORED]]
         opened = StoredRound(C, 2, "open", 0.7, {})
-        assert store.move(Move(C, State.OPEN, 1, State.OPEN, 2, "closed", b"m", b"t", opened, moves=0))
+        assert store.move(
+            Move(C, State.OPEN, 1, State.OPEN, 2, "closed", b"m", b"t", opened, moves=0)
+        )
         assert store.add_reports([Batch(C, 2, rows(40))]) == [[Outcome.STORED] * 40]
 
 
@@ -237,6 +263,9 @@ def test_a_store_of_a_later_layout_is_refused_and_left_alone(tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / "c.db")) as connection, connection:
         connection.execute("UPDATE facts SET value = ? WHERE name = 'version'", (str(VERSION + 1),))
     before = (tmp_path / "c.db").read_bytes()
-    with pytest.raises(InputError, match=f"layout {VERSION + 1}; this version of Dither reads layouts 1 to {VERSION}"):
+    with pytest.raises(
+        InputError,
+        match=f"layout {VERSION + 1}; this version of Dither reads layouts 1 to {VERSION}",
+    ):
         SqliteStore(tmp_path / "c.db")
     assert (tmp_path / "c.db").read_bytes() == before

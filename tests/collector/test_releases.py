@@ -56,7 +56,10 @@ class Site:
         self.published = self.finalised("open data")
         self.private = self.finalised("kept back")
         self.open = self.created("still open")
-        assert self.ask("POST", f"/v1/admin/campaigns/{self.published}/publish-release", KEY).status == 200
+        assert (
+            self.ask("POST", f"/v1/admin/campaigns/{self.published}/publish-release", KEY).status
+            == 200
+        )
 
     def send(self, method: str, path: str, sent: bytes | None, headers: dict[str, str]) -> Reply:
         self.connection.request(method, path, sent, headers)
@@ -65,7 +68,9 @@ class Site:
 
     def ask(self, method: str, path: str, key: str = "", body: Any = None) -> Reply:
         sent = json.dumps(body or {}).encode() if method == "POST" else None
-        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
+        headers = {"content-type": "application/json"} | (
+            {"authorization": f"Bearer {key}"} if key else {}
+        )
         return self.send(method, path, sent, headers)
 
     def get(self, path: str, key: str = "", **query: Any) -> Reply:
@@ -82,8 +87,16 @@ class Site:
         body = answers_of(campaign, plan, schema_from_json(SCHEMA), 300)
         headers = {"content-type": "application/vnd.dither.reports"}
         assert self.send("POST", f"/v1/campaigns/{campaign}/reports", body, headers).status == 201
-        assert self.ask("POST", f"/v1/admin/campaigns/{campaign}/close-round", KEY, {"round": 0}).status == 200
-        assert self.ask("POST", f"/v1/admin/campaigns/{campaign}/finalise", KEY, {"rows": 50}).status == 200
+        assert (
+            self.ask(
+                "POST", f"/v1/admin/campaigns/{campaign}/close-round", KEY, {"round": 0}
+            ).status
+            == 200
+        )
+        assert (
+            self.ask("POST", f"/v1/admin/campaigns/{campaign}/finalise", KEY, {"rows": 50}).status
+            == 200
+        )
         return campaign
 
 
@@ -95,7 +108,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made.server.stop()
 
 
-BELOW = ("", "/query?where=member", "/synthetic.parquet", "/synthetic.csv", "/folder.zip", "/query?where=(((&by=x")
+BELOW = (
+    "",
+    "/query?where=member",
+    "/synthetic.parquet",
+    "/synthetic.csv",
+    "/folder.zip",
+    "/query?where=(((&by=x",
+)
 
 
 @pytest.mark.parametrize("below", BELOW)
@@ -126,7 +146,9 @@ def test_and_is_looked_for_in_the_same_way(site: Site) -> None:
 
     sa.event.listen(store._engine, "before_cursor_execute", note)
     try:
-        found = [statements(campaign) for campaign in (site.private, site.open, NOWHERE, "no-id-at-all")]
+        found = [
+            statements(campaign) for campaign in (site.private, site.open, NOWHERE, "no-id-at-all")
+        ]
         further = statements(site.open, KEY)
     finally:
         sa.event.remove(store._engine, "before_cursor_execute", note)
@@ -136,13 +158,18 @@ def test_and_is_looked_for_in_the_same_way(site: Site) -> None:
 
 
 def test_a_key_reads_everything_and_a_wrong_one_is_told_so(site: Site) -> None:
-    reader = json.loads(site.ask("POST", "/v1/admin/keys", KEY, {"name": "ann", "role": "reader"}).body)["key"]
+    reader = json.loads(
+        site.ask("POST", "/v1/admin/keys", KEY, {"name": "ann", "role": "reader"}).body
+    )["key"]
     for key in (KEY, reader):
         assert json.loads(site.get(f"/v1/releases/{site.private}", key).body)["published"] is False
         assert site.get(f"/v1/releases/{site.open}", key).status == 404
     for campaign in (site.published, site.private, NOWHERE):
         assert site.get(f"/v1/releases/{campaign}", "wrong").status == 401
-    assert site.ask("POST", f"/v1/admin/campaigns/{site.private}/publish-release", reader).status == 403
+    assert (
+        site.ask("POST", f"/v1/admin/campaigns/{site.private}/publish-release", reader).status
+        == 403
+    )
     said = json.loads(site.get(f"/v1/releases/{site.private}/query", KEY, where="member").body)
     assert said["low"] is None
     assert "published" in said["warnings"][0]["message"]
@@ -155,7 +182,11 @@ def test_answers_are_those_of_the_folder(site: Site, tmp_path: Path) -> None:
     release = load_release(tmp_path / "release")
     manifest = json.loads(site.get(base).body)
     assert manifest["sha256"] == digest_of(archive)
-    assert (manifest["participants"], manifest["replicates"], manifest["published"]) == (300, 20, True)
+    assert (manifest["participants"], manifest["replicates"], manifest["published"]) == (
+        300,
+        20,
+        True,
+    )
     assert set(manifest["schema"]) >= {"attributes"}
     asked = {"where": "score < 5 and not member", "given": "colour != 'red'"}
     answer = json.loads(site.get(f"{base}/query", **asked).body)
@@ -171,7 +202,10 @@ def test_answers_are_those_of_the_folder(site: Site, tmp_path: Path) -> None:
 
 def test_no_spreadsheet_takes_a_label_for_a_formula(site: Site) -> None:
     base = f"/v1/releases/{site.published}"
-    for path, query in ((f"{base}/query", {"by": "colour", "format": "csv"}), (f"{base}/synthetic.csv", {})):
+    for path, query in (
+        (f"{base}/query", {"by": "colour", "format": "csv"}),
+        (f"{base}/synthetic.csv", {}),
+    ):
         answer = site.get(path, **query)
         assert answer.headers["content-disposition"].startswith("attachment")
         rows = list(csv.reader(io.StringIO(answer.body.decode())))
@@ -195,22 +229,30 @@ def test_no_spreadsheet_takes_a_label_for_a_formula(site: Site) -> None:
         ({"where": "member", "format": "exe"}, "none of json"),
     ],
 )
-def test_a_question_that_cannot_be_answered_says_what_to_mend(site: Site, query: dict[str, str], said: str) -> None:
+def test_a_question_that_cannot_be_answered_says_what_to_mend(
+    site: Site, query: dict[str, str], said: str
+) -> None:
     answer = site.get(f"/v1/releases/{site.published}/query", **query)
     assert answer.status == 422, answer
     assert said in json.loads(answer.body)["detail"]
 
 
-def test_publishing_and_taking_it_back(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_publishing_and_taking_it_back(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "k").write_text(KEY)
     options = ["--url", site.server.url, "--key-file", str(tmp_path / "k")]
     assert cli.run(["campaign", "unpublish-release", site.published, *options]) == 0
     assert site.get(f"/v1/releases/{site.published}").status == 404
     assert site.server.collector.publications.public() == []
     assert cli.run(["campaign", "publish-release", site.published, *options]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"{site.server.url}/releases/{site.published}"
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == f"{site.server.url}/releases/{site.published}"
+    )
     assert site.get(f"/v1/releases/{site.published}").status == 200
-    assert json.loads(site.get(f"/v1/admin/campaigns/{site.published}", KEY).body)["published"] is True
+    assert (
+        json.loads(site.get(f"/v1/admin/campaigns/{site.published}", KEY).body)["published"] is True
+    )
     assert cli.run(["campaign", "publish-release", site.open, *options]) == 2
     assert "finalise it first" in capsys.readouterr().err
     entries = site.server.collector.store.audit.entries(site.published, most=3)
@@ -262,7 +304,9 @@ def test_so_many_wait_and_the_others_hear_it_at_once(asked: tuple[Questions, str
     assert len(refused) == 3
 
 
-def test_releases_are_forgotten_before_they_take_too_much(asked: tuple[Questions, str, bytes]) -> None:
+def test_releases_are_forgotten_before_they_take_too_much(
+    asked: tuple[Questions, str, bytes],
+) -> None:
     _, _, data = asked
     held = Releases(most=1)
     held.add("a", data)
@@ -298,7 +342,9 @@ def test_a_session_reads_as_its_key_does(site: Site) -> None:
     assert hash_of(value) not in answer.body
 
 
-def test_uploads_go_on_while_a_question_is_answered(site: Site, asked: tuple[Questions, str, bytes]) -> None:
+def test_uploads_go_on_while_a_question_is_answered(
+    site: Site, asked: tuple[Questions, str, bytes]
+) -> None:
     caller = Caller(site.server.url)
     plan = plan_of(caller.announcement(site.open))
     with asked[0]._asking.turn:

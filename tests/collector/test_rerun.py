@@ -22,7 +22,9 @@ from dither.schema import Attribute, Schema
 SPEC = CampaignSpec(schema=SCHEMA, epsilon=2.0, participants=1000)
 OTHER: dict[str, Any] = {
     "name": '-it\'s a "try"',
-    "schema": Schema((Attribute("a", "boolean", (False, True)), Attribute("b", "boolean", (False, True)))),
+    "schema": Schema(
+        (Attribute("a", "boolean", (False, True)), Attribute("b", "boolean", (False, True)))
+    ),
     "epsilon": 1 / 3,
     "method": "independent",
     "participants": 77,
@@ -40,7 +42,9 @@ OTHER: dict[str, Any] = {
 }
 
 
-def made_again(spec: CampaignSpec, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[NewCampaign, dict[str, Any]]:
+def made_again(
+    spec: CampaignSpec, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[NewCampaign, dict[str, Any]]:
     """What a collector hears if somebody types the commands of this campaign's report: the creation, and the end."""
     heard: dict[str, Any] = {}
 
@@ -72,7 +76,10 @@ def test_every_field_of_a_campaign_is_tried() -> None:
 
 @pytest.mark.parametrize("name", [None, *OTHER])
 def test_no_field_of_a_campaign_is_forgotten(
-    name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked, *_ = begin(SPEC if name is None else replace(SPEC, **{name: OTHER[name]}))
     created, ending = made_again(asked, tmp_path, monkeypatch)
@@ -85,5 +92,9 @@ def test_the_release_of_a_collection_records_what_it_was_created_with(tmp_path: 
     store = SqliteStore(tmp_path / "c.db")
     spec = Campaigns(store).create(describe(name="try", participation="tokens", holdout=0.05)).spec
     store.close()
-    assert (spec.call(3).name, spec.call(3).participation, spec.call(3).participants) == ("try", "tokens", 1000)
+    assert (spec.call(3).name, spec.call(3).participation, spec.call(3).participants) == (
+        "try",
+        "tokens",
+        1000,
+    )
     assert (spec.call(3).holdout, spec.call(3).seed, spec.call(3).rows) == (0.05, 5, 3)

@@ -17,13 +17,17 @@ from dither.release import load_release
 from dither.schema import Attribute, Schema, attribute_from_json
 from dither.schema.rules import Determines
 
-CITIES = 1200  # wide: cut into groups by the collector, which devices then read from its announcement
+CITIES = (
+    1200  # wide: cut into groups by the collector, which devices then read from its announcement
+)
 SCHEMA = Schema(
     (
         Attribute("city", "ordinal", tuple(range(CITIES))),
         Attribute("grade", "ordinal", (1, 2, 3)),
         Attribute("passed", "boolean", (False, True)),
-        attribute_from_json("day", {"kind": "date", "min": "2024-01-01", "max": "2024-06-30", "by": "quarter"}),
+        attribute_from_json(
+            "day", {"kind": "date", "min": "2024-01-01", "max": "2024-06-30", "by": "quarter"}
+        ),
         Attribute("paid", "numeric", edges=(0.0, 10.0, 100.0), atoms=(0.0,), unit=0.01),
     ),
     (Determines("grade", "passed", (True, True, False)),),
@@ -41,9 +45,13 @@ def record(i: int) -> dict[str, object]:
     }
 
 
-def test_a_campaign_with_rules_and_a_wide_attribute(caller: Caller, server: ServerThread, tmp_path: Path) -> None:
+def test_a_campaign_with_rules_and_a_wide_attribute(
+    caller: Caller, server: ServerThread, tmp_path: Path
+) -> None:
     campaign = caller.create(
-        **describe(schema=SCHEMA.to_json(), epsilon=3.0, participants=1500, method="mixture", name="grades")
+        **describe(
+            schema=SCHEMA.to_json(), epsilon=3.0, participants=1500, method="mixture", name="grades"
+        )
     )
     post = partial(_post, caller, f"/v1/campaigns/{campaign}/reports")
     records = [record(i) for i in range(1500)]
@@ -82,7 +90,9 @@ def test_a_campaign_with_rules_and_a_wide_attribute(caller: Caller, server: Serv
     assert len(told["created"]) == 10
     page = (tmp_path / "report.html").read_text()
     assert f"campaign grades, {campaign}, {told['created']}" in page
-    np.testing.assert_allclose(release.model.marginal(["grade", "passed"])[[0, 1, 2], [0, 0, 1]], 0.0)
+    np.testing.assert_allclose(
+        release.model.marginal(["grade", "passed"])[[0, 1, 2], [0, 0, 1]], 0.0
+    )
 
 
 def _post(caller: Caller, address: str, body: bytes) -> Any:

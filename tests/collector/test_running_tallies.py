@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import Caller, ServerThread, envelope_of, plan_of, stored_tally, token_of, until
+from collector_harness import (
+    Caller,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    stored_tally,
+    token_of,
+    until,
+)
 
 from dither.client.transport import Answer
 from dither.collector import tallies
@@ -93,7 +101,9 @@ def test_uploads_are_acknowledged_while_a_count_is_held_up(
     with monkeypatch.context() as patched:
         watch_pages(running, patched, before=hold)
         asking = threading.Thread(
-            target=lambda: answers.append(Caller(running.url, 60.0).admin("GET", f"/{counted.id}/tally"))
+            target=lambda: answers.append(
+                Caller(running.url, 60.0).admin("GET", f"/{counted.id}/tally")
+            )
         )
         asking.start()
         assert held.wait(60)
@@ -125,7 +135,11 @@ def test_reports_committed_before_and_after_the_reading_of_any_page_count_once(
             assert campaign.upload(5) == 201
 
     with monkeypatch.context() as patched:
-        hooks = {"before": {"before": more}, "after": {"after": more}, "both": {"before": more, "after": more}}[when]
+        hooks = {
+            "before": {"before": more},
+            "after": {"after": more},
+            "both": {"before": more, "after": more},
+        }[when]
         watch_pages(running, patched, **hooks)
         tally = running.collector.running_tally(campaign.id)
     assert tally.to_bytes() == stored_tally(running.collector, campaign.id).to_bytes()
@@ -191,7 +205,9 @@ def test_a_commit_of_which_nobody_knows_makes_the_count_begin_again_but_not_for_
     assert_exact(running, campaign)
 
 
-def test_a_count_that_fails_leaves_nothing_to_be_kept(running: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_fails_leaves_nothing_to_be_kept(
+    running: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     campaign = Campaign(running)
     assert campaign.upload(20) == 201
 
@@ -205,7 +221,9 @@ def test_a_count_that_fails_leaves_nothing_to_be_kept(running: ServerThread, mon
     assert_exact(running, campaign)
 
 
-def test_several_who_ask_while_somebody_sends(running: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_who_ask_while_somebody_sends(
+    running: ServerThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tallies, "_PAGE", 100)
     campaign = Campaign(running)
     assert campaign.upload(50) == 201

@@ -8,7 +8,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from collector_harness import Caller, Cluster, ServerThread, envelope_of, plan_of, stored_tally, token_of
+from collector_harness import (
+    Caller,
+    Cluster,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    stored_tally,
+    token_of,
+)
 
 from dither.collector import shared_tallies
 from dither.collector.epochs import Epochs
@@ -92,7 +100,9 @@ def test_either_says_what_both_have_stored_and_all_is_counted_once(
     assert campaign.upload(1, 3) == 201
     campaign.assert_exact()
     assert counted == [campaign.id], "the first time; from then on each has counted its own"
-    assert campaign.callers[1].admin("POST", f"/{campaign.id}/close-round", {"round": 0}).status == 200
+    assert (
+        campaign.callers[1].admin("POST", f"/{campaign.id}/close-round", {"round": 0}).status == 200
+    )
     for server in campaign.servers:
         assert "dither_tally_mismatches_total 0" in server.collector.metrics.text()
     assert campaign.servers[0].collector.store.epochs.parts(1) == []  # type: ignore[attr-defined]
@@ -111,7 +121,9 @@ def test_asked_while_both_store_it_is_never_off(make: Callable[..., Campaign]) -
     senders = [threading.Thread(target=send, args=(to,)) for to in range(2)]
     for sender in senders:
         sender.start()
-    seen = [campaign.servers[i % 2].collector.running_tally(campaign.id).participants for i in range(10)]
+    seen = [
+        campaign.servers[i % 2].collector.running_tally(campaign.id).participants for i in range(10)
+    ]
     done.set()
     for sender in senders:
         sender.join()

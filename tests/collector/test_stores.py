@@ -61,7 +61,9 @@ def test_same_bytes_are_a_duplicate_and_other_bytes_a_conflict(open_store: Openi
     assert store.add_reports([Batch(C, 0, rows(5))]) == [[Outcome.STORED] * 5]
     assert store.add_reports([Batch(C, 0, rows(5))]) == [[Outcome.DUPLICATE] * 5]
     other = [Row(token_of(0), 0, b"\0\xfe"), Row(token_of(1), 2, b"\0\xff"), *rows(1, 5)]
-    assert store.add_reports([Batch(C, 0, other)]) == [[Outcome.CONFLICT, Outcome.CONFLICT, Outcome.STORED]]
+    assert store.add_reports([Batch(C, 0, other)]) == [
+        [Outcome.CONFLICT, Outcome.CONFLICT, Outcome.STORED]
+    ]
     assert sorted(everything(store)) == sorted(rows(6))
     assert store.count(C, 0) == 6
 
@@ -69,7 +71,9 @@ def test_same_bytes_are_a_duplicate_and_other_bytes_a_conflict(open_store: Openi
 def test_repeats_inside_one_group_are_seen_too(open_store: Opening) -> None:
     store = prepared(open_store)
     first, other = rows(1)[0], Row(token_of(0), 0, b"zz")
-    outcomes = store.add_reports([Batch(C, 0, [first, first]), Batch(C, 0, [other]), Batch(C, 0, rows(1, 9))])
+    outcomes = store.add_reports(
+        [Batch(C, 0, [first, first]), Batch(C, 0, [other]), Batch(C, 0, rows(1, 9))]
+    )
     assert outcomes == [[Outcome.STORED, Outcome.DUPLICATE], [Outcome.CONFLICT], [Outcome.STORED]]
     assert store.count(C, 0) == 2
 
@@ -96,11 +100,15 @@ def test_unknown_tokens_are_refused_one_by_one(open_store: Opening) -> None:
 
 def test_a_move_happens_whole_or_not_at_all(open_store: Opening) -> None:
     store = prepared(open_store)
-    wrong = Move(C, State.CLOSING, 0, State.OPEN, 1, "closed", b"m", b"t", StoredRound(C, 1, "open", 0.5, {}))
+    wrong = Move(
+        C, State.CLOSING, 0, State.OPEN, 1, "closed", b"m", b"t", StoredRound(C, 1, "open", 0.5, {})
+    )
     assert store.move(wrong) is False
     assert len(store.rounds(C)) == 1
     assert store.move(Move(C, State.OPEN, 0, State.CLOSING, 0, "closing"))
-    twice = StoredRound(C, 0, "open", 0.5, {})  # breaks the uniqueness of rounds, so all of the move must be undone
+    twice = StoredRound(
+        C, 0, "open", 0.5, {}
+    )  # breaks the uniqueness of rounds, so all of the move must be undone
     with pytest.raises(StoreFailure):
         store.move(Move(C, State.CLOSING, 0, State.OPEN, 1, "closed", b"m", b"t", twice))
     store = open_store()
@@ -113,7 +121,17 @@ def test_a_move_happens_whole_or_not_at_all(open_store: Opening) -> None:
         "closing",
     )
     assert store.move(
-        Move(C, State.CLOSING, 0, State.OPEN, 1, "closed", b"m", b"t", StoredRound(C, 1, "open", 0.5, {}))
+        Move(
+            C,
+            State.CLOSING,
+            0,
+            State.OPEN,
+            1,
+            "closed",
+            b"m",
+            b"t",
+            StoredRound(C, 1, "open", 0.5, {}),
+        )
     )
     assert [(r.state, r.tally) for r in store.rounds(C)] == [("closed", b"t"), ("open", None)]
 
@@ -137,23 +155,63 @@ def test_the_tables_hold_nothing_about_time_place_or_order(open_store: Opening) 
     names = set(sa.inspect(engine).get_table_names()) - about_operators
     columns = {c["name"] for t in names for c in sa.inspect(engine).get_columns(t)}
     assert columns == {
-        *("name", "value", "id", "spec", "state", "round", "machine", "release", "key", "campaign", "number", "start"),
-        *("plan", "tally", "hash", "round_key", "report_id", "question", "payload", "moves", "epoch", "worker"),
+        *(
+            "name",
+            "value",
+            "id",
+            "spec",
+            "state",
+            "round",
+            "machine",
+            "release",
+            "key",
+            "campaign",
+            "number",
+            "start",
+        ),
+        *(
+            "plan",
+            "tally",
+            "hash",
+            "round_key",
+            "report_id",
+            "question",
+            "payload",
+            "moves",
+            "epoch",
+            "worker",
+        ),
         *("closes", "held"),  # when the round closes by itself, and whether it waits for a tally
     }
-    assert [entry.what for entry in store.audit.entries()] == ["closing", "create"], "no report is in the log"
+    assert [entry.what for entry in store.audit.entries()] == ["closing", "create"], (
+        "no report is in the log"
+    )
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             with pytest.raises(sa.exc.OperationalError, match="rowid"):
                 connection.exec_driver_sql("SELECT rowid FROM reports")
-            found = [bytes(r[0]) for r in connection.exec_driver_sql("SELECT report_id FROM reports")]
+            found = [
+                bytes(r[0]) for r in connection.exec_driver_sql("SELECT report_id FROM reports")
+            ]
         else:
-            found = [bytes(r[0]) for r in connection.exec_driver_sql("SELECT report_id FROM reports ORDER BY ctid")]
-            assert connection.exec_driver_sql("SELECT count(DISTINCT xmin::text) FROM reports").scalar() == 1
-    assert found == sorted(r.report_id for r in rows(60)), "the order in the file is the order of the ids"
+            found = [
+                bytes(r[0])
+                for r in connection.exec_driver_sql("SELECT report_id FROM reports ORDER BY ctid")
+            ]
+            assert (
+                connection.exec_driver_sql(
+                    "SELECT count(DISTINCT xmin::text) FROM reports"
+                ).scalar()
+                == 1
+            )
+    assert found == sorted(r.report_id for r in rows(60)), (
+        "the order in the file is the order of the ids"
+    )
 
 
-def test_a_closing_and_uploads_from_many_threads_agree_on_what_was_taken(open_store: Opening) -> None:
+def test_a_closing_and_uploads_from_many_threads_agree_on_what_was_taken(
+    open_store: Opening,
+) -> None:
     store = prepared(open_store)
     taken: list[int] = []
     started = threading.Barrier(5)
@@ -189,11 +247,24 @@ def test_a_move_decided_before_another_one_comes_too_late(open_store: Opening) -
     assert decided is not None
     assert store.move(reopen)
     assert store.move(close)
-    closed = Move(C, State.CLOSING, 0, State.COLLECTED, 0, "closed", tally=b"of the first", moves=decided.moves)
+    closed = Move(
+        C,
+        State.CLOSING,
+        0,
+        State.COLLECTED,
+        0,
+        "closed",
+        tally=b"of the first",
+        moves=decided.moves,
+    )
     assert store.move(closed) is False
     now = store.campaign(C)
     assert now is not None
-    assert (now.state, now.moves, store.positions()) == (State.CLOSING, 3, {C: (State.CLOSING, 0, 3)})
+    assert (now.state, now.moves, store.positions()) == (
+        State.CLOSING,
+        3,
+        {C: (State.CLOSING, 0, 3)},
+    )
     assert store.move(replace(closed, moves=now.moves))
 
 
@@ -204,7 +275,10 @@ def test_groups_large_and_small_with_and_without_repeats_have_the_outcomes_of_si
     store, held = prepared(open_store), dict[bytes, Row]()
     rng = np.random.default_rng(4)
     for size in (100, 3, 100, 64, 5, 64):
-        group = [Row(token_of(int(i)), int(i) % 3, bytes([int(x)])) for i, x in rng.integers(0, [400, 2], (size, 2))]
+        group = [
+            Row(token_of(int(i)), int(i) % 3, bytes([int(x)]))
+            for i, x in rng.integers(0, [400, 2], (size, 2))
+        ]
         expected = []
         for row in group:
             first = held.setdefault(row.report_id, row)

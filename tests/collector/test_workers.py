@@ -19,23 +19,44 @@ from dither.collector.metrics import Metrics, retire
 from dither.collector.store import Outcome
 
 
-def test_an_sqlite_file_takes_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["serve", "--store", str(tmp_path / "c.db"), "--key-file", str(tmp_path / "key"), "--workers", "2"]
+def test_an_sqlite_file_takes_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        "serve",
+        "--store",
+        str(tmp_path / "c.db"),
+        "--key-file",
+        str(tmp_path / "key"),
+        "--workers",
+        "2",
+    ]
     assert run(given) == 2
     said = capsys.readouterr().err
-    assert said == "dither: --workers 2 needs a postgresql:// store; an SQLite file takes one process\n"
+    assert (
+        said
+        == "dither: --workers 2 needs a postgresql:// store; an SQLite file takes one process\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_more_connections_than_there_is_room_for_are_refused_before_any_worker_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["serve", "--store", "postgresql://dither@127.0.0.1:1/none", "--key-file", str(tmp_path / "key")]
+    given = [
+        "serve",
+        "--store",
+        "postgresql://dither@127.0.0.1:1/none",
+        "--key-file",
+        str(tmp_path / "key"),
+    ]
     assert run([*given, "--port", "0", "--workers", "2", "--connections", "1000000000"]) == 2
     assert "raise it (ulimit -n) or allow fewer connections" in capsys.readouterr().err
 
 
-def test_what_workers_counted_is_added_up_and_outlives_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_workers_counted_is_added_up_and_outlives_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workers = []
     for process in (101, 102, 103):
         monkeypatch.setattr(os, "getpid", lambda p=process: p)
@@ -44,16 +65,25 @@ def test_what_workers_counted_is_added_up_and_outlives_them(tmp_path: Path, monk
         made.share()
         workers.append(made)
     monkeypatch.setattr(os, "getpid", lambda: 103)
-    workers[2].upload(0.2, [Outcome.STORED])  # what it has counted since it told the others shows in its own answer
+    workers[2].upload(
+        0.2, [Outcome.STORED]
+    )  # what it has counted since it told the others shows in its own answer
 
     def shown() -> dict[str, float]:
-        lines = (line.rsplit(" ", 1) for line in workers[2].text().splitlines() if not line.startswith("#"))
+        lines = (
+            line.rsplit(" ", 1)
+            for line in workers[2].text().splitlines()
+            if not line.startswith("#")
+        )
         return {name: float(value) for name, value in lines}
 
     found = shown()
     assert found['dither_reports_total{outcome="stored"}'] == 7
     assert found['dither_reports_total{outcome="conflict"}'] == 3
-    assert (found['dither_upload_seconds_bucket{le="0.005"}'], found["dither_upload_seconds_count"]) == (3, 4)
+    assert (
+        found['dither_upload_seconds_bucket{le="0.005"}'],
+        found["dither_upload_seconds_count"],
+    ) == (3, 4)
     assert found["dither_queue_reports"] == 21
     retire(tmp_path, 101)
     found = shown()
@@ -64,9 +94,22 @@ def test_what_workers_counted_is_added_up_and_outlives_them(tmp_path: Path, monk
 @pytest.fixture
 def serving(cluster: Cluster, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     code = "from dither.cli import main; main()"
-    given = ["serve", "--store", cluster.fresh(), "--key-file", str(tmp_path / "key"), "--port", "0", "--workers", "2"]
+    given = [
+        "serve",
+        "--store",
+        cluster.fresh(),
+        "--key-file",
+        str(tmp_path / "key"),
+        "--port",
+        "0",
+        "--workers",
+        "2",
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, *given],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -129,7 +172,9 @@ def test_a_worker_that_is_killed_is_replaced_and_all_end_together(
 
 
 @pytest.mark.slow
-def test_workers_end_when_the_first_process_is_killed(serving: tuple[subprocess.Popen[str], str]) -> None:
+def test_workers_end_when_the_first_process_is_killed(
+    serving: tuple[subprocess.Popen[str], str],
+) -> None:
     process, url = serving
     started = workers_of(process)
     process.kill()

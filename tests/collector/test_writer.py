@@ -8,7 +8,15 @@ import pytest
 from collector_harness import token_of
 
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, Row, State, StoredCampaign, StoredRound, StoreFailure
+from dither.collector.store import (
+    Batch,
+    Outcome,
+    Row,
+    State,
+    StoredCampaign,
+    StoredRound,
+    StoreFailure,
+)
 from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import StateError
 
@@ -23,7 +31,9 @@ def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = SqliteStore(tmp_path / "c.db")
-    store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {})
+    )
     results: list[WriteResult] = []
     forgotten: list[Batch] = []
 
@@ -54,7 +64,9 @@ def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
 
 def test_what_is_queued_is_written_in_groups_before_the_thread_ends(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "c.db")
-    store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {})
+    )
     groups: list[list[WriteResult]] = []
     writer = Writer(store, groups.append, group_reports=10)
     with pytest.raises(ValueError, match="mine"):

@@ -57,14 +57,22 @@ def fails(codes: Any, domain: Any, epsilon: float, seed: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found(table: pa.Table, schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
+def found(
+    table: pa.Table, schema: Schema, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Comparison, Path]:
     folder = tmp_path_factory.mktemp("compare")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(peers.PEERS, "leaky", Peer("leaky", "math", thrice))
         patch.setitem(peers.PEERS, "kingly", Peer("kingly", "math", fails))
         names = ["mixture", "independent", "lopub", "leaky", "kingly"]
         made = dither.compare(
-            table, epsilons=(4.0, 1.0), methods=names, schema=schema, isolated=False, output=folder, quiet=True
+            table,
+            epsilons=(4.0, 1.0),
+            methods=names,
+            schema=schema,
+            isolated=False,
+            output=folder,
+            quiet=True,
         )
     return made, folder
 
@@ -103,7 +111,10 @@ def test_the_figures_are_those_of_known_tables(found: tuple[Comparison, Path]) -
     assert redrawn["accuracy"] == pytest.approx(0.9, abs=0.04)
     assert product["accuracy"] < 0.7  # nothing to learn from: a guess in each of six cells
     # A method that learns the pair is told from one that does not.
-    assert result(comparison, "mixture")["tvd"]["2"] < 0.5 * result(comparison, "independent")["tvd"]["2"]
+    assert (
+        result(comparison, "mixture")["tvd"]["2"]
+        < 0.5 * result(comparison, "independent")["tvd"]["2"]
+    )
     assert comparison.best(4.0) in ("mixture", "lopub")
     assert "epsilon 4" in repr(comparison)
 
@@ -127,9 +138,13 @@ def test_page_json_and_csv_say_the_same(found: tuple[Comparison, Path]) -> None:
     assert page.count("<svg") == (8 if more else 7)
     plain = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
     assert plain == json.loads(json.dumps(comparison.to_json()))
-    lines = list(csv.DictReader(io.StringIO((folder / "comparison.csv").read_text(encoding="utf-8"))))
+    lines = list(
+        csv.DictReader(io.StringIO((folder / "comparison.csv").read_text(encoding="utf-8")))
+    )
     assert len(lines) == len(comparison.results)
-    mixture = next(line for line in lines if line["method"] == "mixture" and line["epsilon"] == "4.0")
+    mixture = next(
+        line for line in lines if line["method"] == "mixture" and line["epsilon"] == "4.0"
+    )
     assert float(mixture["tvd_2"]) == result(comparison, "mixture")["tvd"]["2"]
 
 
@@ -161,7 +176,14 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(
 
 def test_repeats_average_and_spread(table: pa.Table, schema: Schema) -> None:
     told = dither.compare(
-        table, epsilons=2.0, methods="independent", schema=schema, repeats=3, replicates=0, isolated=False, quiet=True
+        table,
+        epsilons=2.0,
+        methods="independent",
+        schema=schema,
+        repeats=3,
+        replicates=0,
+        isolated=False,
+        quiet=True,
     )
     own = result(told, "independent", 2.0)
     assert own["runs"] == 3
@@ -193,7 +215,9 @@ def test_population_draws_people_from_the_rows(table: pa.Table, schema: Schema) 
     codes = np.asarray(dither.schema.table.encode(table, schema).codes)
     task = Task(schema, codes, codes[:100], None, population=20_000)
     assert len(task.participants(0)) == 20_000
-    few, many = (measure(t, "independent", 1.0, 0)["tvd_1"] for t in (Task(schema, codes, codes, None), task))
+    few, many = (
+        measure(t, "independent", 1.0, 0)["tvd_1"] for t in (Task(schema, codes, codes, None), task)
+    )
     assert many < few
 
 
@@ -203,16 +227,35 @@ def test_in_a_process_of_its_own_a_method_that_takes_too_long_is_given_up(
 ) -> None:
     begun = time.monotonic()
     told = dither.compare(
-        table, epsilons=2.0, methods="independent", schema=schema, replicates=0, limit=0.05, output=tmp_path, quiet=True
+        table,
+        epsilons=2.0,
+        methods="independent",
+        schema=schema,
+        replicates=0,
+        limit=0.05,
+        output=tmp_path,
+        quiet=True,
     )
     assert [r["reason"] for r in told.not_run] == ["not finished after 0.05 s"]
     assert time.monotonic() - begun < 300
     own = dither.compare(
-        table, epsilons=2.0, methods="independent", schema=schema, replicates=0, output=tmp_path, quiet=True
+        table,
+        epsilons=2.0,
+        methods="independent",
+        schema=schema,
+        replicates=0,
+        output=tmp_path,
+        quiet=True,
     )
     assert own.not_run == ()
     alike = dither.compare(
-        table, epsilons=2.0, methods="independent", schema=schema, replicates=0, isolated=False, quiet=True
+        table,
+        epsilons=2.0,
+        methods="independent",
+        schema=schema,
+        replicates=0,
+        isolated=False,
+        quiet=True,
     )
     assert result(own, "independent", 2.0)["tvd"] == result(alike, "independent", 2.0)["tvd"]
 
@@ -240,7 +283,9 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_too_few_rows_and_a_file_for_a_folder(table: pa.Table, schema: Schema, tmp_path: Path) -> None:
+def test_too_few_rows_and_a_file_for_a_folder(
+    table: pa.Table, schema: Schema, tmp_path: Path
+) -> None:
     with pytest.raises(TableError, match="at least 10"):
         dither.compare(table.slice(0, 5), schema=schema)
     (tmp_path / "file").write_text("x", encoding="utf-8")
@@ -249,16 +294,31 @@ def test_too_few_rows_and_a_file_for_a_folder(table: pa.Table, schema: Schema, t
 
 
 def test_the_command_prints_json(
-    table: pa.Table, schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    table: pa.Table,
+    schema: Schema,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     dither.schema.files.write_table(table.slice(0, 500), "people.csv")
     Path("people.schema.json").write_text(json.dumps(schema.to_json()), encoding="utf-8")
     monkeypatch.setattr(comparing, "apart", lambda function, *given, limit: function(*given))
-    order = ["compare", "people.csv", "--epsilon", "1,2", "--methods", "independent,calm", "--replicates", "0"]
+    order = [
+        "compare",
+        "people.csv",
+        "--epsilon",
+        "1,2",
+        "--methods",
+        "independent,calm",
+        "--replicates",
+        "0",
+    ]
     assert run([*order, "--json"]) == 0
     told = capsys.readouterr()
-    assert [r["method"] for r in json.loads(told.out)["results"][:4]] == ["independent"] * 2 + ["calm"] * 2
+    assert [r["method"] for r in json.loads(told.out)["results"][:4]] == ["independent"] * 2 + [
+        "calm"
+    ] * 2
     assert "as confidential as the table" in told.err
     assert Path("compare-out/people/index.html").is_file()
     assert run(order) == 0

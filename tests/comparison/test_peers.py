@@ -17,7 +17,9 @@ from dither.errors import ParameterError
 from dither.schema import Attribute, Schema
 
 SIZES = (2, 3)
-SCHEMA = Schema((Attribute("a", "boolean", (False, True)), Attribute("b", "categorical", ("x", "y", "z"))))
+SCHEMA = Schema(
+    (Attribute("a", "boolean", (False, True)), Attribute("b", "categorical", ("x", "y", "z")))
+)
 DPMM = """
 import sys
 import numpy as np
@@ -72,7 +74,9 @@ def install(place: Path, environment: str, modules: dict[str, str]) -> Path:
         path.write_text(text, encoding="utf-8")
     python = place / f"venv-{environment}" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={place / "site"} exec {sys.executable} "$@"\n', encoding="utf-8")
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={place / "site"} exec {sys.executable} "$@"\n', encoding="utf-8"
+    )
     python.chmod(0o755)
     return python
 
@@ -91,7 +95,9 @@ def stand_in(while_fitting: str = "pass", added: str = "") -> str:
     return DPMM.replace("WHILE_FITTING", while_fitting).replace("ADDED", added)
 
 
-def test_a_library_runs_by_its_own_python_and_is_charged_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_runs_by_its_own_python_and_is_charged_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DITHER_PEERS", str(tmp_path))
     assert not PEERS["dpmm-mst"].installed
     install(tmp_path, "dpmm", {"dpmm.models.mst": stand_in()})
@@ -126,14 +132,20 @@ def test_what_a_library_does_wrong_is_said_of_it(
 
 def test_a_worker_ends_when_nobody_waits_any_more(tmp_path: Path) -> None:
     """Given up for want of time, a comparison leaves no process behind."""
-    python = install(tmp_path, "dpmm", {"dpmm.models.mst": stand_in("import time; open(FILE, 'w'); time.sleep(600)")})
+    python = install(
+        tmp_path,
+        "dpmm",
+        {"dpmm.models.mst": stand_in("import time; open(FILE, 'w'); time.sleep(600)")},
+    )
     begun = tmp_path / "begun"
     module = tmp_path / "site" / "dpmm" / "models" / "mst.py"
     module.write_text(f"FILE = {str(begun)!r}\n{module.read_text()}", encoding="utf-8")
     np.save(tmp_path / "codes.npy", codes())
     asked = {"domain": {"a": 2, "b": 3}, "epsilon": 1.0, "delta": 1e-9, "seed": 0, "rows": 5}
     (tmp_path / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
-    child = subprocess.Popen([str(python), peer_worker.__file__, "dpmm", "MST", str(tmp_path)], stdin=subprocess.PIPE)
+    child = subprocess.Popen(
+        [str(python), peer_worker.__file__, "dpmm", "MST", str(tmp_path)], stdin=subprocess.PIPE
+    )
     try:
         while not begun.exists():
             assert child.poll() is None
@@ -145,7 +157,9 @@ def test_a_worker_ends_when_nobody_waits_any_more(tmp_path: Path) -> None:
         child.wait()
 
 
-def test_without_the_folder_only_what_is_installed_here_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_folder_only_what_is_installed_here_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("DITHER_PEERS", raising=False)
     with pytest.raises(ParameterError, match="dpmm-mst needs the library dpmm"):
         find_peer("dpmm-mst")

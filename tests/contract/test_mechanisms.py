@@ -80,17 +80,23 @@ def usual(name: str, cells: int, epsilon: float) -> Mechanism:
 
 def worst_ratio(laws: list[dict[bytes, Fraction]]) -> Fraction:
     """The largest ratio of one report's probabilities under two inputs."""
-    assert all(set(law) == set(laws[0]) for law in laws), "a report that only one input can send would identify it"
+    assert all(set(law) == set(laws[0]) for law in laws), (
+        "a report that only one input can send would identify it"
+    )
     return max(max(law[r] for law in laws) / min(law[r] for law in laws) for r in laws[0])
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_achieved_epsilon_is_exact_and_never_above_what_was_asked(name: str, epsilon: float) -> None:
+def test_achieved_epsilon_is_exact_and_never_above_what_was_asked(
+    name: str, epsilon: float
+) -> None:
     for cells in range(2, 65):
         built = mechanism(name, cells, epsilon)
         assert built.epsilon <= epsilon
-        assert built.epsilon > epsilon - 2e-6 * max(cells, 2), "privacy is kept but accuracy is given away"
+        assert built.epsilon > epsilon - 2e-6 * max(cells, 2), (
+            "privacy is kept but accuracy is given away"
+        )
         assert 0 < built.q < built.p < 1
         # The ratio that the thresholds give, against e^epsilon enclosed by a Taylor series in rational arithmetic.
         assert built.ratio <= exponential_above(epsilon)
@@ -136,7 +142,10 @@ def test_the_law_adds_up_to_one_and_gives_the_stated_epsilon(name: str, cells: i
         assert built.epsilon == pytest.approx(log_up(worst), abs=1e-12)
     else:
         assert built.epsilon == log_up(worst)
-    if isinstance(built, PureMechanism) and name not in ("olh", "subset"):  # whose q is over all hashes and orders
+    if isinstance(built, PureMechanism) and name not in (
+        "olh",
+        "subset",
+    ):  # whose q is over all hashes and orders
         for value, other in product(range(cells), repeat=2):
             chance = sum(p for report, p in laws[value].items() if built.supports(report, other))
             assert chance == (built.p if value == other else built.q)
@@ -164,13 +173,23 @@ def exhaustive_law(built: Mechanism, value: int) -> dict[bytes, Fraction]:
             # One bit's draw runs through all values while the others stay at the largest draw, which sets nothing.
             hits = 0
             for draw in range(2**16):
-                data = b"\xff\xff" * bit + draw.to_bytes(2, "little") + b"\xff\xff" * (bits - bit - 1)
-                hits += built.randomise(value, lambda _count, data=data: data)[bit // 8] >> (bit % 8) & 1
+                data = (
+                    b"\xff\xff" * bit + draw.to_bytes(2, "little") + b"\xff\xff" * (bits - bit - 1)
+                )
+                hits += (
+                    built.randomise(value, lambda _count, data=data: data)[bit // 8] >> (bit % 8)
+                    & 1
+                )
             chances.append(Fraction(hits, 2**16))
         law = {}
         for pattern in product((0, 1), repeat=bits):
-            chance = math.prod((c if b else 1 - c for c, b in zip(chances, pattern, strict=True)), start=Fraction(1))
-            law[sum(b << i for i, b in enumerate(pattern)).to_bytes(built.report_bytes, "little")] = chance
+            chance = math.prod(
+                (c if b else 1 - c for c, b in zip(chances, pattern, strict=True)),
+                start=Fraction(1),
+            )
+            law[
+                sum(b << i for i, b in enumerate(pattern)).to_bytes(built.report_bytes, "little")
+            ] = chance
         return law
     prefixes = [b""]
     if isinstance(built, LocalHash):  # the hash function that `law` takes
@@ -192,7 +211,8 @@ def test_local_hashing_q_is_exact_over_all_hash_functions() -> None:
     assert sum(widths.values()) == 2**16
     other = Fraction(built.other, 2**32)
     q = sum(
-        Fraction(widths[r] * widths[s], 2**32) * (built.p if r == s else other) for r, s in product(range(7), repeat=2)
+        Fraction(widths[r] * widths[s], 2**32) * (built.p if r == s else other)
+        for r, s in product(range(7), repeat=2)
     )
     assert built.q == q
 
@@ -227,7 +247,9 @@ def test_subset_selection_holds_each_other_cell_with_q_exactly_over_all_orders()
 # --------------------
 # What a report adds to the estimates, over all reports of the law: mean, covariance, worst forgery, telling reports.
 
-EXACT = [name for name in MECHANISMS if name != "olh"]  # whose law is given the hash; the tests by chance below have it
+EXACT = [
+    name for name in MECHANISMS if name != "olh"
+]  # whose law is given the hash; the tests by chance below have it
 
 
 def contributions(built: Mechanism) -> tuple[list[bytes], np.ndarray, np.ndarray]:
@@ -240,7 +262,9 @@ def contributions(built: Mechanism) -> tuple[list[bytes], np.ndarray, np.ndarray
 
 
 def packed(*reports: bytes) -> PackedReports:
-    return PackedReports(np.frombuffer(b"".join(reports), np.uint8).reshape(len(reports), -1).copy())
+    return PackedReports(
+        np.frombuffer(b"".join(reports), np.uint8).reshape(len(reports), -1).copy()
+    )
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -253,13 +277,17 @@ def test_estimates_are_unbiased_with_the_stated_covariance(name: str, cells: int
     frequencies = rng.dirichlet(np.ones(cells))
     for weights in (*np.eye(cells), np.ones(cells), rng.normal(size=cells)):
         by_cell = chances.T @ (added @ weights) ** 2 - weights**2
-        assert built.weighted_variance(weights, frequencies, 7) == pytest.approx(by_cell @ frequencies / 7, abs=1e-12)
+        assert built.weighted_variance(weights, frequencies, 7) == pytest.approx(
+            by_cell @ frequencies / 7, abs=1e-12
+        )
         assert built.weighted_variance(weights, frequencies, 14) * 2 == pytest.approx(
             by_cell @ frequencies / 7, abs=1e-12
         )
 
 
-@pytest.mark.parametrize("name", [name for name in EXACT if name != "bloom"])  # which neglects correlations
+@pytest.mark.parametrize(
+    "name", [name for name in EXACT if name != "bloom"]
+)  # which neglects correlations
 @pytest.mark.parametrize("cells", [2, 5])
 def test_variances_of_groups_are_the_mean_over_all_groups(name: str, cells: int) -> None:
     built = small(name, cells)
@@ -288,7 +316,10 @@ def test_no_report_adds_more_or_less_than_the_stated_range(name: str) -> None:
         for group, found in sums.items():
             assert built.forged_range(list(group)) == pytest.approx((found.min(), found.max()))
         low, high = built.forged_range(size)
-        worst = min(found.min() for found in sums.values()), max(found.max() for found in sums.values())
+        worst = (
+            min(found.min() for found in sums.values()),
+            max(found.max() for found in sums.values()),
+        )
         if name == "bloom":  # r times the worst cell's
             assert low <= worst[0] + 1e-9
             assert high >= worst[1] - 1e-9
@@ -343,7 +374,9 @@ def test_a_mutant_with_epsilon_five_per_cent_off_is_rejected(name: str) -> None:
     assert np.abs(scores.mean(axis=0)).max() > 4.5 / math.sqrt(repeats)
 
 
-def scored_runs(maker: Mechanism, reader: Mechanism, path: str, cells: int, repeats: int) -> np.ndarray:
+def scored_runs(
+    maker: Mechanism, reader: Mechanism, path: str, cells: int, repeats: int
+) -> np.ndarray:
     """Standardised errors of `repeats` collections of a million people with unequal frequencies."""
     rng = np.random.default_rng(5)
     truth = np.arange(1, cells + 1) ** 2.0
@@ -356,7 +389,9 @@ def scored_runs(maker: Mechanism, reader: Mechanism, path: str, cells: int, repe
         if path == "counts":
             tally = maker.simulate(counts, rng)
         else:
-            tally = maker.support(maker.randomise_many(values, RandomStream.from_seed("contract", run)))
+            tally = maker.support(
+                maker.randomise_many(values, RandomStream.from_seed("contract", run))
+            )
         found = reader.estimate(tally, N)
         assert found.standard_errors == pytest.approx(errors, rel=0.05)
         scores.append((found.frequencies - counts / N) / errors)
@@ -373,7 +408,9 @@ def test_scalar_reports_follow_the_same_law_as_vectorised_ones(name: str) -> Non
     fleet = built.support(built.randomise_many(np.full(n, value), stream))
     counted = built.simulate(np.bincount([value] * n, minlength=cells), np.random.default_rng(3))
     for tally in (fleet, counted):
-        spread = np.sqrt(np.maximum(scalar * (1 - scalar / n), 1) + np.maximum(tally * (1 - tally / n), 1))
+        spread = np.sqrt(
+            np.maximum(scalar * (1 - scalar / n), 1) + np.maximum(tally * (1 - tally / n), 1)
+        )
         assert (np.abs(scalar - tally) / spread).max() < 4.5
 
 
@@ -415,7 +452,10 @@ def test_values_outside_the_domain_are_refused(name: str) -> None:
             built.law(value)
         with pytest.raises(ParameterError, match=str(value)):
             built.randomise_many(np.array([0, value]), RandomStream.from_seed(0))
-    for support, n in ((np.zeros(built.counters + 1, np.int64), 5), (np.zeros(built.counters, np.int64), 0)):
+    for support, n in (
+        (np.zeros(built.counters + 1, np.int64), 5),
+        (np.zeros(built.counters, np.int64), 0),
+    ):
         with pytest.raises(ParameterError):
             built.estimate(support, n)
 
@@ -438,7 +478,11 @@ def means(threshold_bits: int = 16, levels: int = 5) -> dict[str, MeanMechanism]
 
 def every_record(built: MeanMechanism) -> list[tuple[int, ...]]:
     """The levels of every record; for several attributes of a fine grid the ends and the middle."""
-    kept = range(built.levels) if built.attributes == 1 else sorted({0, built.levels // 2, built.levels - 1})
+    kept = (
+        range(built.levels)
+        if built.attributes == 1
+        else sorted({0, built.levels // 2, built.levels - 1})
+    )
     return list(product(kept, repeat=built.attributes))
 
 
@@ -465,12 +509,16 @@ def test_reports_of_many_follow_the_law_of_their_levels(name: str) -> None:
     built, people = means()[name], 30_000
     levels = (built.levels - 1, 0, built.levels // 2, 0)[: built.attributes]
     record = [float(x) for x in on_level(built, levels)]
-    rows = built.randomise_many(np.tile(record, (people, 1)), RandomStream.from_seed("means", name)).rows
+    rows = built.randomise_many(
+        np.tile(record, (people, 1)), RandomStream.from_seed("means", name)
+    ).rows
     source = RandomStream.from_seed("one", name)
     for reports in (rows, [built.randomise(record, source) for _ in range(people // 3)]):
         assert misfit(reports, built.law(levels)) < 1
     other = MEANS[name].from_json(built.to_json())
-    assert misfit(rows, other.law(levels[::-1] if built.attributes > 1 else (built.levels // 2,))) > 1
+    assert (
+        misfit(rows, other.law(levels[::-1] if built.attributes > 1 else (built.levels // 2,))) > 1
+    )
 
 
 def misfit(reports: Any, law: dict[bytes, Fraction]) -> float:
@@ -482,14 +530,18 @@ def misfit(reports: Any, law: dict[bytes, Fraction]) -> float:
     return statistic / float(chi2.ppf(1 - 1e-6, len(law) - 1))
 
 
-@pytest.mark.parametrize("name", [name for name in MEANS if name != "several-means"])  # which draws in another order
+@pytest.mark.parametrize(
+    "name", [name for name in MEANS if name != "several-means"]
+)  # which draws in another order
 def test_one_person_and_many_draw_alike(name: str) -> None:
     for built in (means()[name], means(levels=101)[name]):
         values = np.random.default_rng(1).uniform(-1, 1, (200, built.attributes))
         values[0], values[1] = -1, 1
         rows = built.randomise_many(values, RandomStream.from_seed("a")).rows
         source = RandomStream.from_seed("a")
-        assert [bytes(row) for row in rows] == [built.randomise(row.tolist(), source) for row in values]
+        assert [bytes(row) for row in rows] == [
+            built.randomise(row.tolist(), source) for row in values
+        ]
 
 
 @pytest.mark.parametrize("name", MEANS)
@@ -520,12 +572,17 @@ def test_means_are_unbiased_and_no_wider_than_the_worst_variance(name: str) -> N
     built, n = means(threshold_bits=32, levels=65)[name], 60_000
     values = np.random.default_rng(1).beta(2, 6, (n, built.attributes)) * 2 - 1
     for found, column in zip(
-        built.estimate(built.randomise_many(values, RandomStream.from_seed(name))), values.T, strict=True
+        built.estimate(built.randomise_many(values, RandomStream.from_seed(name))),
+        values.T,
+        strict=True,
     ):
         assert abs(found.mean - column.mean()) < 4.5 * found.standard_error
         assert found.standard_error < math.sqrt((built.worst_variance + 1) / n)
         wrong = 2 * column.mean() + 0.5
-        assert abs(found.mean - wrong) > 4.5 * found.standard_error or abs(wrong - column.mean()) < 0.01
+        assert (
+            abs(found.mean - wrong) > 4.5 * found.standard_error
+            or abs(wrong - column.mean()) < 0.01
+        )
 
 
 # --------------------
@@ -544,7 +601,11 @@ def test_round_trip_through_json(name: str) -> None:
     written = json.loads(json.dumps(built.to_json()))
     assert rebuilt(written) == built
     for key in written:
-        for broken in ({k: v for k, v in written.items() if k != key}, {**written, key: "9"}, {**written, key: True}):
+        for broken in (
+            {k: v for k, v in written.items() if k != key},
+            {**written, key: "9"},
+            {**written, key: True},
+        ):
             with pytest.raises((ReportError, ParameterError)):
                 rebuilt(broken)
     with pytest.raises(ReportError):
@@ -586,5 +647,9 @@ def test_a_device_needs_no_numpy() -> None:
         "    print(data['name'], built.epsilon)\n"
     )
     written = json.dumps([built.to_json() for built in ALL.values()])
-    done = subprocess.run([sys.executable, "-c", code], input=written, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == [f"{built.name} {built.epsilon}" for built in ALL.values()], done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=written, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == [
+        f"{built.name} {built.epsilon}" for built in ALL.values()
+    ], done.stderr

@@ -31,7 +31,9 @@ class TestEveryMethod(MethodContract):
             return SCHEMA
         machine = HISTOGRAMS[method].load()
         assert issubclass(machine, HistogramMachine)
-        return machine.schema_of("minutes", consumers_from_text(CONSUMERS[method], LOW, HIGH), LOW, HIGH)
+        return machine.schema_of(
+            "minutes", consumers_from_text(CONSUMERS[method], LOW, HIGH), LOW, HIGH
+        )
 
     def settings(self, method: str) -> JsonObject:
         return {"consumers": CONSUMERS[method]} if method in CONSUMERS else {}
@@ -40,8 +42,13 @@ class TestEveryMethod(MethodContract):
         """For histograms numbers of which small ones are frequent, in the bins of each attribute."""
         if method not in HISTOGRAMS:
             return super().people(method, n, seed)
-        values = HIGH * np.random.default_rng(seed).random(self.participants if n is None else n) ** 2
-        codes = [np.searchsorted(attribute.edges, values, "right") - 1 for attribute in self.schema(method)]
+        values = (
+            HIGH * np.random.default_rng(seed).random(self.participants if n is None else n) ** 2
+        )
+        codes = [
+            np.searchsorted(attribute.edges, values, "right") - 1
+            for attribute in self.schema(method)
+        ]
         return np.asfortranarray(np.column_stack(codes).astype(np.int32))
 
     def tolerance(self, method: str) -> float:

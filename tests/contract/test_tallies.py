@@ -23,7 +23,11 @@ SCHEMA = Schema(
 )
 SPLIT = tuple(question(SCHEMA, [n], 1.0, "sue") for n in SCHEMA.names)
 PLANS = {
-    "counts": Plan(0, tuple(question(SCHEMA, p, 2.0) for p in (("a",), ("a", "b"), ("b", "c"))), (0.5, 0.25, 0.25)),
+    "counts": Plan(
+        0,
+        tuple(question(SCHEMA, p, 2.0) for p in (("a",), ("a", "b"), ("b", "c"))),
+        (0.5, 0.25, 0.25),
+    ),
     "counts-split": Plan(0, SPLIT, split=True),
     "patterns": Plan(0, SPLIT, split=True, tally="patterns"),
 }
@@ -32,7 +36,10 @@ PLANS = {
 def made_reports(plan: Plan, n: int, seed: int) -> list[tuple[int, PackedReports]]:
     rng = np.random.default_rng(seed)
     stream = RandomStream.from_seed("tally", seed)
-    parts = [q.mechanism.randomise_many(rng.integers(0, q.mechanism.cells, n), stream) for q in plan.questions]
+    parts = [
+        q.mechanism.randomise_many(rng.integers(0, q.mechanism.cells, n), stream)
+        for q in plan.questions
+    ]
     if plan.split:
         return [(-1, PackedReports(np.concatenate([p.rows for p in parts], axis=1)))]
     return list(enumerate(parts))
@@ -56,7 +63,9 @@ def test_merging_in_any_order_gives_identical_integers(kind: str) -> None:
         for i in order:
             merged = merged.merge(tallied(plan, sets[i]))
         assert merged.to_bytes() == whole
-        nested = tallied(plan, sets[order[0]]).merge(tallied(plan, sets[order[1]]).merge(tallied(plan, sets[order[2]])))
+        nested = tallied(plan, sets[order[0]]).merge(
+            tallied(plan, sets[order[1]]).merge(tallied(plan, sets[order[2]]))
+        )
         assert nested.to_bytes() == whole
 
 
@@ -79,7 +88,9 @@ def test_bits_of_split_reports_stand_side_by_side() -> None:
     for row in rows:
         slow.append([])
         for i, q in enumerate(plan.questions):
-            number = int.from_bytes(row[plan.report_offsets[i] : plan.report_offsets[i + 1]].tobytes(), "little")
+            number = int.from_bytes(
+                row[plan.report_offsets[i] : plan.report_offsets[i + 1]].tobytes(), "little"
+            )
             slow[-1].extend(number >> b & 1 for b in range(q.mechanism.cells))
     assert report_bits(plan, rows).tolist() == slow
     grr = Plan(0, (question(SCHEMA, ["a"], 1.0, "grr"),), split=True, tally="patterns")

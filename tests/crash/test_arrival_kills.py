@@ -11,7 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collector_harness import Caller, ServerProcess, envelope_of, free_port, plan_of, report_of, token_of, until
+from collector_harness import (
+    Caller,
+    ServerProcess,
+    envelope_of,
+    free_port,
+    plan_of,
+    report_of,
+    token_of,
+    until,
+)
 from synthetic_machines import METHOD
 
 from dither.client.transport import Unreachable
@@ -37,7 +46,9 @@ class Comers:
 
     def __init__(self, url: str, campaign: str, threads: int = 3) -> None:
         self.url, self.campaign, self.held = url, campaign, bytes.fromhex(campaign)
-        self.stored: dict[bytes, tuple[int, bytes]] = {}  # token -> round and payload that were acknowledged
+        self.stored: dict[
+            bytes, tuple[int, bytes]
+        ] = {}  # token -> round and payload that were acknowledged
         self.late: list[bytes] = []
         self.wrong: list[object] = []
         self.stopping = threading.Event()
@@ -88,7 +99,9 @@ class Comers:
             self.stored[token] = (number, payload)
         elif result == "round-closed" and earlier is None:
             self.late.append(token)
-        elif not (result == ("answered" if earlier and earlier[0] < number else "conflict") and earlier):
+        elif not (
+            result == ("answered" if earlier and earlier[0] < number else "conflict") and earlier
+        ):
             self.wrong.append((token, earlier, number, status, said))
 
     def stop(self) -> None:
@@ -104,7 +117,9 @@ def test_everybody_counts_once_whatever_is_killed(
 ) -> None:
     monkeypatch.setitem(METHODS, "synthetic", METHOD)
     sqlite = database == "sqlite"
-    address = str(tmp_path / "collector.db") if sqlite else request.getfixturevalue("own_cluster").fresh()
+    address = (
+        str(tmp_path / "collector.db") if sqlite else request.getfixturevalue("own_cluster").fresh()
+    )
     port, rng = free_port(), np.random.default_rng(12)
     server = ServerProcess(address, port=port, before=BEFORE)
     caller = Caller(server.url)
@@ -124,7 +139,9 @@ def test_everybody_counts_once_whatever_is_killed(
         comers.stop()
         server.kill()
     assert comers.wrong == []
-    expected = {report_id(token, comers.held, None): found for token, found in comers.stored.items()}
+    expected = {
+        report_id(token, comers.held, None): found for token, found in comers.stored.items()
+    }
     with closing(open_store(address)) as store:
         live = Campaigns(store).get(campaign)
         stored = {
@@ -138,5 +155,7 @@ def test_everybody_counts_once_whatever_is_killed(
         for r in live.rounds[: live.stored.round]:
             if r.tally is not None:
                 assert r.tally == rebuild(store, campaign, live.plans[r.number]).to_bytes()
-                assert store.count(campaign, r.number) >= SHARE, "no round closed before it had its share"
+                assert store.count(campaign, r.number) >= SHARE, (
+                    "no round closed before it had its share"
+                )
     assert live.stored.round >= 2, "rounds closed by themselves meanwhile"

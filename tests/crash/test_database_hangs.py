@@ -29,7 +29,15 @@ from test_kills import check, load
 
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import ANSWER_SECONDS, Batch, Row, State, StoreAway, StoredCampaign, StoredRound
+from dither.collector.store import (
+    ANSWER_SECONDS,
+    Batch,
+    Row,
+    State,
+    StoreAway,
+    StoredCampaign,
+    StoredRound,
+)
 from dither.collector.writer import Writer, WriteResult
 
 pytestmark = pytest.mark.slow
@@ -77,7 +85,9 @@ def read_only(cluster: Cluster) -> Iterator[None]:
             connection.execute("SELECT pg_reload_conf()")
 
 
-def test_a_database_set_to_read_only_is_away_until_it_takes_reports_again(own_cluster: Cluster) -> None:
+def test_a_database_set_to_read_only_is_away_until_it_takes_reports_again(
+    own_cluster: Cluster,
+) -> None:
     running = ServerThread(PostgresStore(own_cluster.fresh()))
     caller = Caller(running.url)
     campaign = caller.create()
@@ -145,7 +155,9 @@ def test_an_sqlite_file_locked_by_somebody_puts_senders_off_in_time(tmp_path: Pa
 
 
 @pytest.mark.parametrize("what", ["renamed", "deleted", "replaced"])
-def test_an_sqlite_file_taken_away_under_the_collector_is_noticed(tmp_path: Path, what: str) -> None:
+def test_an_sqlite_file_taken_away_under_the_collector_is_noticed(
+    tmp_path: Path, what: str
+) -> None:
     """What would be written then, nobody would find again."""
     path, aside = tmp_path / "c.db", tmp_path / "aside.db"
     running = ServerThread(SqliteStore(path))
@@ -190,7 +202,9 @@ def test_looking_at_readiness_while_reports_come_in_disturbs_nobody(tmp_path: Pa
     running.stop()
 
 
-def test_stopped_in_its_tracks_senders_are_put_off_in_time_and_all_goes_on_afterwards(own_cluster: Cluster) -> None:
+def test_stopped_in_its_tracks_senders_are_put_off_in_time_and_all_goes_on_afterwards(
+    own_cluster: Cluster,
+) -> None:
     running = ServerThread(PostgresStore(own_cluster.fresh()))
     caller = Caller(running.url)
     campaign = caller.create()
@@ -224,11 +238,15 @@ def test_stopped_in_its_tracks_senders_are_put_off_in_time_and_all_goes_on_after
     assert caller.upload(campaign, first).status == 200
     assert caller.status(campaign)["rounds"][0]["reports"] == 2
     collector = running.collector
-    assert collector.running_tally(campaign).to_bytes() == stored_tally(collector, campaign).to_bytes()
+    assert (
+        collector.running_tally(campaign).to_bytes() == stored_tally(collector, campaign).to_bytes()
+    )
     running.stop()
 
 
-def test_stopped_and_continued_under_load_nothing_is_lost_or_counted_twice(own_cluster: Cluster) -> None:
+def test_stopped_and_continued_under_load_nothing_is_lost_or_counted_twice(
+    own_cluster: Cluster,
+) -> None:
     address = own_cluster.fresh()
     with ServerProcess(address) as server:
         senders = load(server)
@@ -254,7 +272,9 @@ def test_stopped_and_continued_under_load_nothing_is_lost_or_counted_twice(own_c
     assert check(address, senders) in running
 
 
-def test_a_stop_asked_for_while_the_database_is_stopped_takes_less_than_ten_seconds(own_cluster: Cluster) -> None:
+def test_a_stop_asked_for_while_the_database_is_stopped_takes_less_than_ten_seconds(
+    own_cluster: Cluster,
+) -> None:
     address, port = own_cluster.fresh(), free_port()
     with ServerProcess(address, port=port) as server:
         senders = load(server)
@@ -273,11 +293,15 @@ def test_a_stop_asked_for_while_the_database_is_stopped_takes_less_than_ten_seco
 
 def held(store: Any) -> Batch:
     """A campaign with an open round, and a batch of 8 MiB, more than a socket takes at once, for it."""
-    store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {})
+    )
     return Batch(C, 0, [Row(token_of(i), 0, bytes(16_384)) for i in range(512)])
 
 
-def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(own_cluster: Cluster) -> None:
+def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(
+    own_cluster: Cluster,
+) -> None:
     url = own_cluster.fresh()
     store = PostgresStore(url)
     batch = held(store)
@@ -309,7 +333,9 @@ def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(own
     assert all(isinstance(r.error, StoreAway) for r in results)
     own_cluster.resume()
     with closing(PostgresStore(url)) as again:
-        assert again.count(C, 0) in (0, len(batch.rows)), "all of the group that was given up, or nothing"
+        assert again.count(C, 0) in (0, len(batch.rows)), (
+            "all of the group that was given up, or nothing"
+        )
 
 
 @pytest.mark.parametrize("operation", ["count", "check", "campaigns", "add_reports", "tidy"])
@@ -342,11 +368,15 @@ def test_closing_ends_whatever_waits_for_the_database(own_cluster: Cluster, oper
     own_cluster.resume()
 
 
-def test_a_commit_that_was_given_up_is_waited_for_before_a_tally_is_built(own_cluster: Cluster) -> None:
+def test_a_commit_that_was_given_up_is_waited_for_before_a_tally_is_built(
+    own_cluster: Cluster,
+) -> None:
     url = own_cluster.fresh()
     with closing(PostgresStore(url)) as store, psycopg.connect(url) as straggler:
         held(store)
-        straggler.execute("SELECT state FROM rounds FOR SHARE")  # what a transaction that adds reports holds
+        straggler.execute(
+            "SELECT state FROM rounds FOR SHARE"
+        )  # what a transaction that adds reports holds
         with in_time(), pytest.raises(StoreAway):
             store.settle(C, 0)
         straggler.commit()

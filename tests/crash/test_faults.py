@@ -34,7 +34,9 @@ pytestmark = pytest.mark.slow
 REPORTS = 10_000
 
 
-def test_ten_thousand_reports_sent_one_to_ten_times_with_losses_are_ten_thousand_rows(tmp_path: Path) -> None:
+def test_ten_thousand_reports_sent_one_to_ten_times_with_losses_are_ten_thousand_rows(
+    tmp_path: Path,
+) -> None:
     running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()
@@ -52,7 +54,10 @@ def test_ten_thousand_reports_sent_one_to_ten_times_with_losses_are_ten_thousand
         body = encode(Envelope(held, 0, tuple(reports[i] for i in numbers)))
         if fate == "answer lost":
             own.connection._http.request(
-                "POST", f"/v1/campaigns/{campaign}/reports", body, {"content-type": "application/vnd.dither.reports"}
+                "POST",
+                f"/v1/campaigns/{campaign}/reports",
+                body,
+                {"content-type": "application/vnd.dither.reports"},
             )
             own.connection.close()
             return
@@ -77,7 +82,11 @@ def test_ten_thousand_reports_sent_one_to_ten_times_with_losses_are_ten_thousand
     running.collector.writer.call(lambda: None)
     assert set(outcomes) <= {"stored", "duplicate"}
     assert caller.status(campaign)["rounds"][0]["reports"] == REPORTS
-    stored = {row.report_id: row.payload for page in running.collector.store.reports(campaign, 0) for row in page}
+    stored = {
+        row.report_id: row.payload
+        for page in running.collector.store.reports(campaign, 0)
+        for row in page
+    }
     assert stored == {report_id(r.token, held, 0): r.payload for r in reports}
     tally = running.collector.running_tally(campaign)
     assert tally.participants == REPORTS
@@ -99,7 +108,9 @@ def test_sixty_four_senders_of_the_same_ids_at_once(tmp_path: Path) -> None:
         for i in range(ids):
             noise = str(worker % 4)  # sixteen senders agree on the bytes, four such groups do not
             answer = own.upload(campaign, envelope_of(campaign, plan, [token_of(i)], noise))
-            answers[i].append((report_of(plan, held, token_of(i), noise=noise).payload, answer.status))
+            answers[i].append(
+                (report_of(plan, held, token_of(i), noise=noise).payload, answer.status)
+            )
         own.connection.close()
 
     threads = [threading.Thread(target=send, args=(w,)) for w in range(64)]
@@ -107,7 +118,11 @@ def test_sixty_four_senders_of_the_same_ids_at_once(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(120)
-    stored = {row.report_id: row.payload for page in running.collector.store.reports(campaign, 0) for row in page}
+    stored = {
+        row.report_id: row.payload
+        for page in running.collector.store.reports(campaign, 0)
+        for row in page
+    }
     assert len(stored) == ids
     for i in range(ids):
         kept = stored[report_id(token_of(i), held, 0)]
@@ -117,22 +132,35 @@ def test_sixty_four_senders_of_the_same_ids_at_once(tmp_path: Path) -> None:
     running.stop()
 
 
-def test_a_log_cut_at_any_offset_opens_with_everything_committed_before_the_cut(tmp_path: Path) -> None:
+def test_a_log_cut_at_any_offset_opens_with_everything_committed_before_the_cut(
+    tmp_path: Path,
+) -> None:
     path, wal = tmp_path / "c.db", tmp_path / "c.db-wal"
     store = SqliteStore(path)
     campaign = "cd" * 16
-    store.create_campaign(StoredCampaign(campaign, {}, State.OPEN, 0, b"m"), StoredRound(campaign, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(campaign, {}, State.OPEN, 0, b"m"), StoredRound(campaign, 0, "open", 0.0, {})
+    )
     store.tidy(campaign, 0)  # the log starts afresh; what follows is in it alone
     ends = []
     for i in range(40):
-        store.add_reports([Batch(campaign, 0, [Row(token_of(10 * i + j), 0, b"xy") for j in range(10)])])
+        store.add_reports(
+            [Batch(campaign, 0, [Row(token_of(10 * i + j), 0, b"xy") for j in range(10)])]
+        )
         ends.append(wal.stat().st_size)
     assert ends == sorted(ends)
     assert ends[0] > 0
     rng = np.random.default_rng(4)
     whole_log, whole_file = wal.read_bytes(), path.read_bytes()
     store.close()
-    cuts = [0, ends[0] - 1, ends[0], ends[-1] - 1, ends[-1], *map(int, rng.integers(0, ends[-1], 25))]
+    cuts = [
+        0,
+        ends[0] - 1,
+        ends[0],
+        ends[-1] - 1,
+        ends[-1],
+        *map(int, rng.integers(0, ends[-1], 25)),
+    ]
     for n, cut in enumerate(cuts):
         folder = tmp_path / str(n)
         folder.mkdir()
@@ -141,13 +169,19 @@ def test_a_log_cut_at_any_offset_opens_with_everything_committed_before_the_cut(
         (folder / "c.db-wal").write_bytes(torn)
         opened = SqliteStore(folder / "c.db")
         found = opened.count(campaign, 0)
-        assert found == 10 * sum(end <= cut for end in ends), "whole groups, all that were synced, and nothing else"
-        assert opened.add_reports([Batch(campaign, 0, [Row(token_of(10**6), 0, b"new")])])[0][0].accepted
+        assert found == 10 * sum(end <= cut for end in ends), (
+            "whole groups, all that were synced, and nothing else"
+        )
+        assert opened.add_reports([Batch(campaign, 0, [Row(token_of(10**6), 0, b"new")])])[0][
+            0
+        ].accepted
         opened.close()
         shutil.rmtree(folder)
 
 
-def test_a_round_closed_while_uploads_arrive_counts_exactly_what_was_acknowledged(tmp_path: Path) -> None:
+def test_a_round_closed_while_uploads_arrive_counts_exactly_what_was_acknowledged(
+    tmp_path: Path,
+) -> None:
     running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()
@@ -158,7 +192,11 @@ def test_a_round_closed_while_uploads_arrive_counts_exactly_what_was_acknowledge
     def send(worker: int) -> None:
         own, i = Caller(running.url), 0
         while not stop.is_set():
-            statuses[own.upload(campaign, envelope_of(campaign, plan, [token_of(worker * 10**6 + i)])).status] += 1
+            statuses[
+                own.upload(
+                    campaign, envelope_of(campaign, plan, [token_of(worker * 10**6 + i)])
+                ).status
+            ] += 1
             i += 1
         own.connection.close()
 
@@ -172,12 +210,18 @@ def test_a_round_closed_while_uploads_arrive_counts_exactly_what_was_acknowledge
     for thread in threads:
         thread.join(30)
     assert closed.status == 200
-    assert {201, 409} <= set(statuses) <= {201, 409, 503}, "stored, late, or put off while the round was being closed"
+    assert {201, 409} <= set(statuses) <= {201, 409, 503}, (
+        "stored, late, or put off while the round was being closed"
+    )
     from dither.tally import tally_from_bytes
 
     stored = running.collector.campaigns.get(campaign).rounds[0].tally
     assert stored is not None
-    assert tally_from_bytes(stored).participants == statuses[201] == running.collector.store.count(campaign, 0)
+    assert (
+        tally_from_bytes(stored).participants
+        == statuses[201]
+        == running.collector.store.count(campaign, 0)
+    )
     caller.connection.close()
     running.stop()
 
@@ -201,10 +245,16 @@ def test_postgresql_stopped_and_started_again(own_cluster: Cluster) -> None:
     )
     own_cluster.start()
     until(lambda: caller.connection.request("GET", "/ready", None).status == 200)
-    assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(1), token_of(2)])).status == 201
+    assert (
+        caller.upload(campaign, envelope_of(campaign, plan, [token_of(1), token_of(2)])).status
+        == 201
+    )
     assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)])).status == 200
     assert caller.status(campaign)["rounds"][0]["reports"] == 3
-    assert running.collector.running_tally(campaign).to_bytes() == stored_tally(running.collector, campaign).to_bytes()
+    assert (
+        running.collector.running_tally(campaign).to_bytes()
+        == stored_tally(running.collector, campaign).to_bytes()
+    )
     with pytest.raises(Unreachable):
         Caller("http://127.0.0.1:9").connection.request("GET", "/", None)
     caller.connection.close()

@@ -101,7 +101,10 @@ def check(address: str, senders: Senders) -> str:
     """What is stored is exactly what was acknowledged, byte for byte, and the tally, whose hash is given, says so."""
     assert senders.wrong == []
     held = bytes.fromhex(senders.campaign)
-    expected = {report_id(t, held, 0): report_of(senders.plan, held, t).payload for t in senders.acknowledged}
+    expected = {
+        report_id(t, held, 0): report_of(senders.plan, held, t).payload
+        for t in senders.acknowledged
+    }
     assert len(senders.acknowledged) == len(set(senders.acknowledged)) == len(senders.sent) > 0
     with closing(open_store(address)) as store:
         rows = [row for page in store.reports(senders.campaign, 0) for row in page]
@@ -115,9 +118,13 @@ def check(address: str, senders: Senders) -> str:
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_kills_at_random_instants_under_load(request: pytest.FixtureRequest, tmp_path: Path, database: str) -> None:
+def test_kills_at_random_instants_under_load(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str
+) -> None:
     sqlite = database == "sqlite"
-    address = str(tmp_path / "collector.db") if sqlite else request.getfixturevalue("own_cluster").fresh()
+    address = (
+        str(tmp_path / "collector.db") if sqlite else request.getfixturevalue("own_cluster").fresh()
+    )
     port, kills = free_port(), KILLS[database]
     rng = np.random.default_rng(9)
     server = ServerProcess(address, port=port)
@@ -140,7 +147,9 @@ def test_kills_at_random_instants_under_load(request: pytest.FixtureRequest, tmp
     check(address, senders)
 
 
-def test_postgresql_crashes_at_random_instants_under_load_and_the_collector_goes_on(own_cluster: Cluster) -> None:
+def test_postgresql_crashes_at_random_instants_under_load_and_the_collector_goes_on(
+    own_cluster: Cluster,
+) -> None:
     address = own_cluster.fresh()
     rng = np.random.default_rng(10)
     with ServerProcess(address) as server:
@@ -163,9 +172,13 @@ def test_postgresql_crashes_at_random_instants_under_load_and_the_collector_goes
         status, errors = server.terminate(timeout=10)
     assert status == 0
     lines = [
-        line for line in errors.splitlines() if not line.startswith("WARNING dither.collector.seldom: store-away: ")
+        line
+        for line in errors.splitlines()
+        if not line.startswith("WARNING dither.collector.seldom: store-away: ")
     ]
-    assert all("reports cannot be stored" in line or "stored again" in line for line in lines), errors
+    assert all("reports cannot be stored" in line or "stored again" in line for line in lines), (
+        errors
+    )
     assert len(lines) >= 2 * CRASHES, "the log says when the database went and when it came back"
     assert running["sha256"] == check(address, senders)
 
@@ -201,9 +214,13 @@ def test_a_second_interrupt_does_not_wait_for_requests_under_way(tmp_path: Path)
         address = (place.hostname, place.port)
         with socket.create_connection(address, timeout=20) as slow:
             slow.sendall(
-                b"POST /v1/campaigns/" + b"ab" * 16 + b"/reports HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\n"
+                b"POST /v1/campaigns/"
+                + b"ab" * 16
+                + b"/reports HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\n"
             )
-            slow.sendall(b"content-type: application/vnd.dither.reports\r\ncontent-length: 100\r\n\r\n")
+            slow.sendall(
+                b"content-type: application/vnd.dither.reports\r\ncontent-length: 100\r\n\r\n"
+            )
             assert slow.recv(100).startswith(b"HTTP/1.1 100 "), "the collector waits for the body"
             server.process.terminate()
             until(lambda: not _listens(address))

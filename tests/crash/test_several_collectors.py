@@ -68,7 +68,9 @@ Collector.look_again, Collector._watch = look_late, lambda self: None
 """
 
 
-def insist(urls: list[str], ask: Callable[[Caller], Answer], rng: np.random.Generator) -> tuple[Answer, bool]:
+def insist(
+    urls: list[str], ask: Callable[[Caller], Answer], rng: np.random.Generator
+) -> tuple[Answer, bool]:
     """Ask one collector after the other until one gives an answer that stands; whether an earlier try may have had an effect."""
     uncertain = False
     while True:
@@ -94,17 +96,27 @@ class Crowd:
         self.urls, self.campaign, self.held = urls, campaign, bytes.fromhex(campaign)
         self.sent: dict[tuple[int, bytes], bytes] = {}
         self.acknowledged: list[tuple[int, bytes]] = []
-        self.refused: list[tuple[int, bytes]] = []  # for good, and no earlier try can have stored it
+        self.refused: list[
+            tuple[int, bytes]
+        ] = []  # for good, and no earlier try can have stored it
         self.wrong: list[object] = []
-        self._numbers, self._turn, self._stopping = iter(range(10**9)), threading.Lock(), threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(i,), daemon=True) for i in range(threads)]
+        self._numbers, self._turn, self._stopping = (
+            iter(range(10**9)),
+            threading.Lock(),
+            threading.Event(),
+        )
+        self._threads = [
+            threading.Thread(target=self._run, args=(i,), daemon=True) for i in range(threads)
+        ]
         for thread in self._threads:
             thread.start()
 
     def _run(self, seed: int) -> None:
         rng, path = np.random.default_rng(seed), f"/v1/campaigns/{self.campaign}"
         while not self._stopping.is_set():
-            announced = json.loads(insist(self.urls, lambda c: c.connection.request("GET", path, None), rng)[0].body)
+            announced = json.loads(
+                insist(self.urls, lambda c: c.connection.request("GET", path, None), rng)[0].body
+            )
             if announced.get("plan") is None:
                 time.sleep(0.01)
                 continue
@@ -114,7 +126,9 @@ class Crowd:
                 key = (plan.round, report_id(token, self.held, plan.round))
                 self.sent[key] = report_of(plan, self.held, token).payload
                 body = envelope_of(self.campaign, plan, [token])
-                answer, uncertain = insist(self.urls, lambda c, b=body: c.upload(self.campaign, b), rng)
+                answer, uncertain = insist(
+                    self.urls, lambda c, b=body: c.upload(self.campaign, b), rng
+                )
                 if answer.status in (200, 201):
                     self.acknowledged.append(key)
                 elif answer.status == 409 and b"round-closed" in answer.body:
@@ -138,22 +152,32 @@ class Crowd:
             assert not thread.is_alive()
 
 
-def test_three_collectors_and_their_database_killed_under_load_while_rounds_are_closed(own_cluster: Cluster) -> None:
-    address, crowd = ordeal(own_cluster, SYNTHETIC, collectors=3, rounds=ROUNDS, kills=KILLS, crashes=CRASHES)
+def test_three_collectors_and_their_database_killed_under_load_while_rounds_are_closed(
+    own_cluster: Cluster,
+) -> None:
+    address, crowd = ordeal(
+        own_cluster, SYNTHETIC, collectors=3, rounds=ROUNDS, kills=KILLS, crashes=CRASHES
+    )
     check(address, crowd, 20 * ROUNDS)
 
 
 @pytest.mark.parametrize(
     ("broken", "kills", "found"),
     [
-        pytest.param(ANSWERS_EARLY, 1, "nothing acknowledged is lost", id="answers-before-it-commits"),
-        pytest.param(TAKES_LATE, 0, "what is stored is what was counted", id="takes-reports-after-the-tally"),
+        pytest.param(
+            ANSWERS_EARLY, 1, "nothing acknowledged is lost", id="answers-before-it-commits"
+        ),
+        pytest.param(
+            TAKES_LATE, 0, "what is stored is what was counted", id="takes-reports-after-the-tally"
+        ),
     ],
 )
 def test_collectors_that_break_the_promise_are_found_out(
     own_cluster: Cluster, broken: str, kills: int, found: str
 ) -> None:
-    address, crowd = ordeal(own_cluster, SYNTHETIC + broken, collectors=2, rounds=2, kills=kills, crashes=0)
+    address, crowd = ordeal(
+        own_cluster, SYNTHETIC + broken, collectors=2, rounds=2, kills=kills, crashes=0
+    )
     with pytest.raises(AssertionError, match=found):
         check(address, crowd, 10)
 
@@ -178,8 +202,12 @@ def ordeal(
                 seen = len(crowd.acknowledged)
                 until(lambda n=seen: len(crowd.acknowledged) > n + 5, 60)
                 time.sleep(rng.uniform(0.0, 0.2))
-                if event == events - 1:  # the closing is under way when the last blow of the round falls
-                    closing_round = threading.Thread(target=_close, args=(urls, campaign, number, closed))
+                if (
+                    event == events - 1
+                ):  # the closing is under way when the last blow of the round falls
+                    closing_round = threading.Thread(
+                        target=_close, args=(urls, campaign, number, closed)
+                    )
                     closing_round.start()
                     time.sleep(rng.uniform(0.0, 0.1))
                 if event < kills:
@@ -204,7 +232,9 @@ def _close(urls: list[str], campaign: str, number: int, answers: list[Answer]) -
         answer = insist(urls, lambda c: c.admin("POST", f"/{campaign}/close-round", body), rng)[0]
         if b"too-few-answers" not in answer.body:
             break
-        time.sleep(0.05)  # a collector that acknowledges before it writes may have written nothing yet
+        time.sleep(
+            0.05
+        )  # a collector that acknowledges before it writes may have written nothing yet
     answers.append(answer)
 
 
@@ -221,7 +251,9 @@ def check(address: str, crowd: Crowd, least: int) -> None:
             stored |= {(held.number, row.report_id): row.payload for row in rows}
             tally = rebuild(store, crowd.campaign, plan_from_json(held.plan))
             assert tally.participants == len(rows) > 0
-            assert tally.to_bytes() == held.tally, "what is stored is what was counted at the closing, to the integer"
+            assert tally.to_bytes() == held.tally, (
+                "what is stored is what was counted at the closing, to the integer"
+            )
     kept = [stored.get(key) == crowd.sent[key] for key in crowd.acknowledged]
     assert all(kept), "nothing acknowledged is lost or changed"
     assert set(stored) <= set(crowd.sent)

@@ -41,7 +41,9 @@ class CollectorMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="dither-stateful-"))
         self.store = SqliteStore(self.folder / "c.db")
         self.campaigns = Campaigns(self.store)
-        self.campaign = self.campaigns.create(describe(method="synthetic", assignment=self.assignment)).stored.id
+        self.campaign = self.campaigns.create(
+            describe(method="synthetic", assignment=self.assignment)
+        ).stored.id
         self.model: list[dict[bytes, Report]] = [{}]
 
     @property
@@ -63,7 +65,9 @@ class CollectorMachine(RuleBasedStateMachine):
         now = self.campaigns.get(self.campaign).open_round
         if now is None or fate == "request lost":
             return
-        reports = tuple(report_of(now.plan, now.campaign_bytes, token_of(p), noise=noise) for p in people)
+        reports = tuple(
+            report_of(now.plan, now.campaign_bytes, token_of(p), noise=noise) for p in people
+        )
         judged = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now)
         outcomes = judged.outcomes(self.store.add_reports([judged.batch])[0])
         held = self.model[now.plan.round]
@@ -103,7 +107,10 @@ class CollectorMachine(RuleBasedStateMachine):
 
     @rule()
     def finalise(self) -> None:
-        collected = self.campaigns.get(self.campaign).stored.state in (State.COLLECTED, State.FINALISED)
+        collected = self.campaigns.get(self.campaign).stored.state in (
+            State.COLLECTED,
+            State.FINALISED,
+        )
         if not collected:
             try:
                 self.campaigns.finalise(self.campaign)
@@ -114,7 +121,11 @@ class CollectorMachine(RuleBasedStateMachine):
     @invariant()
     def stored_reports_are_the_models(self) -> None:
         for number, held in enumerate(self.model):
-            stored = {row.report_id: row.payload for page in self.store.reports(self.campaign, number) for row in page}
+            stored = {
+                row.report_id: row.payload
+                for page in self.store.reports(self.campaign, number)
+                for row in page
+            }
             assert stored == {key: report.payload for key, report in held.items()}
 
     @invariant()
@@ -131,7 +142,12 @@ class ArrivalMachine(CollectorMachine):
     assignment = "arrival"
 
 
-_STEPS = settings(max_examples=15, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_STEPS = settings(
+    max_examples=15,
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 TestCollectorMachine = CollectorMachine.TestCase
 TestCollectorMachine.settings = _STEPS
 TestArrivalMachine = ArrivalMachine.TestCase

@@ -41,19 +41,37 @@ def test_adult_has_the_known_shape(adult):
 def test_adult_fits_its_schema_and_comes_back(adult):
     encoded = encode(adult.table, adult.schema)
     numeric = [a for a in adult.schema if a.kind == "numeric"]
-    assert [a.name for a in numeric] == ["age", "fnlwgt", "capital_gain", "capital_loss", "hours_per_week"]
+    assert [a.name for a in numeric] == [
+        "age",
+        "fnlwgt",
+        "capital_gain",
+        "capital_loss",
+        "hours_per_week",
+    ]
     assert all(a.cardinality <= 16 for a in numeric)
     again = decode(encoded.codes, adult.schema, encoded.layout, np.random.default_rng(0))
     assert again.schema.types == adult.table.schema.types
     np.testing.assert_array_equal(encode(again, adult.schema).codes, encoded.codes)
-    for name, value in [("capital_gain", 0), ("capital_gain", 99999), ("capital_loss", 0), ("hours_per_week", 40)]:
+    for name, value in [
+        ("capital_gain", 0),
+        ("capital_gain", 99999),
+        ("capital_loss", 0),
+        ("hours_per_week", 40),
+    ]:
         real, synthetic = (np.asarray(t[name]) for t in (adult.table, again))
         np.testing.assert_array_equal(real == value, synthetic == value)
 
 
 def test_notice_gives_credit():
     notice = (ROOT / "NOTICE").read_text()
-    for part in ("Becker", "Kohavi", "1996", "UCI Machine Learning Repository", "CC BY 4.0", "Changes made"):
+    for part in (
+        "Becker",
+        "Kohavi",
+        "1996",
+        "UCI Machine Learning Repository",
+        "CC BY 4.0",
+        "Changes made",
+    ):
         assert part in notice
 
 
@@ -65,14 +83,32 @@ def test_the_tool_makes_the_schema_that_is_bundled(adult):
 
 def test_the_tool_cleans_rows_and_orders_labels():
     tool = runpy.run_path(str(ROOT / "tools" / "make_adult.py"))
-    base = ["39", "Private", "77516", "Bachelors", "13", "a", "b", "c", "d", "Male", "0", "0", "40", "x", "<=50K"]
+    base = [
+        "39",
+        "Private",
+        "77516",
+        "Bachelors",
+        "13",
+        "a",
+        "b",
+        "c",
+        "d",
+        "Male",
+        "0",
+        "0",
+        "40",
+        "x",
+        "<=50K",
+    ]
     table = tool["make_table"]([base, [*base[:3], "9th", "5", *base[5:]]])
     assert table["education"].chunk(0).dictionary.to_pylist() == ["9th", "Bachelors"]
     assert table.column_names == list(load_dataset("adult").schema.names)
 
 
 @pytest.mark.needs_shared
-@pytest.mark.skipif(not SHARED.exists(), reason="the benchmark tables are not beside the repository")
+@pytest.mark.skipif(
+    not SHARED.exists(), reason="the benchmark tables are not beside the repository"
+)
 def test_adult_equals_the_benchmark_table(adult):
     other = pq.read_table(SHARED)
     assert other.schema.equals(adult.table.schema)
@@ -107,7 +143,11 @@ def test_open_a_frame(make):
     assert table is frame
     assert schema["a"].kind == "boolean"
     assert notes == [Notice("inferred-domain", LEAK_WARNING)]
-    assert open_table(frame, schema) == (frame, schema, []) if make is pa.table else open_table(frame, schema)[2] == []
+    assert (
+        open_table(frame, schema) == (frame, schema, [])
+        if make is pa.table
+        else open_table(frame, schema)[2] == []
+    )
     with pytest.raises(TableError, match="not list"):
         open_table([1, 2], schema)
 

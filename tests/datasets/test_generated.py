@@ -17,14 +17,17 @@ def brute_force(network):
         joint[cell] = np.prod(
             [
                 t[(*(cell[p] for p in parents), cell[i])]
-                for i, (parents, t) in enumerate(zip(network.parents, network.conditionals, strict=True))
+                for i, (parents, t) in enumerate(
+                    zip(network.parents, network.conditionals, strict=True)
+                )
             ]
         )
     return joint
 
 
 @pytest.mark.parametrize(
-    ("sizes", "parents"), [((2, 3, 4, 2, 3), 2), ((3, 2, 2, 4), 1), ((2, 2, 2, 2, 3), 3), ((2, 5), 0)]
+    ("sizes", "parents"),
+    [((2, 3, 4, 2, 3), 2), ((3, 2, 2, 4), 1), ((2, 2, 2, 2, 3), 3), ((2, 5), 0)],
 )
 def test_marginals_equal_those_of_the_joint_table(sizes, parents):
     network = generate_network(sizes, parents=parents, seed=3)
@@ -41,7 +44,9 @@ def test_marginals_equal_those_of_the_joint_table(sizes, parents):
 def chi_square(codes, network, names):
     expected = network.marginal(names) * len(codes)
     positions = [network.schema.index(name) for name in names]
-    counts = np.bincount(np.ravel_multi_index(codes[:, positions].T, expected.shape), minlength=expected.size)
+    counts = np.bincount(
+        np.ravel_multi_index(codes[:, positions].T, expected.shape), minlength=expected.size
+    )
     return ((counts.reshape(expected.shape) - expected) ** 2 / expected).sum(), expected.size - 1
 
 
@@ -56,14 +61,21 @@ def test_samples_follow_the_marginals_and_other_populations_do_not():
         assert statistic < freedom + 6 * np.sqrt(2 * freedom)
     wrong, freedom = chi_square(codes, other, network.schema.names[:2])
     assert wrong > freedom + 6 * np.sqrt(2 * freedom)
-    shuffled = np.random.default_rng(1).permuted(codes, axis=0)  # right one-way marginals, no dependence
-    assert max(chi_square(shuffled, network, p)[0] for p in combinations(network.schema.names, 2)) > 1000
+    shuffled = np.random.default_rng(1).permuted(
+        codes, axis=0
+    )  # right one-way marginals, no dependence
+    assert (
+        max(chi_square(shuffled, network, p)[0] for p in combinations(network.schema.names, 2))
+        > 1000
+    )
 
 
 def test_strength_zero_is_independence():
     network = generate_network(5, strength=0.0, seed=1)
     a, b, c = (network.marginal([name]) for name in ("x1", "x3", "x4"))
-    np.testing.assert_allclose(network.marginal(["x1", "x3", "x4"]), np.einsum("i,j,k->ijk", a, b, c), atol=1e-12)
+    np.testing.assert_allclose(
+        network.marginal(["x1", "x3", "x4"]), np.einsum("i,j,k->ijk", a, b, c), atol=1e-12
+    )
     strong = generate_network(5, strength=2.0, seed=1)
     pair = strong.marginal(["x3", "x4"])
     assert np.abs(pair - np.outer(pair.sum(1), pair.sum(0))).max() > 0.01
@@ -77,7 +89,16 @@ def test_many_attributes_stay_cheap():
 def test_tables_have_every_kind_and_encode_to_the_same_codes():
     network = generate_network((3, 4, 3, 3, 4, 5, 2, 2), seed=5, missing=True)
     assert {a.kind for a in network.schema} == {"categorical", "ordinal", "numeric", "boolean"}
-    assert [a.missing for a in network.schema] == [False, True, False, True, False, True, False, False]
+    assert [a.missing for a in network.schema] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert network.schema.cardinalities == (3, 4, 3, 3, 4, 5, 2, 2)
     table = network.table(1000, np.random.default_rng(7))
     codes = network.sample_codes(1000, np.random.default_rng(7))

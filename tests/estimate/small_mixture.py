@@ -13,7 +13,10 @@ from dither.schema import Attribute, Schema
 
 CARDINALITIES = (3, 2, 4, 2, 3)
 SCHEMA = Schema(
-    tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(CARDINALITIES))
+    tuple(
+        Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k)))
+        for i, k in enumerate(CARDINALITIES)
+    )
 )
 COLUMNS = Columns(CARDINALITIES)
 
@@ -24,12 +27,18 @@ def known_mixture(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
     return np.array([0.5, 0.3, 0.2]), np.concatenate(tables, axis=1)
 
 
-def sparse(attributes: int, share: np.ndarray, people: int, epsilon: float, seed: int) -> PairTargets:
+def sparse(
+    attributes: int, share: np.ndarray, people: int, epsilon: float, seed: int
+) -> PairTargets:
     """Answers about all pairs, so many people each; every pair has the same table of true frequencies."""
     rng, values = np.random.default_rng(seed), tuple(range(len(share)))
     schema = Schema(tuple(Attribute(f"x{i}", "categorical", values) for i in range(attributes)))
     answers = []
     for pair in combinations(schema.names, 2):
         q = question(schema, pair, epsilon)
-        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(people, share.ravel()), rng), people))
+        answers.append(
+            AnswerCounts(
+                q, q.mechanism.simulate(rng.multinomial(people, share.ravel()), rng), people
+            )
+        )
     return pair_targets(schema, answers)

@@ -34,10 +34,14 @@ def test_shares_are_the_best_of_a_fine_grid(seed: int) -> None:
     grid = [np.array(g) / steps for g in product(range(steps + 1), repeat=count) if sum(g) == steps]
     best = min(risk(products, df, g) for g in grid)
     assert risk(products, df, shares) <= best + 1e-9
-    assert risk(products, df, shares) >= best - 0.25 * np.abs(products).max() / steps  # the grid is about as good
+    assert (
+        risk(products, df, shares) >= best - 0.25 * np.abs(products).max() / steps
+    )  # the grid is about as good
 
 
-def test_a_candidate_that_repeats_another_changes_nothing_and_one_that_is_off_gets_nothing() -> None:
+def test_a_candidate_that_repeats_another_changes_nothing_and_one_that_is_off_gets_nothing() -> (
+    None
+):
     products = np.array([[2.0, 1.0, 2.0], [1.0, 50.0, 1.0], [2.0, 1.0, 2.0]])
     shares = best_shares(products, np.array([0.1, 5.0, 0.1]))
     assert shares[1] == 0.0
@@ -67,6 +71,10 @@ def test_products_are_sums_over_cells_each_counted_once() -> None:
         for j in range(i + 1, len(CARDINALITIES)):
             at = (COLUMNS.of(i), COLUMNS.of(j))
             slow += float(
-                (w2[at] * (fits[0].pairs[at] - targets.pairs[at]) * (fits[1].pairs[at] - targets.pairs[at])).sum()
+                (
+                    w2[at]
+                    * (fits[0].pairs[at] - targets.pairs[at])
+                    * (fits[1].pairs[at] - targets.pairs[at])
+                ).sum()
             )
     assert gram(targets, w2, w1, fits)[0, 1] == pytest.approx(slow)

@@ -33,7 +33,15 @@ from dither.estimate.edges import (
 from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture
 from dither.estimate.pool import AnswerCounts
 from dither.estimate.project import norm_sub
-from dither.estimate.targets import Columns, Edges, PairTargets, disjoint, links, pair_targets, trees
+from dither.estimate.targets import (
+    Columns,
+    Edges,
+    PairTargets,
+    disjoint,
+    links,
+    pair_targets,
+    trees,
+)
 from dither.mechanisms import mechanism
 from dither.reports import question
 from dither.schema import Attribute, Schema
@@ -43,7 +51,10 @@ FEW = 250
 # The second attribute is the first under other names, the others follow a hidden class a little.
 WIDE = (12, 12, 3, 4, 2, 5, 6, 4, 3, 5)
 WIDE_SCHEMA = Schema(
-    tuple(Attribute(f"w{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(WIDE))
+    tuple(
+        Attribute(f"w{i}", "categorical", tuple(f"v{v}" for v in range(k)))
+        for i, k in enumerate(WIDE)
+    )
 )
 
 
@@ -63,7 +74,9 @@ def doubled(people: int, epsilon: float, seed: int, copies: bool = True) -> Pair
 
 
 @pytest.mark.parametrize(
-    "edges", [EDGES, ((1, 4), (0, 2), (2, 3)), ((0, 2), (1, 4), (2, 4))], ids=["pairs", "a tree", "a row of four"]
+    "edges",
+    [EDGES, ((1, 4), (0, 2), (2, 3)), ((0, 2), (1, 4), (2, 4))],
+    ids=["pairs", "a tree", "a row of four"],
 )
 def test_every_pair_of_a_tied_mixture_is_a_sum_over_whole_records(edges: Edges) -> None:
     rng = np.random.default_rng(0)
@@ -95,7 +108,11 @@ def test_a_potential_starts_at_what_the_pair_says_of_itself() -> None:
     one = np.concatenate([rng.dirichlet(np.ones(k) * 3) for k in CARDINALITIES])
     first, second = one[COLUMNS.of(0)], one[COLUMNS.of(2)]
     raw = raked(rng.dirichlet(np.ones(12) * 0.5).reshape(3, 4) + 1e-3, first, second)
-    start = Marginals(one, {(0, 2): raw + rng.normal(0, 1e-9, raw.shape)}, {(0, 2): partial(own_warm, sharpness=1.0)})
+    start = Marginals(
+        one,
+        {(0, 2): raw + rng.normal(0, 1e-9, raw.shape)},
+        {(0, 2): partial(own_warm, sharpness=1.0)},
+    )
     (potential,) = warm_potentials(COLUMNS, ((0, 2),), start)
     table = np.exp(potential) * np.outer(first, second)
     np.testing.assert_allclose(table.sum(axis=1), first, atol=1e-6)
@@ -104,7 +121,9 @@ def test_a_potential_starts_at_what_the_pair_says_of_itself() -> None:
     assert np.isfinite(potential).all()
 
 
-def test_a_pair_that_determines_each_other_is_sharpened_or_matched_and_one_that_does_not_is_left() -> None:
+def test_a_pair_that_determines_each_other_is_sharpened_or_matched_and_one_that_does_not_is_left() -> (
+    None
+):
     """The way is chosen by estimated risk: it must lower the true one where it is used, and leave a smooth table."""
     targets, columns = doubled(3_000, 2.0, 11), Columns(WIDE)
     left, sharp = best_warming(targets, 3, 6), best_warming(chained(12_000, 2.0, 5), 1, 6)
@@ -143,13 +162,18 @@ def test_matched_values_lend_each_other_their_frequencies() -> None:
     """Where two attributes are one, both one-way marginals speak of the same numbers: half the variance."""
     columns, before, after = Columns(WIDE), 0.0, 0.0
     rng = np.random.default_rng(0)
-    first = np.bincount(rng.binomial(11, 0.35 + 0.25 * rng.integers(0, 2, 400_000)), minlength=12) / 400_000
+    first = (
+        np.bincount(rng.binomial(11, 0.35 + 0.25 * rng.integers(0, 2, 400_000)), minlength=12)
+        / 400_000
+    )
     second = first[np.argsort(np.arange(12) * 5 % 12)]
     for seed in range(4):
         targets = doubled(3_000, 2.0, seed)
         lines = [np.maximum(targets.one[columns.of(a)], 1e-6) for a in (0, 1)]
         matched = best_warming(targets, 0, 1)
-        table = matched(targets.pairs[columns.of(0), columns.of(1)], *(line / line.sum() for line in lines))
+        table = matched(
+            targets.pairs[columns.of(0), columns.of(1)], *(line / line.sum() for line in lines)
+        )
         for true, line, axis in ((first, lines[0], 1), (second, lines[1], 0)):
             before += ((line - true) ** 2).sum()
             after += ((table.sum(axis=axis) - true) ** 2).sum()
@@ -179,7 +203,8 @@ def test_independent_attributes_with_hardly_anybody_in_a_cell_are_not_taken_for_
         targets = sparse(4, np.full((16, 16), 1 / 256), people, epsilon, seed)
         rng, flat = np.random.default_rng(seed), np.outer(targets.one, targets.one)
         chances = [
-            match_gain(targets, i, j, block(targets.columns, flat, i, j), rng) for i, j in combinations(range(4), 2)
+            match_gain(targets, i, j, block(targets.columns, flat, i, j), rng)
+            for i, j in combinations(range(4), 2)
         ]
         wrong += any(gain > 0 and chance < 0.1 / 6 for gain, chance in chances)
     # Level 0.1 for a table: more than four of 15 come up once in a hundred.
@@ -210,7 +235,9 @@ def test_tables_are_projected_as_one_by_one() -> None:
     for table, closer, free in zip(raw, found.closer, found.free, strict=True):
         own = norm_sub(table)
         variance = noise[0] + own * (noise[1] - noise[2] * own)
-        assert closer == pytest.approx((((fitted - table) ** 2 - (own - table) ** 2) / variance).sum())
+        assert closer == pytest.approx(
+            (((fitted - table) ** 2 - (own - table) ** 2) / variance).sum()
+        )
         assert free == (own > 0).sum() - 1
 
 
@@ -224,7 +251,14 @@ def test_the_chance_of_a_contradiction_is_what_it_says() -> None:
     def rate(scale: float) -> float:
         raw = fitted + scale * deviation * rng.standard_normal((runs, 60))
         closer = own_tables(raw, fitted, noise).closer
-        return float(np.mean([chance_of(r, c, fitted, noise, rng) < 0.05 for r, c in zip(raw, closer, strict=True)]))
+        return float(
+            np.mean(
+                [
+                    chance_of(r, c, fitted, noise, rng) < 0.05
+                    for r, c in zip(raw, closer, strict=True)
+                ]
+            )
+        )
 
     deviations = 4 * np.sqrt(0.05 * 0.95 / runs)
     assert 0.025 - deviations < rate(1.0) < 0.05 + deviations
@@ -311,7 +345,8 @@ def test_a_chain_is_tied_along_its_whole_length(people: int, epsilon: float, see
     edge only; that a fit has learnt the chain without edges, at a price, does not keep them away."""
     targets, columns = chained(people, epsilon, seed), Columns(WIDE)
     auto, plain, one = (
-        fit_mixture(targets, np.random.default_rng(0), FitOptions(total=100, edges=e)) for e in (None, (), ((0, 1),))
+        fit_mixture(targets, np.random.default_rng(0), FitOptions(total=100, edges=e))
+        for e in (None, (), ((0, 1),))
     )
     assert (0, 1, 6) in trees(auto.edges)
     codes = chain_of(np.random.default_rng(0), 400_000)
@@ -324,7 +359,9 @@ def test_a_chain_is_tied_along_its_whole_length(people: int, epsilon: float, see
     for i, j in combinations((0, 1, 6), 2):
         cut = columns.of(i), columns.of(j)
         own = norm_sub(targets.pairs[cut].ravel())
-        ratios.append(error(auto.pairs[cut], i, j) / min(error(plain.pairs[cut], i, j), error(own, i, j)))
+        ratios.append(
+            error(auto.pairs[cut], i, j) / min(error(plain.pairs[cut], i, j), error(own, i, j))
+        )
     assert max(ratios) < 1.0
     assert np.mean(ratios) < 0.7
     link = columns.of(1), columns.of(6)
@@ -341,7 +378,9 @@ def test_a_pair_is_determined_where_one_end_is_a_function_of_the_other() -> None
     assert information(np.full((3, 4), 1 / 12)) == pytest.approx(0, abs=1e-12)
 
 
-def test_edges_are_kept_only_while_the_estimated_risk_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edges_are_kept_only_while_the_estimated_risk_falls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two edges raise the risk, the stronger of them alone lowers it, and a third that is proposed next raises it again."""
     risks = {(): 3.0, ((0, 3), (1, 5)): 4.0, ((0, 3),): 2.0, ((0, 3), (2, 4)): 2.5}
     tried: list[Edges] = []
@@ -351,7 +390,11 @@ def test_edges_are_kept_only_while_the_estimated_risk_falls(monkeypatch: pytest.
         return risks[fit.edges]
 
     def proposed(
-        targets: PairTargets, pairs: np.ndarray, already: Edges, rng: np.random.Generator, grow: bool = False
+        targets: PairTargets,
+        pairs: np.ndarray,
+        already: Edges,
+        rng: np.random.Generator,
+        grow: bool = False,
     ) -> Edges:
         return ((0, 3), (1, 5)) if not already else (*already, (2, 4))
 
@@ -366,15 +409,21 @@ def test_edges_are_kept_only_while_the_estimated_risk_falls(monkeypatch: pytest.
 def test_pairs_that_nobody_was_asked_are_left_out() -> None:
     targets = doubled(2_000, 2.0, 8)
     targets.pair_noise[1][0, 1] = targets.pair_noise[1][1, 0] = 0.0
-    fitted = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=30, edges=((0, 1), (2, 3))))
+    fitted = fit_mixture(
+        targets, np.random.default_rng(0), FitOptions(total=30, edges=((0, 1), (2, 3)))
+    )
     assert fitted.edges == ((2, 3),)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
-def test_what_is_left_of_dependence_keeps_the_edges_tables(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_dependence_keeps_the_edges_tables(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The product that takes the place of dependence has the same one-way marginals and the same edge."""
     targets, options = doubled(8_000, 2.0, 9), FitOptions(total=40, edges=((0, 1),))
-    whole = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=40, edges=((0, 1),), shrink=False))
+    whole = fit_mixture(
+        targets, np.random.default_rng(0), FitOptions(total=40, edges=((0, 1),), shrink=False)
+    )
     monkeypatch.setattr(mixture_fit, "_dependence_kept", lambda *_: share)
     shrunk = fit_mixture(targets, np.random.default_rng(0), options)
     columns = Columns(WIDE)
@@ -382,5 +431,7 @@ def test_what_is_left_of_dependence_keeps_the_edges_tables(share: float, monkeyp
     np.testing.assert_allclose(shrunk.pairs[edge], whole.pairs[edge], atol=1e-12)
     other = columns.of(2), columns.of(3)
     flat = np.outer(whole.one[other[0]], whole.one[other[1]])
-    np.testing.assert_allclose(shrunk.pairs[other], share * whole.pairs[other] + (1 - share) * flat, atol=1e-12)
+    np.testing.assert_allclose(
+        shrunk.pairs[other], share * whole.pairs[other] + (1 - share) * flat, atol=1e-12
+    )
     assert shrunk.potentials[0].shape[0] == shrunk.groups.max() + 1

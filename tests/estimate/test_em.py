@@ -9,7 +9,9 @@ from dither.estimate.em import RowProducts, bit_likelihood, expectation_maximisa
 
 
 def _bits(rng, values, k, p, q):
-    return (rng.random((len(values), k)) < np.where(np.arange(k) == values[:, None], p, q)).astype(np.uint8)
+    return (rng.random((len(values), k)) < np.where(np.arange(k) == values[:, None], p, q)).astype(
+        np.uint8
+    )
 
 
 def _reports(seed, n, shape, p=0.8, q=0.2):
@@ -92,7 +94,11 @@ def test_weights_stand_for_repeated_rows():
     distinct, counts = np.unique(rows, axis=0, return_counts=True)
     whole = expectation_maximisation([bit_likelihood(b, None, 0.8, 0.2) for b in bits])
     merged = expectation_maximisation(
-        [bit_likelihood(distinct[:, :2], None, 0.8, 0.2), bit_likelihood(distinct[:, 2:], None, 0.8, 0.2)], counts
+        [
+            bit_likelihood(distinct[:, :2], None, 0.8, 0.2),
+            bit_likelihood(distinct[:, 2:], None, 0.8, 0.2),
+        ],
+        counts,
     )
     np.testing.assert_allclose(whole.joint, merged.joint, atol=1e-4)
 

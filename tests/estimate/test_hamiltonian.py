@@ -54,7 +54,9 @@ def test_a_chain_that_accepts_everything_is_noticed() -> None:
                 self.x = before + 0.5 * rng.standard_normal(5)
                 self.energy, self.gradient = self.density(self.x)
 
-    draws = sampled(Careless(normal, MEAN, Metric(np.diag(PRECISION).copy()), leaps=12, step=0.1), 4_000)
+    draws = sampled(
+        Careless(normal, MEAN, Metric(np.diag(PRECISION).copy()), leaps=12, step=0.1), 4_000
+    )
     assert np.abs(standardised_variances(draws) - 1.0).max() > 5 * 0.063
 
 

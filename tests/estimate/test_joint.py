@@ -18,7 +18,11 @@ NAMES = ("a", "b", "c")
 
 
 def _mechanism(k, encoding, flip):
-    return sue_from_flip(k, flip) if encoding == "unary" else BloomRappor.for_flip(k, flip, 3 * k + 2, 2)
+    return (
+        sue_from_flip(k, flip)
+        if encoding == "unary"
+        else BloomRappor.for_flip(k, flip, 3 * k + 2, 2)
+    )
 
 
 def _reports(n=20_000, encoding="unary", flip=0.4, seed=0):
@@ -26,13 +30,19 @@ def _reports(n=20_000, encoding="unary", flip=0.4, seed=0):
     cells = np.random.default_rng(seed).choice(24, n, p=joint.ravel())
     plan = Plan(
         0,
-        tuple(Question((name,), _mechanism(k, encoding, flip)) for name, k in zip(NAMES, SHAPE, strict=True)),
+        tuple(
+            Question((name,), _mechanism(k, encoding, flip))
+            for name, k in zip(NAMES, SHAPE, strict=True)
+        ),
         split=True,
         tally="patterns",
     )
     stream = RandomStream.from_seed(seed)
     values = np.unravel_index(cells, SHAPE)
-    parts = [q.mechanism.randomise_many(v, stream).rows for q, v in zip(plan.questions, values, strict=True)]
+    parts = [
+        q.mechanism.randomise_many(v, stream).rows
+        for q, v in zip(plan.questions, values, strict=True)
+    ]
     tally = PatternTally(plan)
     tally.add(-1, PackedReports(np.concatenate(parts, axis=1)))
     truth = np.bincount(cells, minlength=24).reshape(SHAPE) / n
@@ -51,7 +61,9 @@ def test_every_estimator_finds_joints_in_the_order_asked(encoding, estimator, na
     truth, reports = _reports(encoding=encoding)
     found = estimate_joint(reports, names, estimator)
     order = [NAMES.index(n) for n in names]
-    exact = np.transpose(truth.sum(axis=tuple(i for i in range(3) if i not in order)), np.argsort(np.argsort(order)))
+    exact = np.transpose(
+        truth.sum(axis=tuple(i for i in range(3) if i not in order)), np.argsort(np.argsort(order))
+    )
     assert found.joint.shape == exact.shape
     assert found.joint.sum() == pytest.approx(1)
     # Half the L1 norm of a raw k-way estimate: noise variance of a cell at most (0.445 + 1)^k - 1 per report.
@@ -59,7 +71,9 @@ def test_every_estimator_finds_joints_in_the_order_asked(encoding, estimator, na
     assert _avd(found.joint, exact) < bound
     product = np.ones(())
     for axis in range(exact.ndim):
-        product = np.multiply.outer(product, exact.sum(axis=tuple(i for i in range(exact.ndim) if i != axis)))
+        product = np.multiply.outer(
+            product, exact.sum(axis=tuple(i for i in range(exact.ndim) if i != axis))
+        )
     if len(names) > 1:
         assert _avd(found.joint, exact) < _avd(product, exact) / 2
 
@@ -79,7 +93,9 @@ def test_merging_equal_reports_changes_nothing_but_time(monkeypatch):
 
 def test_gram_counts_every_pair_of_bits():
     _, reports = _reports(n=3_000)
-    bits = report_bits(reports.plan, np.repeat(reports.patterns, reports.counts, axis=0)).astype(np.int64)
+    bits = report_bits(reports.plan, np.repeat(reports.patterns, reports.counts, axis=0)).astype(
+        np.int64
+    )
     np.testing.assert_array_equal(reports.gram, bits.T @ bits)
     assert reports.n == len(bits)
 
@@ -92,7 +108,9 @@ def test_raw_pairs_and_singles_are_unbiased_and_agree_with_three_way_products():
         assert (np.abs(raw - exact) < 4.5 * np.sqrt(variance)).all()
     for i in range(3):
         exact = truth.sum(axis=tuple(k for k in range(3) if k != i))
-        assert (np.abs(reports.singles[i] - exact) < 4.5 * np.sqrt(reports.single_variance(i))).all()
+        assert (
+            np.abs(reports.singles[i] - exact) < 4.5 * np.sqrt(reports.single_variance(i))
+        ).all()
     # Indicators of one report add up to one only on average, so a three-way sum is near the pair, not equal to it.
     assert np.abs(reports.cooccurrence([0, 1, 2]).sum(2) - reports.pair(0, 1)[0]).max() < 0.1
 
@@ -101,7 +119,9 @@ def test_many_at_once_give_the_same_as_one_by_one_and_tell_progress():
     _, reports = _reports(n=3_000)
     sets = list(combinations(NAMES, 2))
     seen = []
-    many = estimate_joints(reports, sets, "hybrid", progress=lambda done, total: seen.append((done, total)))
+    many = estimate_joints(
+        reports, sets, "hybrid", progress=lambda done, total: seen.append((done, total))
+    )
     assert seen == [(1, 3), (2, 3), (3, 3)]
     for names, found in zip(sets, many, strict=True):
         assert found.attributes == names

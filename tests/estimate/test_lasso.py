@@ -27,19 +27,27 @@ def _encodings(bloom, p=0.75, q=0.25):
 
 
 def _bits(encoding, values, rng):
-    filters = np.eye(encoding.cells, dtype=np.uint8) if encoding.filters is None else encoding.filters
+    filters = (
+        np.eye(encoding.cells, dtype=np.uint8) if encoding.filters is None else encoding.filters
+    )
     chance = np.where(filters[values] == 1, encoding.p, encoding.q)
     return (rng.random(chance.shape) < chance).astype(np.uint8)
 
 
 def _raw(encodings, cells, rng):
-    bits = [_bits(e, v, rng) for e, v in zip(encodings, np.unravel_index(cells, (2, 3)), strict=True)]
+    bits = [
+        _bits(e, v, rng) for e, v in zip(encodings, np.unravel_index(cells, (2, 3)), strict=True)
+    ]
     n = len(cells)
-    return pair_cooccurrence(bits[0].T.astype(float) @ bits[1], [b.sum(0) for b in bits], n, encodings), bits
+    return pair_cooccurrence(
+        bits[0].T.astype(float) @ bits[1], [b.sum(0) for b in bits], n, encodings
+    ), bits
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("bloom", "p", "q"), [(False, 0.75, 0.25), (True, 0.75, 0.25), (False, 0.5, 0.1)])
+@pytest.mark.parametrize(
+    ("bloom", "p", "q"), [(False, 0.75, 0.25), (True, 0.75, 0.25), (False, 0.5, 0.1)]
+)
 def test_cooccurrence_is_unbiased_with_the_stated_variance(bloom, p, q):
     encodings = _encodings(bloom, p, q)
     n, trials = 500, 1_500

@@ -21,7 +21,14 @@ from dither.estimate.mixture_fit import (
 )
 from dither.estimate.pair_fit import DrawnProbe, PairLockstep
 from dither.estimate.pool import AnswerCounts
-from dither.estimate.targets import Edges, PairTargets, inverse_variances, links, pair_targets, trees
+from dither.estimate.targets import (
+    Edges,
+    PairTargets,
+    inverse_variances,
+    links,
+    pair_targets,
+    trees,
+)
 from dither.reports import question
 
 
@@ -46,7 +53,9 @@ def collected(n: int, epsilon: float, rng: np.random.Generator) -> PairTargets:
     for i, name in enumerate(SCHEMA.names):
         q = question(SCHEMA, [name], epsilon)
         answers.append(
-            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(n // 10, one[COLUMNS.of(i)]), rng), n // 10)
+            AnswerCounts(
+                q, q.mechanism.simulate(rng.multinomial(n // 10, one[COLUMNS.of(i)]), rng), n // 10
+            )
         )
     return pair_targets(SCHEMA, answers)
 
@@ -68,7 +77,9 @@ def mean_error(pairs: np.ndarray) -> float:
     )
 
 
-@pytest.mark.parametrize("edges", [(), ((0, 2),), ((0, 2), (1, 4)), ((1, 4), (0, 2), (2, 3)), ((0, 2), (1, 4), (2, 4))])
+@pytest.mark.parametrize(
+    "edges", [(), ((0, 2),), ((0, 2), (1, 4)), ((1, 4), (0, 2), (2, 3)), ((0, 2), (1, 4), (2, 4))]
+)
 def test_the_gradient_is_that_of_the_loss(edges: Edges) -> None:
     rng = np.random.default_rng(0)
     targets = collected(500, 1.0, rng)
@@ -81,7 +92,9 @@ def test_the_gradient_is_that_of_the_loss(edges: Edges) -> None:
     def loss() -> float:
         state = start.model()
         r2, r1 = start.pairs(state) - targets.pairs, state.one - targets.singles
-        return 0.25 * float((w2 * r2**2).sum()) + 0.5 * float((w1 * r1**2).sum())  # each pair stands twice in r2
+        return 0.25 * float((w2 * r2**2).sum()) + 0.5 * float(
+            (w1 * r1**2).sum()
+        )  # each pair stands twice in r2
 
     state = start.model()
     pull2, pull1 = w2 * (start.pairs(state) - targets.pairs), w1 * (state.one - targets.singles)
@@ -107,14 +120,17 @@ def test_the_fit_recovers_a_known_mixture_from_many_reports() -> None:
     fitted = fit_mixture(targets, np.random.default_rng(0), FitOptions(total=48, edges=()))
     assert fitted.weights.sum() == pytest.approx(1)
     np.testing.assert_allclose(COLUMNS.sums(fitted.components), 1, atol=1e-9)
-    np.testing.assert_allclose(pair_matrix(fitted.weights, fitted.components), fitted.pairs, atol=1e-12)
+    np.testing.assert_allclose(
+        pair_matrix(fitted.weights, fitted.components), fitted.pairs, atol=1e-12
+    )
     assert mean_error(fitted.pairs) < 0.003
     assert mean_error(np.outer(targets.one, targets.one)) > 0.05, "the product is no way near"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("steps", "edges"), [(0, ()), (10, ()), (30, ()), (0, ((0, 2),)), (20, ((0, 2), (1, 4))), (20, ((0, 2), (2, 4)))]
+    ("steps", "edges"),
+    [(0, ()), (10, ()), (30, ()), (0, ((0, 2),)), (20, ((0, 2), (1, 4))), (20, ((0, 2), (2, 4)))],
 )
 def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) -> None:
     """SURE at a given step against the weighted squared distance from the truth; without df it would be far off."""
@@ -131,7 +147,9 @@ def test_estimated_risk_is_the_true_risk_on_average(steps: int, edges: Edges) ->
         models, chi2, df = group.advance(check=True)
         pairs = np.mean([group.starts[0].pairs(state) for state in models], axis=0)
         one = np.mean([state.one for state in models], axis=0)
-        risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(group.w1 @ (one - true_one) ** 2)
+        risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(
+            group.w1 @ (one - true_one) ** 2
+        )
         gaps.append(chi2 - targets.cells + 2 * df - risk)
         plain.append(chi2 - targets.cells - risk)
         covariance = 0.5 * np.vdot(group.w2 * pairs, targets.pairs - true)
@@ -165,7 +183,10 @@ def test_a_twin_that_leaves_the_path_does_not_stop_the_fit(monkeypatch: pytest.M
     assert plain["iterations"] > 40
     monkeypatch.setattr(DrawnProbe, "followed", stray)
     one_off = fit_mixture(targets, np.random.default_rng(0), options).diagnostics
-    assert abs(one_off["degrees_of_freedom"] - plain["degrees_of_freedom"]) < 0.2 * plain["degrees_of_freedom"]
+    assert (
+        abs(one_off["degrees_of_freedom"] - plain["degrees_of_freedom"])
+        < 0.2 * plain["degrees_of_freedom"]
+    )
     monkeypatch.setattr(DrawnProbe, "followed", followed)
     monkeypatch.setattr(PairLockstep, "advance", dip)
     assert fit_mixture(targets, np.random.default_rng(0), options).diagnostics == plain
@@ -188,7 +209,9 @@ def test_wrong_weights_fit_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     data = [uneven(seed) for seed in range(5)]
     right = [mean_error(fitted_pairs(t)) for t in data]
 
-    def roots(targets: PairTargets, pair: np.ndarray, one: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def roots(
+        targets: PairTargets, pair: np.ndarray, one: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         w2, w1 = inverse_variances(targets, pair, one)
         return np.sqrt(w2), np.sqrt(w1)
 
@@ -205,7 +228,9 @@ def test_a_wrong_variance_stops_too_late() -> None:
     def quarter(t: PairTargets) -> PairTargets:
         c0, c1, c2 = t.pair_noise
         s0, s1, s2 = t.single_noise
-        return replace(t, pair_noise=(c0 / 16, c1 / 16, c2 / 16), single_noise=(s0 / 16, s1 / 16, s2 / 16))
+        return replace(
+            t, pair_noise=(c0 / 16, c1 / 16, c2 / 16), single_noise=(s0 / 16, s1 / 16, s2 / 16)
+        )
 
     wrong = np.mean([mean_error(fitted_pairs(quarter(t))) for t in data])
     assert right < 0.9 * wrong
@@ -217,7 +242,9 @@ def test_without_pairs_the_fit_is_the_product() -> None:
     for name in SCHEMA.names:
         q = question(SCHEMA, [name], 1.0)
         k = SCHEMA[name].cardinality
-        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(1000, np.ones(k) / k), rng), 1000))
+        answers.append(
+            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(1000, np.ones(k) / k), rng), 1000)
+        )
     targets = pair_targets(SCHEMA, answers)
     assert not targets.has_pairs
     fitted = fit_mixture(targets, rng)
@@ -233,7 +260,9 @@ def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
     for i, j in combinations(range(len(CARDINALITIES)), 2):
         q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], 0.2)
         k = CARDINALITIES[i] * CARDINALITIES[j]
-        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(n, np.ones(k) / k), rng), n))
+        answers.append(
+            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(n, np.ones(k) / k), rng), n)
+        )
     fitted = fit_mixture(pair_targets(SCHEMA, answers), rng)
     assert np.isfinite(fitted.components).all()
     assert (fitted.components >= 0).all()
@@ -255,12 +284,20 @@ def test_sizes_follow_the_signal_and_the_width() -> None:
 def test_a_fit_that_has_locked_on_to_single_people_is_not_believed() -> None:
     """Two hundred people in 576 cells: without the guard the dependence of noise is kept, at three times the product's error."""
     fits = [
-        fit_mixture(sparse(3, np.full((24, 24), 1 / 24**2), 200, 8.0, seed), np.random.default_rng(0), FitOptions())
+        fit_mixture(
+            sparse(3, np.full((24, 24), 1 / 24**2), 200, 8.0, seed),
+            np.random.default_rng(0),
+            FitOptions(),
+        )
         for seed in range(4)
     ]
-    below = [fit for fit in fits if fit.diagnostics["sure"] < -2 * np.sqrt(2 * fit.diagnostics["cells"])]
+    below = [
+        fit for fit in fits if fit.diagnostics["sure"] < -2 * np.sqrt(2 * fit.diagnostics["cells"])
+    ]
     assert len(below) >= 2, "the estimated risk of such fits is below zero"
     assert all(fit.diagnostics["dependence_kept"] == 0.0 for fit in below)
     # What the reports do show is kept, though the estimated risk is as low.
-    copied = fit_mixture(sparse(3, np.eye(24) / 24, 200, 8.0, 0), np.random.default_rng(0), FitOptions(edges=()))
+    copied = fit_mixture(
+        sparse(3, np.eye(24) / 24, 200, 8.0, 0), np.random.default_rng(0), FitOptions(edges=())
+    )
     assert copied.diagnostics["dependence_kept"] > 0.5

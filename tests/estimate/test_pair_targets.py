@@ -23,7 +23,16 @@ SCHEMA = Schema(
         Attribute("d", "boolean", (False, True)),
     )
 )
-SETS = (("a", "b"), ("b", "a"), ("a", "c"), ("c", "d"), ("d", "b", "a"), ("a",), ("c",), ("b", "c", "d"))
+SETS = (
+    ("a", "b"),
+    ("b", "a"),
+    ("a", "c"),
+    ("c", "d"),
+    ("d", "b", "a"),
+    ("a",),
+    ("c",),
+    ("b", "c", "d"),
+)
 
 
 def answers(epsilon: float = 1.5, n: int = 4000, seed: int = 0) -> list[AnswerCounts]:
@@ -36,15 +45,21 @@ def answers(epsilon: float = 1.5, n: int = 4000, seed: int = 0) -> list[AnswerCo
     return out
 
 
-def slow_pool(given: list[AnswerCounts], names: tuple[str, ...], alone: bool = False) -> np.ndarray | None:
+def slow_pool(
+    given: list[AnswerCounts], names: tuple[str, ...], alone: bool = False
+) -> np.ndarray | None:
     """One marginal by one weighted average, question by question."""
     cells, total, weighted = SCHEMA.cells(names), 0.0, 0.0
     for answer in given:
-        if not set(names) <= set(answer.question.attributes) or (alone and len(answer.question.attributes) > 1):
+        if not set(names) <= set(answer.question.attributes) or (
+            alone and len(answer.question.attributes) > 1
+        ):
             continue
         marginal, group = read_marginal(SCHEMA, answer, names)
         f = 1 / cells
-        variance = answer.question.mechanism.group_variance(group, f, answer.n) + f * (1 - f) / answer.n
+        variance = (
+            answer.question.mechanism.group_variance(group, f, answer.n) + f * (1 - f) / answer.n
+        )
         weighted = weighted + marginal / variance
         total += 1 / variance
     return weighted / total if total else None
@@ -63,7 +78,9 @@ def test_pooling_is_that_of_the_obvious_loop() -> None:
             continue
         cells += expected.size
         np.testing.assert_allclose(block, expected, atol=1e-12)
-        np.testing.assert_allclose(targets.pairs[columns.of(j), columns.of(i)], expected.T, atol=1e-12)
+        np.testing.assert_allclose(
+            targets.pairs[columns.of(j), columns.of(i)], expected.T, atol=1e-12
+        )
     for i, name in enumerate(SCHEMA.names):
         pooled = slow_pool(given, (name,))
         assert pooled is not None
@@ -77,7 +94,9 @@ def test_pooling_is_that_of_the_obvious_loop() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [lambda k: GRR.for_epsilon(k, 6.0), lambda k: oue(k, 6.0)], ids=["grr", "oue"])
+@pytest.mark.parametrize(
+    "make", [lambda k: GRR.for_epsilon(k, 6.0), lambda k: oue(k, 6.0)], ids=["grr", "oue"]
+)
 def test_noise_coefficients_are_those_of_a_simulation(make: object) -> None:
     """Pairs out of triples, with people drawn anew each time: mechanism and sampling noise together."""
     rng = np.random.default_rng(1)
@@ -97,7 +116,9 @@ def test_noise_coefficients_are_those_of_a_simulation(make: object) -> None:
     np.testing.assert_allclose(seen.var(axis=0, ddof=1), predicted, rtol=4 * np.sqrt(2 / repeats))
     np.testing.assert_allclose(seen.mean(axis=0), pair, atol=4 * np.sqrt(predicted.max() / repeats))
     # Leaving the sampling noise out, or taking the frequency for zero, would be noticed.
-    assert not np.allclose(seen.var(axis=0, ddof=1), predicted - pair * (1 - pair) / n, rtol=4 * np.sqrt(2 / repeats))
+    assert not np.allclose(
+        seen.var(axis=0, ddof=1), predicted - pair * (1 - pair) / n, rtol=4 * np.sqrt(2 / repeats)
+    )
 
 
 def test_weights_are_inverse_variances_and_zero_where_nothing_was_asked() -> None:
@@ -109,7 +130,9 @@ def test_weights_are_inverse_variances_and_zero_where_nothing_was_asked() -> Non
     assert (w1[columns.of(1)] == 0).all(), "b was never asked alone"
     c0, c1, c2 = (c[0, 2] for c in targets.pair_noise)
     f = product[columns.of(0), columns.of(2)]
-    np.testing.assert_allclose(w2[columns.of(0), columns.of(2)], 1 / (c0 + c1 * f - c2 * f * f), rtol=1e-12)
+    np.testing.assert_allclose(
+        w2[columns.of(0), columns.of(2)], 1 / (c0 + c1 * f - c2 * f * f), rtol=1e-12
+    )
     assert np.isfinite(w2).all()
 
 
@@ -119,11 +142,15 @@ def test_a_silent_attribute_is_named() -> None:
 
 
 def test_smoothing_joins_neighbours_of_ordered_attributes_only() -> None:
-    columns = Columns([3, 4, 2], [0, 3, 2])  # the second has three ordered values and a missing code
+    columns = Columns(
+        [3, 4, 2], [0, 3, 2]
+    )  # the second has three ordered values and a missing code
     values = np.arange(9.0)[None, :] ** 2
     smoothed = columns.smooth(values)[0]
     np.testing.assert_array_equal(smoothed[:3], values[0, :3])
-    np.testing.assert_allclose(smoothed[3:6], [0.75 * 9 + 0.25 * 16, 0.5 * 16 + 0.25 * (9 + 25), 0.75 * 25 + 0.25 * 16])
+    np.testing.assert_allclose(
+        smoothed[3:6], [0.75 * 9 + 0.25 * 16, 0.5 * 16 + 0.25 * (9 + 25), 0.75 * 25 + 0.25 * 16]
+    )
     assert smoothed[6] == values[0, 6]
     np.testing.assert_allclose(smoothed[7:], [0.75 * 49 + 0.25 * 64, 0.75 * 64 + 0.25 * 49])
     assert smoothed.sum() == pytest.approx(values.sum())

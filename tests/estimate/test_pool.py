@@ -9,11 +9,15 @@ from dither.estimate import AnswerCounts, make_consistent, normal_interval, pool
 from dither.reports import question
 from dither.schema import Attribute, Schema
 
-SCHEMA = Schema(tuple(Attribute(n, "ordinal", tuple(range(k))) for n, k in (("a", 3), ("b", 4), ("c", 2))))
+SCHEMA = Schema(
+    tuple(Attribute(n, "ordinal", tuple(range(k))) for n, k in (("a", 3), ("b", 4), ("c", 2)))
+)
 JOINT = np.random.default_rng(0).dirichlet(np.ones(24)).reshape(3, 4, 2)
 
 
-def answers(rng: np.random.Generator, epsilon: float = 1.0, mechanism: str = "best") -> list[AnswerCounts]:
+def answers(
+    rng: np.random.Generator, epsilon: float = 1.0, mechanism: str = "best"
+) -> list[AnswerCounts]:
     """Three overlapping questions to different people whose records are exactly the joint distribution."""
     out = []
     for names, n in ((("a", "b"), 6_000), (("c", "a"), 12_000), (("a",), 3_000)):
@@ -78,8 +82,12 @@ def test_consistent_tables_agree_on_what_they_share_and_gain_from_it() -> None:
         made = dict(make_consistent(noisy, [1.0, 1.0, 1.0]))
         for table in made.values():
             assert table.sum() == pytest.approx(1)
-        np.testing.assert_allclose(made["a", "b"].sum(axis=1), made["a", "c"].sum(axis=1), atol=1e-12)
-        np.testing.assert_allclose(made["a", "b"].sum(axis=0), made["b", "c"].sum(axis=1), atol=1e-12)
+        np.testing.assert_allclose(
+            made["a", "b"].sum(axis=1), made["a", "c"].sum(axis=1), atol=1e-12
+        )
+        np.testing.assert_allclose(
+            made["a", "b"].sum(axis=0), made["b", "c"].sum(axis=1), atol=1e-12
+        )
         before.append(sum(((t - truth[n]) ** 2).sum() for n, t in noisy))
         after.append(sum(((t - truth[n]) ** 2).sum() for n, t in made.items()))
     assert np.mean(after) < 0.9 * np.mean(before)
@@ -123,7 +131,8 @@ def test_weights_and_sample_size_hold_the_choice_of_who_was_asked(epsilon: float
         squares.append(((found.frequencies - truth) ** 2).sum())
         each = [pool(SCHEMA, [part], ["a"]).frequencies for part in parts]
         inverse = [
-            part.n / part.question.mechanism.group_variance(part.question.mechanism.cells // 3, 1 / 3, 1)
+            part.n
+            / part.question.mechanism.group_variance(part.question.mechanism.cells // 3, 1 / 3, 1)
             for part in parts
         ]
         by_noise.append(((np.average(each, axis=0, weights=inverse) - truth) ** 2).sum())

@@ -49,7 +49,9 @@ def test_neighbours_of_an_ordered_attribute_are_alike_a_priori_and_other_values_
     rows = likeness.spread(np.random.default_rng(5).standard_normal((40_000, 7)))
     found = np.cov(rows.T)
     expected = np.eye(7)
-    expected[:4, :4] = 0.2 * np.eye(4) + 0.8 * np.exp(-np.abs(np.subtract.outer(range(4), range(4))) / 4.0)
+    expected[:4, :4] = 0.2 * np.eye(4) + 0.8 * np.exp(
+        -np.abs(np.subtract.outer(range(4), range(4))) / 4.0
+    )
     assert np.abs(found - expected).max() < 5.0 * np.sqrt(2.0 / 40_000)
 
 
@@ -62,7 +64,10 @@ def test_the_gibbs_step_keeps_the_law_of_the_scales_and_the_logits() -> None:
         variance = SCALE / rng.gamma(SHAPE, size=posterior.attributes)
         x = np.concatenate([rng.standard_normal(posterior.size - 5), 0.5 * np.log(variance)])
         moved = posterior.rescaled(x, rng)
-        rows, again = (p[0][1:] * posterior._scale(p[1])[1:] for p in (posterior.split(x), posterior.split(moved)))
+        rows, again = (
+            p[0][1:] * posterior._scale(p[1])[1:]
+            for p in (posterior.split(x), posterior.split(moved))
+        )
         assert np.allclose(rows, again)
         after.append(SCALE / np.exp(2.0 * moved[-5:]))
         wrong.append(after[-1] * 1.3)
@@ -84,4 +89,6 @@ def test_the_shared_row_has_the_curvature_that_is_stated_where_components_are_al
         way = np.zeros(posterior.size)
         way[column] = 1e-4
         found = (posterior(x + way)[1] - posterior(x - way)[1])[: len(one)] / 2e-4
-        assert np.allclose(found, stated[column], rtol=2e-3, atol=1e-3 * np.abs(stated[column]).max())
+        assert np.allclose(
+            found, stated[column], rtol=2e-3, atol=1e-3 * np.abs(stated[column]).max()
+        )

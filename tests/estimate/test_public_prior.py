@@ -50,7 +50,9 @@ def test_the_standard_error_of_a_gain_is_what_repeated_data_scatter_by() -> None
 
 
 def candidates(*df: float) -> list[Candidate]:
-    fit = fit_mixture(collected(20_000, 3.0, np.random.default_rng(1)), np.random.default_rng(1), OPTIONS)
+    fit = fit_mixture(
+        collected(20_000, 3.0, np.random.default_rng(1)), np.random.default_rng(1), OPTIONS
+    )
     return [Candidate(name, fit, d) for name, d in zip((OWN, PUBLIC, DESCENT), df, strict=False)]
 
 
@@ -89,7 +91,10 @@ def test_a_descent_starts_from_a_table_that_is_off_by_several_times_the_risk_of_
     targets = collected(200_000, 4.0, np.random.default_rng(1))
     own = fit_mixture(targets, np.random.default_rng(3), OPTIONS)
     first = COLUMNS.of(0)
-    weights, df = inverse_variances(targets, own.pairs, own.one), own.diagnostics["degrees_of_freedom"]
+    weights, df = (
+        inverse_variances(targets, own.pairs, own.one),
+        own.diagnostics["degrees_of_freedom"],
+    )
     found: dict[float, set[str]] = {}
     for tilt in np.linspace(0.0, 3.0, 16):
         turned = own.components.copy()
@@ -97,9 +102,14 @@ def test_a_descent_starts_from_a_table_that_is_off_by_several_times_the_risk_of_
         turned[:, first] /= turned[:, first].sum(axis=1, keepdims=True)
         classes = LatentClasses(own.weights, turned)
         products = gram(targets, *weights, [own, as_fit(targets, own, classes)])
-        times = (products[1, 1] - targets.cells) / (products[0, 0] + 2 * OPTIONS.penalty * df - targets.cells)
+        times = (products[1, 1] - targets.cells) / (
+            products[0, 0] + 2 * OPTIONS.penalty * df - targets.cells
+        )
         found[times] = set(with_public(targets, own, df, classes, np.random.default_rng(4)).shares)
-    near, far = [names for t, names in found.items() if 5 < t < 9], [names for t, names in found.items() if t > 15]
+    near, far = (
+        [names for t, names in found.items() if 5 < t < 9],
+        [names for t, names in found.items() if t > 15],
+    )
     assert near
     assert far
     assert all(DESCENT in names for names in near)
@@ -114,11 +124,15 @@ def test_attributes_that_were_not_asked_in_pairs_keep_the_marginals_of_the_fit()
     targets = replace(targets, pair_noise=noise)
     assert paired(targets).tolist() == [True] * (len(noise[0]) - 1) + [False]
     rng = np.random.default_rng(2)
-    classes = LatentClasses(np.full(5, 0.2), COLUMNS.softmax(rng.standard_normal((5, COLUMNS.width))))
+    classes = LatentClasses(
+        np.full(5, 0.2), COLUMNS.softmax(rng.standard_normal((5, COLUMNS.width)))
+    )
     known = judged(targets, classes, targets.one)
     last = COLUMNS.of(len(noise[0]) - 1)
     assert np.array_equal(known.components[:, : last.start], classes.components[:, : last.start])
     assert np.allclose(known.components[:, last], targets.one[last], atol=1e-4)
     own = fit_mixture(targets, np.random.default_rng(3), OPTIONS)
-    found = with_public(targets, own, own.diagnostics["degrees_of_freedom"], classes, np.random.default_rng(4))
+    found = with_public(
+        targets, own, own.diagnostics["degrees_of_freedom"], classes, np.random.default_rng(4)
+    )
     assert set(found.shares) >= {OWN, PUBLIC}

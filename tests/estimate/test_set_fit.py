@@ -39,13 +39,17 @@ def as_model(weights: np.ndarray, a: np.ndarray) -> Mixture:
     return Mixture(SCHEMA, weights, tuple(np.split(a, COLUMNS.stops[:-1], axis=1)))
 
 
-def answer(names: list[str], n: int, epsilon: float, rng: np.random.Generator, truth: Mixture) -> AnswerCounts:
+def answer(
+    names: list[str], n: int, epsilon: float, rng: np.random.Generator, truth: Mixture
+) -> AnswerCounts:
     q = question(truth.schema, names, epsilon)
     people = rng.multinomial(n, truth.marginal(names).ravel())
     return AnswerCounts(q, q.mechanism.simulate(people, rng), n)
 
 
-def collected(n: int, epsilon: float, rng: np.random.Generator, size: int = 3) -> list[AnswerCounts]:
+def collected(
+    n: int, epsilon: float, rng: np.random.Generator, size: int = 3
+) -> list[AnswerCounts]:
     """All sets of three attributes of people who follow the known mixture, and some single attributes."""
     truth = as_model(*known_mixture())
     sets = [list(names) for names in combinations(SCHEMA.names, size)]
@@ -63,7 +67,10 @@ def state_of(weights: np.ndarray, a: np.ndarray) -> State:
 def untied(edges: Edges, weights: np.ndarray, a: np.ndarray) -> State:
     """A mixture of products as one with edges that tie nothing."""
     ties = tuple(
-        Tied(a[:, COLUMNS.of(i)], np.ones((CARDINALITIES[i], CARDINALITIES[j])), a[:, COLUMNS.of(j)]) for i, j in edges
+        Tied(
+            a[:, COLUMNS.of(i)], np.ones((CARDINALITIES[i], CARDINALITIES[j])), a[:, COLUMNS.of(j)]
+        )
+        for i, j in edges
     )
     return State(weights, a, a, ties)
 
@@ -87,7 +94,9 @@ def test_a_mixtures_tables_are_its_marginals(size: int, edges: Edges) -> None:
     sets = targets_of([answer(n, 500, 1.0, rng, truth) for n in names], edges)
     seen = set()
     for block in sets.blocks:
-        tables = predicted(state.weights[None], block.halves(np.ascontiguousarray(laid_out([state]))))
+        tables = predicted(
+            state.weights[None], block.halves(np.ascontiguousarray(laid_out([state])))
+        )
         for members, table in zip(block.members, tables, strict=True):
             expected = truth.marginal([SCHEMA.names[i] for i in members])
             np.testing.assert_allclose(table.reshape(block.shape), expected, atol=1e-12)
@@ -98,11 +107,14 @@ def test_a_mixtures_tables_are_its_marginals(size: int, edges: Edges) -> None:
 def test_answers_about_a_set_in_any_order_are_one_table_with_their_precision_added() -> None:
     truth, rng = as_model(*known_mixture()), np.random.default_rng(0)
     first, second = (
-        answer(names, n, 2.0, rng, truth) for names, n in ((["x2", "x0", "x1"], 4000), (["x0", "x1", "x2"], 1000))
+        answer(names, n, 2.0, rng, truth)
+        for names, n in ((["x2", "x0", "x1"], 4000), (["x0", "x1", "x2"], 1000))
     )
     (block,) = targets_of([first, second]).blocks
     raw = [
-        a.question.mechanism.estimate(a.support, a.n).frequencies.reshape([SCHEMA[n].cardinality for n in names])
+        a.question.mechanism.estimate(a.support, a.n).frequencies.reshape(
+            [SCHEMA[n].cardinality for n in names]
+        )
         for a, names in ((first, ["x2", "x0", "x1"]), (second, ["x0", "x1", "x2"]))
     ]
     assert block.members.tolist() == [[1, 0, 2]], "narrow members first"
@@ -116,7 +128,10 @@ def test_answers_about_a_set_in_any_order_are_one_table_with_their_precision_add
 @pytest.mark.slow
 def test_variances_are_those_of_the_tables() -> None:
     truth, rng = as_model(*known_mixture()), np.random.default_rng(1)
-    blocks = [targets_of([answer(["x1", "x3", "x0"], 800, 1.5, rng, truth)]).blocks[0] for _ in range(3000)]
+    blocks = [
+        targets_of([answer(["x1", "x3", "x0"], 800, 1.5, rng, truth)]).blocks[0]
+        for _ in range(3000)
+    ]
     expected = truth.marginal(["x1", "x3", "x0"]).reshape(blocks[0].tables.shape)
     variance = blocks[0].variances(expected)
     ratio = np.var([b.tables for b in blocks], axis=0) / variance
@@ -175,7 +190,9 @@ def test_the_start_pools_what_every_set_says_of_an_attribute_and_of_an_edge() ->
         np.testing.assert_allclose(table, targets.pairs[COLUMNS.of(i), COLUMNS.of(j)], atol=1e-12)
 
 
-def prepared(answers: list[AnswerCounts], seed: int, edges: Edges = (), **options: float) -> SetLockstep:
+def prepared(
+    answers: list[AnswerCounts], seed: int, edges: Edges = (), **options: float
+) -> SetLockstep:
     settings = FitOptions(total=30, components=10, **options)  # type: ignore[arg-type]
     sets = targets_of(answers, edges)
     group = _prepared(pair_targets(SCHEMA, answers), np.random.default_rng(seed), settings, sets)
@@ -223,7 +240,9 @@ def test_weights_follow_the_fit_only_while_that_matters() -> None:
     group = prepared(collected(200_000, 6.0, np.random.default_rng(5)), 0)
     truth, flat = (
         state_of(*known_mixture()),
-        state_of(np.ones(1), np.full((1, COLUMNS.width), 1.0) / COLUMNS.spread(COLUMNS.cardinalities)),
+        state_of(
+            np.ones(1), np.full((1, COLUMNS.width), 1.0) / COLUMNS.spread(COLUMNS.cardinalities)
+        ),
     )
     assert group.reweigh([flat])
     assert group.reweigh([truth]), "far from uniform: other variances"
@@ -261,7 +280,9 @@ def test_three_attributes_that_only_together_depend_are_found_by_sets_and_not_by
     for chosen in combinations(range(4), 3):
         q = question(schema, [schema.names[i] for i in chosen], 3.0)
         table = joint.sum(axis=tuple(i for i in range(4) if i not in chosen)).ravel()
-        answers.append(AnswerCounts(q, q.mechanism.simulate(rng.multinomial(50_000, table), rng), 50_000))
+        answers.append(
+            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(50_000, table), rng), 50_000)
+        )
     targets = pair_targets(schema, answers)
     assert tables_pay(4, answers)
     assert not tables_pay(41, answers), "of very many attributes pairs alone are fitted"
@@ -281,11 +302,15 @@ def test_pairs_move_as_the_tables_they_are_pooled_from() -> None:
     answers, edges = collected(2000, 2.0, np.random.default_rng(3)), ((0, 2),)
     targets, group = pair_targets(SCHEMA, answers), prepared(answers, 0, edges)
     for block, weighed in zip(group.sets.blocks, group.weighed, strict=True):
-        weighed.draws = np.repeat(block.tables, weighed.draws.shape[1], axis=1) * np.sqrt(weighed.precision)
+        weighed.draws = np.repeat(block.tables, weighed.draws.shape[1], axis=1) * np.sqrt(
+            weighed.precision
+        )
     probe = group.moved_pairs(targets, 1)
     np.testing.assert_allclose(probe.pairs, (1 + group.probe) * targets.pairs, atol=1e-12)
     np.testing.assert_allclose(probe.singles, (1 + group.probe) * targets.singles, atol=1e-12)
-    np.testing.assert_allclose(probe.one, projected(COLUMNS, (1 + group.probe) * targets.one), atol=1e-12)
+    np.testing.assert_allclose(
+        probe.one, projected(COLUMNS, (1 + group.probe) * targets.one), atol=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -298,22 +323,32 @@ def test_degrees_of_freedom_of_a_fit_to_pairs_are_its_covariance_with_the_tables
         answers = collected(4000, 0.8, np.random.default_rng(200 + seed), size=4)
         group, targets = prepared(answers, seed), pair_targets(SCHEMA, answers)
         beginning = _Beginning(targets, np.random.default_rng(seed), options, None)
-        pairs = beginning.lockstep((), [group.moved_pairs(targets, twin) for twin in range(len(group.twins))])
+        pairs = beginning.lockstep(
+            (), [group.moved_pairs(targets, twin) for twin in range(len(group.twins))]
+        )
         for _ in range(steps):
             pairs.advance(check=False)
         models = [start.model() for start in pairs.starts]
-        twins = [(model, twin.model()) for model, (twin, _) in zip(models, pairs.twins, strict=False)]
+        twins = [
+            (model, twin.model()) for model, (twin, _) in zip(models, pairs.twins, strict=False)
+        ]
         precisions = [w.precision for w in group.weighed]
         df = group.followed(twins, precisions)
-        parts = zip(precisions, group.tables(models), group.sets.blocks, group.tables([truth]), strict=True)
-        covariance = sum(float((w * (got - true) * (block.tables - true)).sum()) for w, got, block, true in parts)
+        parts = zip(
+            precisions, group.tables(models), group.sets.blocks, group.tables([truth]), strict=True
+        )
+        covariance = sum(
+            float((w * (got - true) * (block.tables - true)).sum()) for w, got, block, true in parts
+        )
         gaps.append(df - covariance)
         spent.append(df)
     assert abs(np.mean(gaps)) < 4 * np.std(gaps) / np.sqrt(len(gaps))
     assert np.mean(spent) > 6 * np.std(gaps) / np.sqrt(len(gaps)), "none would be noticed"
 
 
-def test_pairs_alone_are_fitted_where_whole_tables_follow_their_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_alone_are_fitted_where_whole_tables_follow_their_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A weak network of pairs, 45,000 people asked four attributes each: the fit to whole tables is 1.4 times as far off."""
     network = generate_network((2,) * 14, parents=1, strength=1.0, seed=11)
     machine = start("mixture", network.schema, 4.0, 45_222, {"screen": "never"}, seed=0)
@@ -324,8 +359,14 @@ def test_pairs_alone_are_fitted_where_whole_tables_follow_their_noise(monkeypatc
     names = list(combinations(network.schema.names, 2))
 
     def error() -> float:
-        model = fitted_model(network.schema, fit_mixture(targets, np.random.default_rng(2), FitOptions(), sets))
-        return float(np.mean([np.abs(model.marginal(pair) - network.marginal(pair)).sum() / 2 for pair in names]))
+        model = fitted_model(
+            network.schema, fit_mixture(targets, np.random.default_rng(2), FitOptions(), sets)
+        )
+        return float(
+            np.mean(
+                [np.abs(model.marginal(pair) - network.marginal(pair)).sum() / 2 for pair in names]
+            )
+        )
 
     chosen = error()
     monkeypatch.setattr(mixture_fit, "whole_tables_pay", lambda *_: True)
@@ -333,16 +374,22 @@ def test_pairs_alone_are_fitted_where_whole_tables_follow_their_noise(monkeypatc
 
 
 @pytest.mark.parametrize("doubled", [False, True])
-def test_whole_tables_refuse_an_edge_that_only_follows_noise(doubled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_tables_refuse_an_edge_that_only_follows_noise(
+    doubled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever fits to pairs propose: an edge between independent attributes goes, one between two copies stays."""
     rng = np.random.default_rng(6)
-    schema = Schema(tuple(Attribute(f"x{i}", "categorical", values=tuple("abcde")) for i in range(4)))
+    schema = Schema(
+        tuple(Attribute(f"x{i}", "categorical", values=tuple("abcde")) for i in range(4))
+    )
     parts = [rng.dirichlet(np.full(5, 3.0)) for _ in range(4)]
     truth = Mixture(schema, np.ones(1), tuple(part[None] for part in parts))
     if doubled:
         copies = (np.eye(5), np.eye(5), *(np.repeat(part[None], 5, axis=0) for part in parts[2:]))
         truth = Mixture(schema, parts[0], copies)
-    answers = [answer(list(names), 30_000, 2.0, rng, truth) for names in combinations(schema.names, 3)]
+    answers = [
+        answer(list(names), 30_000, 2.0, rng, truth) for names in combinations(schema.names, 3)
+    ]
     targets = pair_targets(schema, answers)
 
     def proposed(beginning: _Beginning, *, grow: bool) -> MixtureFit:
@@ -353,7 +400,9 @@ def test_whole_tables_refuse_an_edge_that_only_follows_noise(doubled: bool, monk
     options = FitOptions(total=60, components=20, whole_tables=True)
     found = fit_mixture(targets, np.random.default_rng(1), options, sets)
     assert found.edges == (((0, 1),) if doubled else ())
-    given = fit_mixture(targets, np.random.default_rng(1), replace(options, edges=found.edges), sets)
+    given = fit_mixture(
+        targets, np.random.default_rng(1), replace(options, edges=found.edges), sets
+    )
     assert (found.pairs == given.pairs).all(), "the same starts as if nothing had been proposed"
 
 
@@ -361,7 +410,10 @@ def test_whole_tables_refuse_an_edge_that_only_follows_noise(doubled: bool, monk
 def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
     answers = collected(n, 0.2, np.random.default_rng(n))
     fitted = fit_mixture(
-        pair_targets(SCHEMA, answers), np.random.default_rng(0), FitOptions(), partial(targets_of, answers)
+        pair_targets(SCHEMA, answers),
+        np.random.default_rng(0),
+        FitOptions(),
+        partial(targets_of, answers),
     )
     assert np.isfinite(fitted.components).all()
     np.testing.assert_allclose(COLUMNS.sums(fitted.components), 1, atol=1e-9)

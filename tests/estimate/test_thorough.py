@@ -23,7 +23,9 @@ SHORT = SampleOptions(iterations=90, leaps=10, held=10, metric_again=20, warm=30
 
 def quick(targets: PairTargets, **options: object) -> MixtureFit:
     return fit_mixture(
-        targets, np.random.default_rng(0), FitOptions(total=48, components=16, iterations=100, **options)
+        targets,
+        np.random.default_rng(0),
+        FitOptions(total=48, components=16, iterations=100, **options),
     )  # type: ignore[arg-type]
 
 
@@ -73,7 +75,9 @@ def test_a_member_is_left_out_where_chains_disagree_or_its_risk_is_clearly_highe
     assert said["share"] >= 0.25
 
 
-@pytest.mark.parametrize("edges", [((0, 2), (2, 4)), ((0, 2), (2, 4), (1, 4))], ids=["three", "four"])
+@pytest.mark.parametrize(
+    "edges", [((0, 2), (2, 4)), ((0, 2), (2, 4), (1, 4))], ids=["three", "four"]
+)
 def test_potentials_of_a_chain_come_apart_into_links_that_make_the_same_table(edges: Edges) -> None:
     targets = collected(20_000, 4.0, np.random.default_rng(2))
     fit = quick(targets, edges=edges)
@@ -90,7 +94,9 @@ def test_a_member_carries_the_edges_and_tells_how_far_it_is() -> None:
     heard: list[tuple[str, int, int]] = []
     tiny = SampleOptions(iterations=8, leaps=2, held=2, metric_again=4, warm=5, every=1, climb=5)
     weights = inverse_variances(targets, fit.pairs, fit.one)
-    member = bayes_member(targets, weights, fit, np.random.default_rng(1), tiny, lambda *told: heard.append(told))
+    member = bayes_member(
+        targets, weights, fit, np.random.default_rng(1), tiny, lambda *told: heard.append(told)
+    )
     assert member.fit.edges == ((0, 2),)
     assert member.fit.potentials[0].shape == (1, 3, 4)
     assert [done for _, done, _ in heard] == list(range(1, 17))

@@ -19,7 +19,16 @@ from dither.evaluation.audit import (
     empirical_lower_bound,
     ratio_bound,
 )
-from dither.mechanisms import GRR, BloomRappor, ByteSource, LocalHash, SetStrategy, SubsetSelection, Unary, mechanism
+from dither.mechanisms import (
+    GRR,
+    BloomRappor,
+    ByteSource,
+    LocalHash,
+    SetStrategy,
+    SubsetSelection,
+    Unary,
+    mechanism,
+)
 from dither.mechanisms.base import Randomiser
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.means import Duchi, Hybrid, Piecewise
@@ -99,7 +108,10 @@ def test_a_mutant_with_three_tenths_more_epsilon_is_rejected(name: str) -> None:
     assert real.epsilon == pytest.approx(1.3, rel=1e-3)
     assert real.report_bytes == stated.report_bytes
     verdict = audit(
-        drawing_as(stated, real), 1.0, 40_000 if name in ("grr", "bloom") else 20_000, seeded("mutant", name)
+        drawing_as(stated, real),
+        1.0,
+        40_000 if name in ("grr", "bloom") else 20_000,
+        seeded("mutant", name),
     )
     assert verdict.epsilon_exact is not None
     assert verdict.epsilon_exact <= 1.0, "its thresholds look fine"
@@ -148,7 +160,9 @@ def test_a_client_that_breaks_its_stated_epsilon_is_caught() -> None:
 def test_a_report_that_one_value_never_gives_fails() -> None:
     class Reveals(GRR):
         def chances(self, value: int) -> Any:
-            return {cell: chance for cell, chance in super().chances(value).items() if value or cell}
+            return {
+                cell: chance for cell, chance in super().chances(value).items() if value or cell
+            }
 
     verdict = audit(Reveals(3, GRR.for_epsilon(3, 1.0).other), 1.0, 500, seeded(3))
     assert verdict.epsilon_exact is None
@@ -162,9 +176,13 @@ def test_the_bound_of_two_probabilities_is_wrong_no_more_often_than_stated() -> 
     outcomes = np.arange(trials + 1)
     chance = np.outer(binom.pmf(outcomes, trials, first), binom.pmf(outcomes, trials, second))
     truth = math.log(first / second)
-    wrong = np.array([[ratio_bound(a, b, trials, error) > truth for b in outcomes] for a in outcomes])
+    wrong = np.array(
+        [[ratio_bound(a, b, trials, error) > truth for b in outcomes] for a in outcomes]
+    )
     assert chance[wrong].sum() <= error
-    careless = np.array([[ratio_bound(a, b, trials, 8 * error) > truth for b in outcomes] for a in outcomes])
+    careless = np.array(
+        [[ratio_bound(a, b, trials, 8 * error) > truth for b in outcomes] for a in outcomes]
+    )
     assert chance[careless].sum() > error  # the check notices limits that are too narrow
 
 
@@ -176,7 +194,10 @@ def test_the_bound_is_a_lower_bound_with_its_confidence(name: str) -> None:
         built = BloomRappor.for_epsilon(3, 0.5, 12, 3)
     if name == "several-means":
         built = MultiMean.for_epsilon(3, 0.5, "duchi", asked=3)
-    above = [empirical_lower_bound(built, 400, seeded(name, i), confidence=0.9)[0] > built.epsilon for i in range(200)]
+    above = [
+        empirical_lower_bound(built, 400, seeded(name, i), confidence=0.9)[0] > built.epsilon
+        for i in range(200)
+    ]
     assert sum(above) <= 30  # at most 10 % of 200, plus two and a half standard errors of 4.2
 
 

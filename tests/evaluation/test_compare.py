@@ -22,7 +22,10 @@ def files(tmp_path: Path) -> tuple[Path, Path, Path]:
     real = pa.table({"sex": ["f", "m", "f", "f"], "age": [20, 30, 40, 59]})
     synthetic = pa.table({"age": [21, 39, 41, 42], "sex": ["f", "m", "m", "m"]})
     schema = Schema(
-        (Attribute("sex", "categorical", values=("f", "m")), Attribute("age", "numeric", edges=(20.0, 40.0, 60.0)))
+        (
+            Attribute("sex", "categorical", values=("f", "m")),
+            Attribute("age", "numeric", edges=(20.0, 40.0, 60.0)),
+        )
     )
     paths = tmp_path / "real.csv", tmp_path / "synthetic.parquet", tmp_path / "given.json"
     pa_csv.write_csv(real, paths[0])
@@ -61,16 +64,23 @@ def test_without_a_schema_a_label_of_either_table_is_known() -> None:
     synthetic = pd.DataFrame({"x": ["a", "c", "a", "c"], "y": [True, False, True, True]})
     found = evaluate(real, synthetic)
     assert isinstance(found, Evaluation)
-    assert list(found.tvd) == [1, 2]  # the default leaves out three attributes of a table that has two
+    assert list(found.tvd) == [
+        1,
+        2,
+    ]  # the default leaves out three attributes of a table that has two
     assert found.tvd[1] == pytest.approx(0.25)
 
 
 def test_frames_of_different_kinds_and_text_types_go_together() -> None:
     real = pd.DataFrame({"x": pd.Categorical(["a", "b", "a"]), "y": [1, 2, 2]})
-    assert evaluate(real, pa.table({"y": [2, 1, 2], "x": ["a", "a", "b"]}), ways=(1,)).tvd == {1: 0.0}
+    assert evaluate(real, pa.table({"y": [2, 1, 2], "x": ["a", "a", "b"]}), ways=(1,)).tvd == {
+        1: 0.0
+    }
 
 
-def test_values_outside_the_schema_name_table_and_column(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_values_outside_the_schema_name_table_and_column(
+    files: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
     outside = tmp_path / "outside.parquet"
     pq.write_table(pa.table({"sex": ["f"], "age": [61]}), outside)
     with pytest.raises(TableError, match=r"synthetic table: column 'age': value 61 lies outside"):
@@ -88,7 +98,13 @@ def test_tables_with_different_columns_are_refused() -> None:
 
 
 def test_the_same_seed_draws_the_same_sets() -> None:
-    first = evaluate("adult", pa.Table.from_batches(_adult().to_batches()).slice(0, 500), ways=(3,), max_sets=5, seed=4)
+    first = evaluate(
+        "adult",
+        pa.Table.from_batches(_adult().to_batches()).slice(0, 500),
+        ways=(3,),
+        max_sets=5,
+        seed=4,
+    )
     again = evaluate("adult", _adult().slice(0, 500), ways=(3,), max_sets=5, seed=4)
     other = evaluate("adult", _adult().slice(0, 500), ways=(3,), max_sets=5, seed=5)
     assert first == again
@@ -114,7 +130,9 @@ def test_the_command_prints_one_json_document(
 
 
 def test_the_command_prints_a_table_that_fits_80_columns(
-    files: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    files: tuple[Path, Path, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["evaluate", *map(str, files[:2]), "--schema", str(files[2])]) == 0

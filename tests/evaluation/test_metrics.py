@@ -17,7 +17,12 @@ from dither.schema import Attribute, Schema
 
 
 def make_schema(*cardinalities: int) -> Schema:
-    return Schema(tuple(Attribute(f"a{i}", "ordinal", values=tuple(range(k))) for i, k in enumerate(cardinalities)))
+    return Schema(
+        tuple(
+            Attribute(f"a{i}", "ordinal", values=tuple(range(k)))
+            for i, k in enumerate(cardinalities)
+        )
+    )
 
 
 def draw(schema: Schema, rows: int, seed: int) -> np.ndarray:
@@ -51,7 +56,9 @@ def test_matches_the_slow_reference(dense_cells: int, monkeypatch: pytest.Monkey
     for k, summary in found.items():
         sets = list(itertools.combinations(range(4), k))
         reference = np.array([slow(real, synthetic, schema, s) for s in sets])
-        assert (summary.tvd, summary.kl, summary.mse) == pytest.approx(tuple(reference.mean(axis=0)), rel=1e-12)
+        assert (summary.tvd, summary.kl, summary.mse) == pytest.approx(
+            tuple(reference.mean(axis=0)), rel=1e-12
+        )
         assert summary.tvd_spread == pytest.approx(reference[:, 0].std())
         worst = int(reference[:, 0].argmax())
         assert summary.worst == tuple(schema.names[i] for i in sets[worst])
@@ -83,8 +90,12 @@ def test_sampled_sets_are_distinct_seeded_and_uniform() -> None:
     assert first == metrics.attribute_sets(50, 3, 100, np.random.default_rng(1))
     assert first != metrics.attribute_sets(50, 3, 100, np.random.default_rng(2))
     assert len(set(first)) == 100
-    assert all(len(s) == 3 and list(s) == sorted(set(s)) and s[0] >= 0 and s[-1] < 50 for s in first)
-    assert metrics.attribute_sets(5, 2, 10, np.random.default_rng(1)) == list(itertools.combinations(range(5), 2))
+    assert all(
+        len(s) == 3 and list(s) == sorted(set(s)) and s[0] >= 0 and s[-1] < 50 for s in first
+    )
+    assert metrics.attribute_sets(5, 2, 10, np.random.default_rng(1)) == list(
+        itertools.combinations(range(5), 2)
+    )
     # Each of 10 pairs is in a sample of 4 with probability 0.4: 2,000 samples give 800 +- 22.
     rng = np.random.default_rng(3)
     seen = Counter(s for _ in range(2000) for s in metrics.attribute_sets(5, 2, 4, rng))
@@ -94,7 +105,9 @@ def test_sampled_sets_are_distinct_seeded_and_uniform() -> None:
 
 def test_only_max_sets_are_compared() -> None:
     schema = make_schema(*[2] * 10)
-    found = evaluate_codes(draw(schema, 20, 1), draw(schema, 20, 2), schema, ways=(3,), max_sets=7)[3]
+    found = evaluate_codes(draw(schema, 20, 1), draw(schema, 20, 2), schema, ways=(3,), max_sets=7)[
+        3
+    ]
     assert (found.sets, found.possible_sets) == (7, 120)
 
 

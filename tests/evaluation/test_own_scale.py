@@ -17,8 +17,12 @@ from dither.schema.rules import Order
 def test_distances_are_those_of_the_definition(seed):
     rng = np.random.default_rng(seed)
     first, second = np.round(rng.normal(0, 1, 300), 1), np.round(rng.normal(0.3, 2, 170), 1)
-    assert ks_distance(first, second) == pytest.approx(stats.ks_2samp(first, second).statistic, abs=1e-12)
-    assert wasserstein_distance(first, second) == pytest.approx(stats.wasserstein_distance(first, second), abs=1e-12)
+    assert ks_distance(first, second) == pytest.approx(
+        stats.ks_2samp(first, second).statistic, abs=1e-12
+    )
+    assert wasserstein_distance(first, second) == pytest.approx(
+        stats.wasserstein_distance(first, second), abs=1e-12
+    )
     assert ks_distance(first, first) == wasserstein_distance(first, first) == 0.0
 
 
@@ -37,7 +41,9 @@ def test_bins_that_hide_a_spike_are_found_out():
     assert column.synthetic.top_share == 0.0
     assert column.real.repeats > 0.79
     assert column.real.quantiles[3] == 0.0
-    assert found.to_json()["columns"]["x"]["synthetic"]["quantiles"]["0.5"] == pytest.approx(50, abs=4)
+    assert found.to_json()["columns"]["x"]["synthetic"]["quantiles"]["0.5"] == pytest.approx(
+        50, abs=4
+    )
 
 
 def test_times_and_missing_values_have_a_scale_too():
@@ -48,13 +54,18 @@ def test_times_and_missing_values_have_a_scale_too():
     assert found["day"].ks == 0.0
     assert found["day"].real.quantiles == found["day"].synthetic.quantiles
     assert "n" not in found  # two different numbers are codes, not a scale
-    gaps = Schema((*schema.attributes[:1], Attribute("n", "numeric", edges=(0.0, 2.0, 3.0), missing=True)))
+    gaps = Schema(
+        (*schema.attributes[:1], Attribute("n", "numeric", edges=(0.0, 2.0, 3.0), missing=True))
+    )
     (_, numbers) = dither.evaluate(real, real, gaps).columns
     assert numbers.real.missing == pytest.approx(1 / 3)
 
 
 def test_rows_that_break_a_rule_are_counted_not_refused():
-    schema = Schema((Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2, 3))), (Order("a", "b"),))
+    schema = Schema(
+        (Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2, 3))),
+        (Order("a", "b"),),
+    )
     real, made = (
         pd.DataFrame({"a": [1, 1, 2, 3], "b": [1, 2, 3, 3]}),
         pd.DataFrame({"a": [1, 3, 2, 3], "b": [1, 2, 3, 1]}),

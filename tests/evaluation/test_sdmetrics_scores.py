@@ -18,7 +18,12 @@ from scipy.stats import ks_2samp
 from dither.cli import run
 from dither.errors import ParameterError
 from dither.evaluation import evaluate
-from dither.evaluation.compare import SDMetricsScores, common_tables, sdmetrics_frame, sdmetrics_metadata
+from dither.evaluation.compare import (
+    SDMetricsScores,
+    common_tables,
+    sdmetrics_frame,
+    sdmetrics_metadata,
+)
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -38,7 +43,9 @@ def table(seed: int, rows: int = 400, red: float = 0.5) -> pa.Table:
     colours = np.array(["red", "green", "blue", None], dtype=object)
     return pa.table(
         {
-            "colour": pa.array(colours[rng.choice(4, rows, p=[red, 0.3, 0.6 - red, 0.1])], pa.string()),
+            "colour": pa.array(
+                colours[rng.choice(4, rows, p=[red, 0.3, 0.6 - red, 0.1])], pa.string()
+            ),
             "grade": rng.integers(1, 4, rows),
             "member": rng.random(rows) < red,
             "income": income,
@@ -64,7 +71,9 @@ def scores(real: Any, synthetic: Any, schema: Schema = SCHEMA) -> SDMetricsScore
 def test_a_schema_says_what_each_column_is() -> None:
     kinds = {"colour": "categorical", "grade": "categorical", "member": "boolean"}
     kinds |= {"income": "numerical", "height": "numerical"}
-    assert sdmetrics_metadata(SCHEMA) == {"columns": {name: {"sdtype": kind} for name, kind in kinds.items()}}
+    assert sdmetrics_metadata(SCHEMA) == {
+        "columns": {name: {"sdtype": kind} for name, kind in kinds.items()}
+    }
 
 
 def test_frames_hold_labels_and_numbers_whatever_they_were_read_from(tmp_path: Path) -> None:
@@ -106,11 +115,15 @@ def test_they_are_the_library_s_own_numbers(library: Any) -> None:
     report = library.QualityReport()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        report.generate(real.to_pandas(), synthetic.to_pandas(), sdmetrics_metadata(SCHEMA), verbose=False)
+        report.generate(
+            real.to_pandas(), synthetic.to_pandas(), sdmetrics_metadata(SCHEMA), verbose=False
+        )
     found = scores(real, synthetic)
     assert found.overall == pytest.approx(report.get_score(), rel=1e-12)
     shapes, trends = report.get_properties()["Score"]
-    assert (found.column_shapes, found.column_pair_trends) == pytest.approx((shapes, trends), rel=1e-12)
+    assert (found.column_shapes, found.column_pair_trends) == pytest.approx(
+        (shapes, trends), rel=1e-12
+    )
     assert found.overall == pytest.approx((shapes + trends) / 2)
     assert [score.columns[0] for score in found.columns] == list(SCHEMA.names)
     assert len(found.pairs) == 10
@@ -131,7 +144,9 @@ def test_labels_score_one_minus_the_total_variation_distance(library: Any) -> No
     assert by_name["height"].metric == "KSComplement"
     assert by_name["height"].score == pytest.approx(1 - distance)
     pairs = {score.columns: score for score in scores(real, synthetic).pairs}
-    r = [np.corrcoef(t["income"].to_numpy(), t["height"].to_numpy())[0, 1] for t in (real, synthetic)]
+    r = [
+        np.corrcoef(t["income"].to_numpy(), t["height"].to_numpy())[0, 1] for t in (real, synthetic)
+    ]
     assert pairs["income", "height"].metric == "CorrelationSimilarity"
     assert pairs["income", "height"].score == pytest.approx(1 - abs(r[0] - r[1]) / 2)
 
@@ -143,10 +158,16 @@ def test_what_cannot_be_scored_is_counted_not_hidden(library: Any) -> None:
     assert found.unscored == 1  # its correlation with the other number
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert data["unscored"] == 1
-    assert {"columns": ["income", "height"], "metric": "CorrelationSimilarity", "score": None} in data["pairs"]
+    assert {
+        "columns": ["income", "height"],
+        "metric": "CorrelationSimilarity",
+        "score": None,
+    } in data["pairs"]
 
 
-def test_the_command_prints_them(library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_them(
+    library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     paths = [str(tmp_path / name) for name in ("real.parquet", "synthetic.parquet", "schema.json")]
     pq.write_table(table(1), paths[0])
     pq.write_table(table(2, 300, 0.3), paths[1])
@@ -166,5 +187,8 @@ def test_the_command_prints_them(library: Any, tmp_path: Path, capsys: pytest.Ca
 
 def test_equal_tables_score_one_and_worse_ones_less(library: Any) -> None:
     assert scores(table(1), table(1)).overall == pytest.approx(1.0)
-    near, far = scores(table(1), table(2, red=0.45)).overall, scores(table(1), table(2, red=0.1)).overall
+    near, far = (
+        scores(table(1), table(2, red=0.45)).overall,
+        scores(table(1), table(2, red=0.1)).overall,
+    )
     assert far < near < 1

@@ -26,12 +26,17 @@ PEOPLE = ValueGroup(COUNTS, np.repeat(np.arange(8), COUNTS))
 TRUTH = [PARTITION.membership(c) @ COUNTS for c in CONSUMERS]
 
 
-def repeat(way: str, mechanism: str, epsilon: float, runs: int, people: ValueGroup | None = None) -> tuple[Any, Any]:
+def repeat(
+    way: str, mechanism: str, epsilon: float, runs: int, people: ValueGroup | None = None
+) -> tuple[Any, Any]:
     rng = np.random.default_rng(5)
     given = {"mechanism": mechanism}
     path = "counts" if people is None else "reports"
     who = people or ValueGroup(COUNTS)
-    answers = [collect(way, who, CONSUMERS, PARTITION, epsilon, rng, given, path=path).answer() for _ in range(runs)]
+    answers = [
+        collect(way, who, CONSUMERS, PARTITION, epsilon, rng, given, path=path).answer()
+        for _ in range(runs)
+    ]
     counts = np.array([np.concatenate(a.counts) for a in answers])
     return counts, np.array([np.concatenate(a.variances) for a in answers])
 
@@ -66,13 +71,17 @@ def test_reports_and_counts_have_one_law(way: str) -> None:
     from_reports, _ = repeat(way, "best", 2.0, 200, PEOPLE)
     error = np.sqrt(from_counts.var(axis=0) / 200 + from_reports.var(axis=0) / 200)
     assert np.all(np.abs(from_counts.mean(axis=0) - from_reports.mean(axis=0)) < 4.5 * error)
-    assert np.all(np.abs(np.log(from_counts.std(axis=0) / from_reports.std(axis=0))) < 4.5 / math.sqrt(200))
+    assert np.all(
+        np.abs(np.log(from_counts.std(axis=0) / from_reports.std(axis=0))) < 4.5 / math.sqrt(200)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["grr", "sue", "oue", "subset"])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_weighted_variance_is_the_group_variance_and_the_simulated_one(name: str, epsilon: float) -> None:
+def test_weighted_variance_is_the_group_variance_and_the_simulated_one(
+    name: str, epsilon: float
+) -> None:
     mechanism, f = build(name, 8, epsilon), COUNTS / COUNTS.sum()
     for size in (1, 3, 7):
         row = np.zeros(8)
@@ -81,21 +90,30 @@ def test_weighted_variance_is_the_group_variance_and_the_simulated_one(name: str
             mechanism.group_variance(size, float(f[:size].sum()), 100), rel=1e-9
         )
     weights, rng = np.array([0.3, -1.0, 2.0, 0.0, 0.5, 1.0, 1.0, 0.25]), np.random.default_rng(2)
-    drawn = [weights @ mechanism.estimate(mechanism.simulate(COUNTS, rng), 2000).frequencies for _ in range(800)]
-    assert np.var(drawn) == pytest.approx(mechanism.weighted_variance(weights, f, 2000), rel=4.5 * math.sqrt(2 / 800))
+    drawn = [
+        weights @ mechanism.estimate(mechanism.simulate(COUNTS, rng), 2000).frequencies
+        for _ in range(800)
+    ]
+    assert np.var(drawn) == pytest.approx(
+        mechanism.weighted_variance(weights, f, 2000), rel=4.5 * math.sqrt(2 / 800)
+    )
 
 
 @pytest.mark.parametrize("way", ["chp", "split", "sampled", "smart"])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0, 15.0])
 def test_epsilon_is_kept(way: str, epsilon: float) -> None:
-    answer = collect(way, ValueGroup(COUNTS), CONSUMERS, PARTITION, epsilon, np.random.default_rng(0))
+    answer = collect(
+        way, ValueGroup(COUNTS), CONSUMERS, PARTITION, epsilon, np.random.default_rng(0)
+    )
     assert 0.99 * epsilon < answer.epsilon <= epsilon
 
 
 def test_sampling_is_not_amplified() -> None:
     """Erratum 5: asking one in ten leaves the asked one's epsilon as it was."""
     rng, given = np.random.default_rng(0), {"mechanism": "sue"}
-    few = collect("sampled", ValueGroup(COUNTS), CONSUMERS, PARTITION, 2.0, rng, {**given, "share": 0.1})
+    few = collect(
+        "sampled", ValueGroup(COUNTS), CONSUMERS, PARTITION, 2.0, rng, {**given, "share": 0.1}
+    )
     all_ = collect("chp", ValueGroup(COUNTS), CONSUMERS, PARTITION, 2.0, rng, given)
     assert few.epsilon == all_.epsilon
     assert few.notes()["asked"] == 200
@@ -104,7 +122,13 @@ def test_sampling_is_not_amplified() -> None:
 def test_bits_are_the_union_of_edges() -> None:
     for bins, cells in (((10,), 10), ((3, 5, 7), 13), ((3, 5, 7, 10, 15), 26)):
         release = histogram(
-            [0.5] * 50, consumers=bins, epsilon=15.0, low=0, high=1, parameters={"mechanism": "sue"}, seed=1
+            [0.5] * 50,
+            consumers=bins,
+            epsilon=15.0,
+            low=0,
+            high=1,
+            parameters={"mechanism": "sue"},
+            seed=1,
         )
         assert release.bits_per_report == cells == len(release.partition) - 1
         split = histogram(
@@ -134,7 +158,9 @@ def test_the_smallest_epsilon_is_used() -> None:
     consumers = [{"bins": 3, "epsilon": 0.5}, {"bins": 5}]
     release = histogram([0.2, 0.8] * 100, consumers=consumers, epsilon=2.0, low=0, high=1, seed=1)
     assert release.epsilon_achieved <= 0.5
-    split = histogram([0.2, 0.8] * 100, consumers=consumers, epsilon=2.0, low=0, high=1, method="split", seed=1)
+    split = histogram(
+        [0.2, 0.8] * 100, consumers=consumers, epsilon=2.0, low=0, high=1, method="split", seed=1
+    )
     assert 1.4 < split.epsilon_achieved <= 1.5
 
 
@@ -150,11 +176,19 @@ def test_variance_by_type_averages_to_the_total() -> None:
 
 def test_one_bin_needs_no_question() -> None:
     for way in ("shp", "chp", "split", "sampled", "smart"):
-        release = histogram([0.2, 0.8], consumers=[1], epsilon=1.0, low=0, high=1, method=way, seed=1)
+        release = histogram(
+            [0.2, 0.8], consumers=[1], epsilon=1.0, low=0, high=1, method=way, seed=1
+        )
         assert release.consumers[0].estimates.tolist() == [2.0]
         assert (release.epsilon_achieved, release.bits_per_report) == (0.0, 0)
     beside = histogram(
-        [0.2, 0.8], consumers=[1, 3], epsilon=1.0, low=0, high=1, parameters={"mechanism": "sue"}, seed=1
+        [0.2, 0.8],
+        consumers=[1, 3],
+        epsilon=1.0,
+        low=0,
+        high=1,
+        parameters={"mechanism": "sue"},
+        seed=1,
     )
     assert beside.consumers[0].estimates.tolist() == [2.0]
     assert beside.consumers[0].standard_errors.tolist() == [0.0]
@@ -202,7 +236,9 @@ def test_a_range_from_the_data_is_said_to_leak() -> None:
 
 
 def test_dropping_is_said_to_tell() -> None:
-    release = histogram([0.5, 7.0], consumers=[2], epsilon=1.0, low=0, high=1, out_of_range="drop", seed=1)
+    release = histogram(
+        [0.5, 7.0], consumers=[2], epsilon=1.0, low=0, high=1, out_of_range="drop", seed=1
+    )
     assert "silence" in release.warnings[0].message
     assert release.participants == 1
 
@@ -224,7 +260,9 @@ def test_dropping_is_said_to_tell() -> None:
         ({"high": 0.4}, TableError, "outside"),
     ],
 )
-def test_wrong_options_are_named(options: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_wrong_options_are_named(
+    options: dict[str, Any], error: type[Exception], words: str
+) -> None:
     base: dict[str, Any] = {"consumers": [2], "epsilon": 1.0, "low": 0.0, "high": 1.0, "seed": 1}
     with pytest.raises(error, match=words):
         histogram([0.1, 0.5, 0.9], **{**base, **options})
@@ -235,21 +273,34 @@ def test_cells_count_who_was_drawn() -> None:
     cells = PureCells(PARTITION, mechanism, COUNTS / COUNTS.sum(), 1000, 2000)
     whole = PureCells(PARTITION, mechanism, COUNTS / COUNTS.sum(), 2000, 2000)
     f = float(COUNTS[:2].sum() / 2000)
-    drawn = cells.bin_variances(Consumer("x", (0.0, 0.25)))[0] - 2 * whole.bin_variances(Consumer("x", (0.0, 0.25)))[0]
+    drawn = (
+        cells.bin_variances(Consumer("x", (0.0, 0.25)))[0]
+        - 2 * whole.bin_variances(Consumer("x", (0.0, 0.25)))[0]
+    )
     assert drawn == pytest.approx(2000**2 * f * (1 - f) / 1000 * 1000 / 1999, rel=1e-6)
 
 
 def test_every_report_is_made_exactly_once() -> None:
     machine = collect(
-        "chp", PEOPLE, CONSUMERS, PARTITION, 2.0, np.random.default_rng(0), {"mechanism": "grr"}, path="reports"
+        "chp",
+        PEOPLE,
+        CONSUMERS,
+        PARTITION,
+        2.0,
+        np.random.default_rng(0),
+        {"mechanism": "grr"},
+        path="reports",
     )
     assert machine.counted[0].counts[0].sum() == 2000
 
 
 @pytest.mark.parametrize(
-    ("way", "given"), [("chp", {}), ("split", {}), ("smart", {}), ("sampled", {"share": 0.5}), ("sampled", {})]
+    ("way", "given"),
+    [("chp", {}), ("split", {}), ("smart", {}), ("sampled", {"share": 0.5}), ("sampled", {})],
 )
-def test_a_release_s_errors_are_the_spread_of_its_estimates(way: str, given: dict[str, Any]) -> None:
+def test_a_release_s_errors_are_the_spread_of_its_estimates(
+    way: str, given: dict[str, Any]
+) -> None:
     """At epsilon 8 most of a sampled method's variance is who was drawn: counted twice, the chi-square test rejects it."""
     runs, rng, total = 400, np.random.default_rng(8), int(COUNTS.sum())
     estimates, stated, doubled = [], [], []

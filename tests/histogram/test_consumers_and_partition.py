@@ -21,7 +21,8 @@ def slow_cell(edges: tuple[float, ...], x: float) -> int:
 
 
 @pytest.mark.parametrize(
-    ("bins", "cells"), [([10], 10), ([3, 5, 7], 13), ([3, 5, 7, 10, 15], 26), ([5, 10], 10), ([1], 1)]
+    ("bins", "cells"),
+    [([10], 10), ([3, 5, 7], 13), ([3, 5, 7, 10, 15], 26), ([5, 10], 10), ([1], 1)],
 )
 def test_union_has_every_edge_once(bins: list[int], cells: int) -> None:
     consumers = read_consumers(bins, 1_800, 250_000)

@@ -39,8 +39,22 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.parametrize("method", ["chp", "split", "sampled", "smart"])
-def test_json_has_the_contract(table: Path, schema: Path, method: str, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ("--column", "pay", "--bins", "3,5,7", "--epsilon", 3, "--schema", schema, "--seed", 7, "--json")
+def test_json_has_the_contract(
+    table: Path, schema: Path, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = (
+        "--column",
+        "pay",
+        "--bins",
+        "3,5,7",
+        "--epsilon",
+        3,
+        "--schema",
+        schema,
+        "--seed",
+        7,
+        "--json",
+    )
     assert run(table, *given, "--method", method) == 0
     first = capsys.readouterr()
     document = json.loads(first.out)
@@ -61,7 +75,9 @@ def test_json_has_the_contract(table: Path, schema: Path, method: str, capsys: p
 
 
 @pytest.mark.parametrize("path", ["counts", "reports"])
-def test_a_mean_alone(table: Path, schema: Path, tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mean_alone(
+    table: Path, schema: Path, tmp_path: Path, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The same command, JSON and folder as for histograms, with a mean instead of consumers."""
     out, truth = tmp_path / "out", pq.read_table(table)["pay"].to_numpy().mean()
     given = (
@@ -82,16 +98,26 @@ def test_a_mean_alone(table: Path, schema: Path, tmp_path: Path, path: str, caps
     assert run(*given, "--json", "-o", out) == 0
     document = json.loads(capsys.readouterr().out)
     mean = document["mean"]
-    assert (document["consumers"], document["method"], document["participants"]) == ([], "mean", 2000)
+    assert (document["consumers"], document["method"], document["participants"]) == (
+        [],
+        "mean",
+        2000,
+    )
     assert 1.99 < document["epsilon_achieved"] <= 2
     assert document["bits_per_report"] > 0
     assert mean["low"] < mean["estimate"] < mean["high"]
     assert abs(mean["estimate"] - truth) < 4 * mean["standard_error"]
-    assert abs(mean["estimate"] - (251_800 - truth)) > 4 * mean["standard_error"], "a mirrored scale would be seen"
+    assert abs(mean["estimate"] - (251_800 - truth)) > 4 * mean["standard_error"], (
+        "a mirrored scale would be seen"
+    )
     assert json.loads((out / "release.json").read_text()) == document
     loaded = HistogramRelease.load(out)
     answer = loaded.mean()
-    assert (answer.estimate, answer.low, answer.high) == (mean["estimate"], mean["low"], mean["high"])
+    assert (answer.estimate, answer.low, answer.high) == (
+        mean["estimate"],
+        mean["low"],
+        mean["high"],
+    )
     wider = loaded.mean(0.99)
     assert wider.low is not None
     assert wider.low < mean["low"]
@@ -103,11 +129,15 @@ def test_a_mean_alone(table: Path, schema: Path, tmp_path: Path, path: str, caps
     assert "keeps no cells" in capsys.readouterr().err
 
 
-def test_a_mean_is_better_known_than_a_histogram_s(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mean_is_better_known_than_a_histogram_s(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pay = pq.read_table(table)["pay"].to_numpy()
     for epsilon in (0.5, 1.0, 4.0):
         given = {"epsilon": epsilon, "low": 0, "high": 250_000, "seed": 1}
-        alone, read_off = (dither.histogram(pay, method=method, **given).mean() for method in ("mean", "ranges"))
+        alone, read_off = (
+            dither.histogram(pay, method=method, **given).mean() for method in ("mean", "ranges")
+        )
         assert alone.standard_error < 0.8 * read_off.standard_error
 
 
@@ -123,16 +153,34 @@ def test_files_are_whole_and_need_nothing_else(
     table: Path, schema: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "deep" / "out"
-    given = ("--column", "pay", "--bins", "3", "--edges", "1800,20000,250000", "--epsilon", 1, "--schema", schema)
+    given = (
+        "--column",
+        "pay",
+        "--bins",
+        "3",
+        "--edges",
+        "1800,20000,250000",
+        "--epsilon",
+        1,
+        "--schema",
+        schema,
+    )
     assert run(table, *given, "-o", out, "--consistent", "--path", "reports") == 0
     assert "report.html" in capsys.readouterr().out
-    assert sorted(p.name for p in out.iterdir()) == ["cells.bin", "consumers", "release.json", "report.html"]
+    assert sorted(p.name for p in out.iterdir()) == [
+        "cells.bin",
+        "consumers",
+        "release.json",
+        "report.html",
+    ]
     document = json.loads((out / "release.json").read_text())
     assert document["consistent"] is True
     page = (out / "report.html").read_text()
     assert len(re.findall(r'<svg role="img" aria-label="Histogram for', page)) == 2
     assert not re.search(r"<script|https?://|src=", page)
-    names = [f"{name}.{ending}" for name in ("2-bins", "3-bins") for ending in ("csv", "html", "json")]
+    names = [
+        f"{name}.{ending}" for name in ("2-bins", "3-bins") for ending in ("csv", "html", "json")
+    ]
     assert sorted(p.name for p in (out / "consumers").iterdir()) == names
     own = json.loads((out / "consumers" / "3-bins.json").read_text())
     assert own["estimates"] == document["consumers"][0]["estimates"]
@@ -143,12 +191,16 @@ def test_files_are_whole_and_need_nothing_else(
     assert len(re.findall(r'<svg role="img" aria-label="Histogram for', page)) == 1
 
 
-def test_a_range_from_the_data_is_warned_of(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_range_from_the_data_is_warned_of(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(table, "--column", "pay", "--bins", "3", "--epsilon", 1) == 0
     assert "reveals" in capsys.readouterr().err
 
 
-def test_a_public_range_can_be_given(table: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_public_range_can_be_given(
+    table: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = (table, "--column", "pay", "--bins", "3", "--epsilon", 1, "--json", "--high", 300000)
     assert run(*given, "--low", 0) == 0
     shown = capsys.readouterr()
@@ -158,7 +210,9 @@ def test_a_public_range_can_be_given(table: Path, schema: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["range"] == [1800, 300000]
 
 
-def test_parameters_are_those_of_the_method(table: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parameters_are_those_of_the_method(
+    table: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = (table, "--column", "pay", "--bins", "3", "--epsilon", 1, "--schema", schema, "--json")
     assert run(*given, "--method", "sampled", "--set", "share=0.25", "--set", "mechanism=oue") == 0
     document = json.loads(capsys.readouterr().out)
@@ -168,7 +222,9 @@ def test_parameters_are_those_of_the_method(table: Path, schema: Path, capsys: p
     assert json.loads(capsys.readouterr().out)["notes"]["objective"] == "worst"
 
 
-def test_a_schema_beside_the_table_is_used(table: Path, schema: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_schema_beside_the_table_is_used(
+    table: Path, schema: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table.with_name("pay.domain.json").write_text(schema.read_text())
     assert run(table, "--column", "pay", "--bins", "3", "--epsilon", 1, "--json") == 0
     shown = capsys.readouterr()
@@ -190,27 +246,51 @@ def test_a_schema_beside_the_table_is_used(table: Path, schema: Path, capsys: py
         (("--column", "pay", "--epsilon", "1"), "--bins or --edges"),
         (("--column", "pay", "--edges", "1,b", "--epsilon", "1"), "--edges"),
         (("--column", "pay", "--bins", "3,5", "--epsilon", "1", "--method", "shp"), "one consumer"),
-        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--method", "lap"), "method must be one of"),
-        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--set", "share=0.5"), "no parameter 'share'"),
+        (
+            ("--column", "pay", "--bins", "3", "--epsilon", "1", "--method", "lap"),
+            "method must be one of",
+        ),
+        (
+            ("--column", "pay", "--bins", "3", "--epsilon", "1", "--set", "share=0.5"),
+            "no parameter 'share'",
+        ),
         (("--column", "pay", "--bins", "3", "--epsilon", "1", "--set", "share"), "KEY=VALUE"),
         (("--column", "pay", "--bins", "3", "--epsilon", "1", "--low", "20000"), "outside"),
         (("--column", "pay", "--bins", "3", "--epsilon", "1", "--path", "far"), "--path"),
         (("--bins", "3", "--epsilon", "1"), "--column"),
-        (("--column", "pay", "--bins", "3", "--epsilon", "1", "--method", "mean"), "a mean and no bins"),
-        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--consistent"), "no counts to be consistent"),
-        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--range", "3,5"), "--method ranges"),
-        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--quantiles", "0.5"), "--method ranges"),
+        (
+            ("--column", "pay", "--bins", "3", "--epsilon", "1", "--method", "mean"),
+            "a mean and no bins",
+        ),
+        (
+            ("--column", "pay", "--epsilon", "1", "--method", "mean", "--consistent"),
+            "no counts to be consistent",
+        ),
+        (
+            ("--column", "pay", "--epsilon", "1", "--method", "mean", "--range", "3,5"),
+            "--method ranges",
+        ),
+        (
+            ("--column", "pay", "--epsilon", "1", "--method", "mean", "--quantiles", "0.5"),
+            "--method ranges",
+        ),
         (
             ("--column", "pay", "--epsilon", "1", "--method", "mean", "--set", "mechanism=grr"),
             "mechanism must be one of",
         ),
-        (("--column", "pay", "--epsilon", "1", "--method", "mean", "--high", "9000"), "--out-of-range=clip"),
+        (
+            ("--column", "pay", "--epsilon", "1", "--method", "mean", "--high", "9000"),
+            "--out-of-range=clip",
+        ),
         (("--column", "empty", "--bins", "3", "--epsilon", "1"), "column 'empty' is empty"),
         (
             ("--column", "gaps", "--bins", "3", "--epsilon", "1"),
             "row 2 has no number; fill it in, or take --out-of-range=drop",
         ),
-        (("--column", "five", "--bins", "3", "--epsilon", "1"), "every number of column 'five' is 5"),
+        (
+            ("--column", "five", "--bins", "3", "--epsilon", "1"),
+            "every number of column 'five' is 5",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_status_two(
@@ -223,7 +303,9 @@ def test_mistakes_are_one_line_and_status_two(
     assert shown.out == ""
 
 
-def test_values_outside_the_range(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_outside_the_range(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     narrow = tmp_path / "narrow.json"
     narrow.write_text(json.dumps({"pay": {"kind": "numeric", "min": 1800, "max": 40000}}))
     given = ("--column", "pay", "--bins", "3", "--epsilon", 1, "--schema", narrow)
@@ -231,4 +313,7 @@ def test_values_outside_the_range(table: Path, tmp_path: Path, capsys: pytest.Ca
     assert "outside [1800, 40000]" in capsys.readouterr().err
     for policy in ("clip", "drop"):
         assert run(table, *given, "--out-of-range", policy) == 0
-        assert f"values outside the range were {'moved' if policy == 'clip' else 'left out'}" in capsys.readouterr().err
+        assert (
+            f"values outside the range were {'moved' if policy == 'clip' else 'left out'}"
+            in capsys.readouterr().err
+        )

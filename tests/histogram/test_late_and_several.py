@@ -34,9 +34,9 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
     heaped = np.repeat([0.01, 0.26, 0.51], [5_000, 3_000, 2_000])
     held = []
     for seed in range(60):
-        late = histogram(heaped, consumers=[4], epsilon=2.0, low=0, high=1, method=way, seed=seed).answer(
-            [0, 0.1, 0.3, 1]
-        )
+        late = histogram(
+            heaped, consumers=[4], epsilon=2.0, low=0, high=1, method=way, seed=seed
+        ).answer([0, 0.1, 0.3, 1])
         truth = np.histogram(heaped, [0, 0.1, 0.3, 1])[0]
         low, high = late.interval()
         held.append((low <= truth) & (truth <= high))
@@ -49,7 +49,9 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
 
 def test_late_intervals_are_as_short_as_the_cells_allow() -> None:
     """Between the cells inside a bin and those that touch it; a bound on both cut cells beside the noise was far longer."""
-    release = histogram(VALUES, consumers=[3, 5, 7], epsilon=2.0, low=0, high=1, method="chp", seed=1)
+    release = histogram(
+        VALUES, consumers=[3, 5, 7], epsilon=2.0, low=0, high=1, method="chp", seed=1
+    )
     late = release.answer(4)
     cells, edges = release.cells, np.asarray(release.partition)
     assert cells is not None
@@ -65,7 +67,9 @@ def test_late_intervals_are_as_short_as_the_cells_allow() -> None:
 
 
 def test_split_answers_late_questions_from_its_finest_consumer() -> None:
-    release = histogram(VALUES, consumers=[3, 4], epsilon=6.0, low=0, high=1, method="split", seed=1)
+    release = histogram(
+        VALUES, consumers=[3, 4], epsilon=6.0, low=0, high=1, method="split", seed=1
+    )
     assert release.answer(4).estimates == pytest.approx(release.consumers[1].estimates)
     one = histogram(VALUES, consumers=[1], epsilon=2.0, low=0, high=1, seed=1)
     with pytest.raises(ParameterError, match="keeps no cells"):
@@ -135,7 +139,9 @@ def test_one_value_at_full_epsilon_is_the_default_and_far_better() -> None:
     for method in (None, "summed"):
         given = {} if method is None else {"method": method}
         runs = [
-            several_values(people, consumers=[4], epsilon=3.0, low=0, high=1, most=3, seed=s, **given)  # type: ignore[arg-type]
+            several_values(
+                people, consumers=[4], epsilon=3.0, low=0, high=1, most=3, seed=s, **given
+            )  # type: ignore[arg-type]
             for s in range(12)
         ]
         errors[method] = np.mean([(run.consumers[0].estimates - truth) ** 2 for run in runs])
@@ -150,7 +156,14 @@ def test_wrong_input_is_named() -> None:
         fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)
     with pytest.raises(ParameterError, match="unary"):
         several_values(
-            [[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=2, method="summed", parameters={"mechanism": "grr"}
+            [[0.1]],
+            consumers=[3],
+            epsilon=1.0,
+            low=0,
+            high=1,
+            most=2,
+            method="summed",
+            parameters={"mechanism": "grr"},
         )
     with pytest.raises(ParameterError, match="most"):
         several_values([[0.1]], consumers=[3], epsilon=1.0, low=0, high=1, most=0)
@@ -178,6 +191,14 @@ def test_wrong_input_is_named() -> None:
     ],
 )
 def test_bad_values_of_several_are_one_clear_error(change: dict, words: str) -> None:
-    given = {"values": [[0.1]], "consumers": [3], "epsilon": 1.0, "low": 0, "high": 1, "most": 2, **change}
+    given = {
+        "values": [[0.1]],
+        "consumers": [3],
+        "epsilon": 1.0,
+        "low": 0,
+        "high": 1,
+        "most": 2,
+        **change,
+    }
     with pytest.raises(InputError, match=words):
         several_values(given.pop("values"), **given)

@@ -30,7 +30,11 @@ LEVELS = (0.1, 0.5, 0.9)
 
 
 def questions(inquiry: NumberInquiry) -> list[tuple[float, float]]:
-    asked = [*(inquiry.share(a, b, 0.95) for a, b in RANGES), inquiry.mean(0.95), inquiry.variance(0.95)]
+    asked = [
+        *(inquiry.share(a, b, 0.95) for a, b in RANGES),
+        inquiry.mean(0.95),
+        inquiry.variance(0.95),
+    ]
     return [
         (one.low, one.high)  # type: ignore[misc]
         for one in (*asked, inquiry.below(52_000.0, 0.95), *inquiry.quantiles(LEVELS, 0.95).rows)
@@ -41,7 +45,13 @@ def truths() -> list[float]:
     ordered = np.sort(VALUES)
     shares = [float(((a <= VALUES) & (b > VALUES)).mean()) for a, b in RANGES]
     ranks = [float(ordered[math.ceil(level * len(ordered)) - 1]) for level in LEVELS]
-    return [*shares, float(VALUES.mean()), float(VALUES.var()), float((VALUES < 52_000).mean()), *ranks]
+    return [
+        *shares,
+        float(VALUES.mean()),
+        float(VALUES.var()),
+        float((VALUES < 52_000).mean()),
+        *ranks,
+    ]
 
 
 def hits(method: str, bins: list[int], runs: int, mutant: float = 1.0) -> np.ndarray:
@@ -51,12 +61,21 @@ def hits(method: str, bins: list[int], runs: int, mutant: float = 1.0) -> np.nda
     people = gather(VALUES, partition, reports=False)
     true, held = truths(), np.zeros(len(truths()))
     for seed in range(runs):
-        cells = collect(method, people, consumers, partition, 2.0, np.random.default_rng([seed, 5])).answer().cells
+        cells = (
+            collect(method, people, consumers, partition, 2.0, np.random.default_rng([seed, 5]))
+            .answer()
+            .cells
+        )
         assert cells is not None
         if mutant != 1:
             exact = cells.weighted_variances
-            object.__setattr__(cells, "weighted_variances", lambda w, exact=exact: mutant**2 * exact(w))
-        held += [low <= truth <= high for (low, high), truth in zip(questions(NumberInquiry(cells)), true, strict=True)]
+            object.__setattr__(
+                cells, "weighted_variances", lambda w, exact=exact: mutant**2 * exact(w)
+            )
+        held += [
+            low <= truth <= high
+            for (low, high), truth in zip(questions(NumberInquiry(cells)), true, strict=True)
+        ]
     return held / runs
 
 
@@ -82,13 +101,17 @@ def test_coarse_cells_allow_for_anything_inside_them() -> None:
 def test_people_at_the_ends_of_the_range(method: str) -> None:
     """Everybody at one of both ends: quantiles are the ends themselves, and the upper end is a number that can be asked for."""
     values = np.repeat([0.0, 100.0], [1400, 600])
-    release = dither.histogram(values, consumers=[8], epsilon=6.0, low=0, high=100, method=method, seed=1)
+    release = dither.histogram(
+        values, consumers=[8], epsilon=6.0, low=0, high=100, method=method, seed=1
+    )
     lower, upper = release.quantile([0.3, 0.9]).rows
     assert (lower.low, upper.high) == (0.0, 100.0)
     cell = 100 / (8 if method == "chp" else 128)
     assert lower.high is not None
     assert upper.low is not None
-    assert lower.high <= cell, "the others are far away, and no heap inside a cell reaches beyond it"
+    assert lower.high <= cell, (
+        "the others are far away, and no heap inside a cell reaches beyond it"
+    )
     assert upper.low >= 100 - cell
     at_end, before = release.range(100.0, 150.0), release.cdf(100.0)
     assert at_end.low is not None
@@ -109,7 +132,9 @@ def test_a_quantile_may_be_the_edge_of_a_coarse_cell() -> None:
 @pytest.mark.parametrize("number", [36.71875, 36.75, 37.0, 37.49])
 def test_a_quantile_is_found_in_a_heap(number: float) -> None:
     """Everybody has the same number, which is every quantile, wherever in its fine cell, from 36.71875 to 37.5, it lies."""
-    release = dither.histogram([number] * 2000, epsilon=8.0, low=0, high=100, method="ranges", seed=2)
+    release = dither.histogram(
+        [number] * 2000, epsilon=8.0, low=0, high=100, method="ranges", seed=2
+    )
     for row in release.quantile([0.1, 0.5, 0.9]).rows:
         assert row.low is not None
         assert row.high is not None
@@ -120,8 +145,12 @@ def test_a_quantile_is_found_in_a_heap(number: float) -> None:
 def slow_quantile(cells: OutputCells, share: float, steps: int) -> tuple[float, float]:
     """The interval by asking at every point of a grid in every cell."""
     edges, heaps = np.asarray(cells.partition.edges), late._standing_out(cells)
-    points = np.interp(np.arange(steps * cells.partition.cells + 1) / steps, np.arange(len(edges)), edges)
-    asked = late.ask(cells, [late.inside(cells.partition, edges[0], float(x)) for x in points[1:-1]])
+    points = np.interp(
+        np.arange(steps * cells.partition.cells + 1) / steps, np.arange(len(edges)), edges
+    )
+    asked = late.ask(
+        cells, [late.inside(cells.partition, edges[0], float(x)) for x in points[1:-1]]
+    )
     known = [(0.0, 0.0), *(one.interval(0.95) for one in asked), (1.0, 1.0)]
     lows, highs = [], []
     for i, (low, high) in enumerate(known):
@@ -135,12 +164,16 @@ def slow_quantile(cells: OutputCells, share: float, steps: int) -> tuple[float, 
 
 
 def test_the_search_for_a_quantile_finds_what_asking_everywhere_finds() -> None:
-    cells = dither.histogram(VALUES, epsilon=1.0, low=0, high=250_000, method="ranges", seed=4).cells
+    cells = dither.histogram(
+        VALUES, epsilon=1.0, low=0, high=250_000, method="ranges", seed=4
+    ).cells
     assert isinstance(cells, OutputCells)
     found = late.quantiles(cells, LEVELS, 0.95)
     for share, (middle, low, high) in zip(LEVELS, found, strict=True):
         assert (low, high) == pytest.approx(slow_quantile(cells, share, late._STEPS))
-        assert slow_quantile(cells, share, 2) != pytest.approx((low, high)), "a coarser search would be seen"
+        assert slow_quantile(cells, share, 2) != pytest.approx((low, high)), (
+            "a coarser search would be seen"
+        )
         assert low <= middle <= high
 
 
@@ -160,7 +193,9 @@ def test_a_line_through_cells_of_all_widths_is_off_no_line() -> None:
     rows, middles = late._off_the_line(widths), np.cumsum(widths) - widths / 2
     assert rows @ widths == pytest.approx(0)
     assert (rows @ (widths * (3 + middles)))[1:-1] == pytest.approx(0)  # the ends are reflected
-    assert np.abs(rows @ np.ones(9)).max() > 0.3, "as many people in narrow cells as in wide ones are uneven"
+    assert np.abs(rows @ np.ones(9)).max() > 0.3, (
+        "as many people in narrow cells as in wide ones are uneven"
+    )
     assert np.abs(rows).max() == pytest.approx(1), "the noise of a narrow cell is not blown up"
 
 
@@ -169,7 +204,9 @@ def test_a_variance_holds_where_the_mean_is_hardly_known() -> None:
     values = np.random.default_rng(1).uniform(0, 100, 60)
     held = 0
     for seed in range(60):
-        found = dither.histogram(values, consumers=[7], epsilon=0.1, low=0, high=100, seed=seed).variance()
+        found = dither.histogram(
+            values, consumers=[7], epsilon=0.1, low=0, high=100, seed=seed
+        ).variance()
         assert found.low is not None
         assert found.high is not None
         held += found.low <= values.var() <= found.high
@@ -178,7 +215,9 @@ def test_a_variance_holds_where_the_mean_is_hardly_known() -> None:
 
 @pytest.mark.parametrize("method", ["chp", "smart", "split", "sampled", "ranges"])
 def test_every_method_answers(method: str) -> None:
-    release = dither.histogram(VALUES, consumers=[25, 5], epsilon=4.0, low=0, high=250_000, method=method, seed=2)
+    release = dither.histogram(
+        VALUES, consumers=[25, 5], epsilon=4.0, low=0, high=250_000, method=method, seed=2
+    )
     half = release.range(0, 50_000)
     assert half.low is not None
     assert half.high is not None
@@ -198,7 +237,11 @@ def test_every_method_answers(method: str) -> None:
 
 def test_what_cannot_be_asked_is_named() -> None:
     release = dither.histogram(VALUES, consumers=[5], epsilon=4.0, low=0, high=250_000, seed=2)
-    for low, high, words in [(5, 5, "smaller to a larger"), (3e5, 4e5, "lies outside"), (math.nan, 3, "range's end")]:
+    for low, high, words in [
+        (5, 5, "smaller to a larger"),
+        (3e5, 4e5, "lies outside"),
+        (math.nan, 3, "range's end"),
+    ]:
         with pytest.raises(ParameterError, match=words):
             release.range(low, high)
     for levels in (1.0, [], [0.5, 2], "0.5"):
@@ -217,7 +260,9 @@ def test_functionals_against_many_points() -> None:
         for cell, (a, b) in enumerate(zip(partition.edges, partition.edges[1:], strict=False)):
             values = g(a + (b - a) * (np.arange(40_000) + 0.5) / 40_000).astype(float)
             found = (made.mean[cell], made.spread[cell], made.least[cell], made.most[cell])
-            assert found == pytest.approx((values.mean(), values.var(), values.min(), values.max()), rel=1e-3, abs=1e-3)
+            assert found == pytest.approx(
+                (values.mean(), values.var(), values.min(), values.max()), rel=1e-3, abs=1e-3
+            )
 
 
 def test_the_margin_is_one_sided_where_the_stretch_is_long() -> None:
@@ -226,16 +271,31 @@ def test_the_margin_is_one_sided_where_the_stretch_is_long() -> None:
     assert 1.645 < late.one_or_two_sided(0.95, 1.0, 1.0) < 1.96
 
 
-def test_late_questions_survive_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_late_questions_survive_the_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out, table = tmp_path / "out", tmp_path / "pay.csv"
     table.write_text("pay\n" + "\n".join(f"{v:.0f}" for v in VALUES[:3000]))
-    collection = ["histogram", str(table), "--column", "pay", "--epsilon", "2", "--low", "0", "--high", "250000"]
+    collection = [
+        "histogram",
+        str(table),
+        "--column",
+        "pay",
+        "--epsilon",
+        "2",
+        "--low",
+        "0",
+        "--high",
+        "250000",
+    ]
     asked = ["--range", "30000,50000", "--range", "0,1e5", "--quantiles", "0.1,0.5", "--json"]
     assert run([*collection, "--bins", "50", "-o", str(out), *asked]) == 0
     first = json.loads(capsys.readouterr().out)
     assert [(r["from"], r["to"]) for r in first["ranges"]] == [(30_000, 50_000), (0, 100_000)]
     assert [q["level"] for q in first["quantiles"]] == [0.1, 0.5]
-    assert all(r["low"] <= r["estimate"] <= r["high"] for r in (*first["ranges"], *first["quantiles"]))
+    assert all(
+        r["low"] <= r["estimate"] <= r["high"] for r in (*first["ranges"], *first["quantiles"])
+    )
     assert run(["histogram", "ask", str(out), "--bins", "4", *asked]) == 0
     later = json.loads(capsys.readouterr().out)
     assert (later["ranges"], later["quantiles"]) == (first["ranges"], first["quantiles"])

@@ -75,7 +75,9 @@ def test_too_many_cells_are_refused() -> None:
         dither.histogram([0.5], consumers=[255, 254], epsilon=1.0, low=0, high=1, method="ranges")
     assert ranges.range_cells(read_consumers([200], 0.0, 1.0), 0.0, 1.0).cells == 200
     assert ranges.range_cells(read_consumers([3], 0.0, 1.0), 0.0, 1.0).cells == 136
-    assert ranges.range_cells(read_consumers([127], 0.0, 1.0), 0.0, 1.0).cells == 254, "no room to cut the ends as well"
+    assert ranges.range_cells(read_consumers([127], 0.0, 1.0), 0.0, 1.0).cells == 254, (
+        "no room to cut the ends as well"
+    )
 
 
 def test_cells_are_finer_at_the_ends_where_heaps_are() -> None:
@@ -108,12 +110,16 @@ def test_strong_smoothing_is_there_for_what_is_even() -> None:
     ours = theirs = 0.0
     for _ in range(12):
         outputs = strategy.simulate(counts, rng)
-        ours += square_errors(density.likely_density(strategy.chance_table, outputs, np.ones(32)), truth)
+        ours += square_errors(
+            density.likely_density(strategy.chance_table, outputs, np.ones(32)), truth
+        )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(density, "_FIRST", density._FIRST[3:])
             patch.setattr(density, "_SECOND", density._SECOND[3:])
             patch.setattr(density, "_PRICE", 2.0)
-            theirs += square_errors(density.likely_density(strategy.chance_table, outputs, np.ones(32)), truth)
+            theirs += square_errors(
+                density.likely_density(strategy.chance_table, outputs, np.ones(32)), truth
+            )
     assert ours < 0.6 * theirs
 
 
@@ -123,7 +129,9 @@ SCHEMA = ranges.Ranges.schema_of("pay", read_consumers([16], 0.0, 1.0), 0.0, 1.0
 def test_a_kept_design_is_never_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = start("ranges", SCHEMA, 1.0, 1000)
     state, plan = machine.state(), machine.plan()
-    monkeypatch.setattr(ranges, "interval_strategy", lambda *_: pytest.fail("it was designed again"))
+    monkeypatch.setattr(
+        ranges, "interval_strategy", lambda *_: pytest.fail("it was designed again")
+    )
     again = restore(state)
     assert plan is not None
     assert again.plan() is not None
@@ -162,7 +170,9 @@ def square_errors(shares: np.ndarray, truth: np.ndarray) -> float:
 def test_smoothing_is_chosen_by_the_data(shape: str) -> None:
     """Against EM, which smooths nothing: better where the density is smooth, and hardly worse where it is a spike."""
     place = np.arange(32)
-    truth = {"even": np.ones(32), "tail": np.exp(-place / 5), "spike": 1 + 100.0 * (place == 11)}[shape]
+    truth = {"even": np.ones(32), "tail": np.exp(-place / 5), "spike": 1 + 100.0 * (place == 11)}[
+        shape
+    ]
     counts = np.round(20_000 * truth / truth.sum()).astype(np.int64)
     truth, strategy = counts / counts.sum(), interval_strategy(32, 1.0)
     chances, rng = strategy.chance_table, np.random.default_rng(7)
@@ -193,6 +203,10 @@ def test_a_collection_without_consumers() -> None:
     with pytest.raises(ParameterError, match="one consumer"):
         dither.histogram(values, epsilon=2.0, low=0, high=250_000, method="chp")
     wave = {"mechanism": "square-wave"}
-    other = dither.histogram(values, epsilon=2.0, low=0, high=250_000, method="ranges", parameters=wave, seed=5)
+    other = dither.histogram(
+        values, epsilon=2.0, low=0, high=250_000, method="ranges", parameters=wave, seed=5
+    )
     assert other.mechanisms == ("square-wave",)
-    assert np.abs(other.consumers[0].raw - truth).max() < 5 * other.consumers[0].standard_errors.max()
+    assert (
+        np.abs(other.consumers[0].raw - truth).max() < 5 * other.consumers[0].standard_errors.max()
+    )

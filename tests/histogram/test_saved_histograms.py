@@ -22,7 +22,9 @@ VALUES = np.random.default_rng(7).beta(2, 5, 4000) * 10
 
 def collected(method: str, **options: object) -> HistogramRelease:
     consumers = [5] if method == "shp" else [5, [0, 1, 4, 10]]
-    return dither.histogram(VALUES, consumers=consumers, epsilon=2.0, low=0, high=10, method=method, seed=3, **options)
+    return dither.histogram(
+        VALUES, consumers=consumers, epsilon=2.0, low=0, high=10, method=method, seed=3, **options
+    )
 
 
 @pytest.mark.parametrize("method", ["shp", "chp", "smart", "split", "sampled", "ranges"])
@@ -41,17 +43,24 @@ def test_a_saved_histogram_reads_back(method: str, consistent: bool, tmp_path: P
     assert again.range(2, 5).to_json() == release.range(2, 5).to_json()
 
 
-def test_what_lies_beside_a_histogram_is_kept_and_another_kind_is_not_overwritten(tmp_path: Path) -> None:
+def test_what_lies_beside_a_histogram_is_kept_and_another_kind_is_not_overwritten(
+    tmp_path: Path,
+) -> None:
     release = collected("chp")
     out = release.save(tmp_path / "out")
     (out / "mine.txt").write_text("keep me")
     with pytest.raises(InputError, match="out holds a release"):
         release.save(out)
     replace(collected("split"), cells=None).save(out, overwrite=True)
-    assert sorted(p.name for p in out.iterdir()) == ["consumers", "mine.txt", "release.json", "report.html"], (
-        "no cells of before"
+    assert sorted(p.name for p in out.iterdir()) == [
+        "consumers",
+        "mine.txt",
+        "release.json",
+        "report.html",
+    ], "no cells of before"
+    other = dither.central_release(
+        pa.table({"a": ["x", "y"] * 30}), epsilon=1.0, method="laplace", seed=1
     )
-    other = dither.central_release(pa.table({"a": ["x", "y"] * 30}), epsilon=1.0, method="laplace", seed=1)
     with pytest.raises(InputError, match="another kind"):
         other.save(out, overwrite=True)
     with pytest.raises(InputError, match="another kind"):
@@ -86,7 +95,9 @@ def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_pat
     assert REPLAYABLE in HistogramRelease.load(out).warnings
 
 
-def test_a_failure_while_writing_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_while_writing_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     release = collected("chp")
     out = release.save(tmp_path / "out")
     before = {p.name: p.read_bytes() for p in out.rglob("*") if p.is_file()}

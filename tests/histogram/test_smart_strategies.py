@@ -85,13 +85,18 @@ def test_a_fifth_less_error_where_epsilon_is_small() -> None:
     counts = np.array([3691, 2500, 900, 3000, 1500, 400, 600, 300, 100, 50, 20, 10, 10])
     truth = np.concatenate([PARTITION.membership(c) @ counts for c in CONSUMERS])
     rng = np.random.default_rng(11)
-    answers = [collect("smart", ValueGroup(counts), CONSUMERS, PARTITION, 1.0, rng).answer() for _ in range(300)]
+    answers = [
+        collect("smart", ValueGroup(counts), CONSUMERS, PARTITION, 1.0, rng).answer()
+        for _ in range(300)
+    ]
     errors = np.array([np.concatenate(a.counts) - truth for a in answers])
     # CHP's exact expected error, not a simulated one.
     chp = np.concatenate(
         [
             [
-                mechanism("best", 13, 1.0).group_variance(b - a, counts[a:b].sum() / counts.sum(), counts.sum())
+                mechanism("best", 13, 1.0).group_variance(
+                    b - a, counts[a:b].sum() / counts.sum(), counts.sum()
+                )
                 for a, b in PARTITION.spans(c)
             ]
             for c in CONSUMERS
@@ -107,7 +112,8 @@ def test_the_worst_bin_can_be_the_objective() -> None:
     def largest(choice: object) -> float:
         chances = choice.mechanism.chance_table
         return max(
-            float(((PARTITION.membership(c) @ choice.decoder) ** 2 @ chances).mean(axis=1).max()) for c in CONSUMERS
+            float(((PARTITION.membership(c) @ choice.decoder) ** 2 @ chances).mean(axis=1).max())
+            for c in CONSUMERS
         )
 
     assert largest(worst) < largest(mean)
@@ -125,7 +131,9 @@ def test_a_lucky_draw_never_claims_certainty() -> None:
 
 def test_many_cells_fall_back_to_chp() -> None:
     consumers = read_consumers([401], 0.0, 1.0)
-    assert not isinstance(choose(union(consumers, 0.0, 1.0), consumers, 1.0, "best").mechanism, SetStrategy)
+    assert not isinstance(
+        choose(union(consumers, 0.0, 1.0), consumers, 1.0, "best").mechanism, SetStrategy
+    )
 
 
 @pytest.mark.slow
@@ -137,11 +145,16 @@ def test_odd_queries_are_answered(epsilon: float, given: list[object]) -> None:
     partition = union(consumers, 0.0, 1.0)
     counts = np.arange(1, partition.cells + 1) * 1000
     rng = np.random.default_rng(1)
-    machines = [collect("smart", ValueGroup(counts), consumers, partition, epsilon, rng) for _ in range(40)]
+    machines = [
+        collect("smart", ValueGroup(counts), consumers, partition, epsilon, rng) for _ in range(40)
+    ]
     answers = [machine.answer() for machine in machines]
     for i, consumer in enumerate(consumers):
         found = np.array([a.counts[i] for a in answers])
-        truth, error = partition.membership(consumer) @ counts, np.sqrt(answers[0].variances[i] / 40)
+        truth, error = (
+            partition.membership(consumer) @ counts,
+            np.sqrt(answers[0].variances[i] / 40),
+        )
         assert np.all(np.abs(found.mean(axis=0) - truth) <= 5 * error + 1e-6)
     assert machines[0].epsilon <= epsilon
 
@@ -162,10 +175,14 @@ def test_a_collection_by_a_strategy_is_saved_and_restored() -> None:
 def _smart() -> ProtocolMachine:
     consumers = read_consumers([3, 4], 0.0, 60.0)
     schema = Smart.schema_of("minutes", consumers, 0.0, 60.0)
-    return start("smart", schema, 0.5, 1000, {"consumers": consumers_to_text(consumers)}, holdout=0.1)
+    return start(
+        "smart", schema, 0.5, 1000, {"consumers": consumers_to_text(consumers)}, holdout=0.1
+    )
 
 
-def test_a_restored_machine_asks_the_very_design_that_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restored_machine_asks_the_very_design_that_was_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine = _smart()
     plan = machine.plan()
     assert plan is not None

@@ -15,7 +15,11 @@ SMALL: list[BitMechanism] = [sue(5, 1.0), oue(5, 1.0), BloomRappor.for_epsilon(5
 
 
 def sets_of(mechanism: BitMechanism) -> list[int]:
-    return [1 << cell for cell in range(mechanism.cells)] if mechanism.filters is None else list(mechanism.filters)
+    return (
+        [1 << cell for cell in range(mechanism.cells)]
+        if mechanism.filters is None
+        else list(mechanism.filters)
+    )
 
 
 @pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: m.name)

@@ -29,7 +29,9 @@ def test_the_documented_mechanism_works() -> None:
     assert chances.T @ added == pytest.approx(np.eye(6), abs=1e-9)
     truth = np.array([500, 100, 50, 200, 100, 50]) * 100
     people = np.repeat(np.arange(6), truth)
-    found = ring.estimate(ring.support(ring.randomise_many(people, RandomStream.from_seed(1))), len(people))
+    found = ring.estimate(
+        ring.support(ring.randomise_many(people, RandomStream.from_seed(1))), len(people)
+    )
     assert (np.abs(found.frequencies - truth / truth.sum()) < 4.5 * found.standard_errors).all()
     assert built["Ring"].from_json(ring.to_json()) == ring
     ring.check_report(ring.randomise(2, secrets.token_bytes))

@@ -41,7 +41,12 @@ def laws(vector: DuchiVector) -> dict[Signs, dict[Signs, Fraction]]:
 def exact_epsilon(vector: DuchiVector) -> float:
     """The largest log ratio of the chances of any report under any two sign vectors, rounded up."""
     found = laws(vector)
-    return log_up(max(max(law[t] for law in found.values()) / min(law[t] for law in found.values()) for t in found))
+    return log_up(
+        max(
+            max(law[t] for law in found.values()) / min(law[t] for law in found.values())
+            for t in found
+        )
+    )
 
 
 @pytest.mark.slow
@@ -75,11 +80,16 @@ def test_ties_in_both_half_spaces_would_break_the_guarantee(attributes: int) -> 
     above, below = ratio / (ratio + 1) / halves, 1 / (ratio + 1) / halves
     tie = above + below
     assert tie / below == ratio + 1
-    chances = [below if 2 * a < attributes else tie if 2 * a == attributes else above for a in range(attributes + 1)]
+    chances = [
+        below if 2 * a < attributes else tie if 2 * a == attributes else above
+        for a in range(attributes + 1)
+    ]
     assert sum(math.comb(attributes, a) * chance for a, chance in enumerate(chances)) == 1
     # Ties at the lowest chance also leave the smallest variance of all chances that keep the ratio.
     ties, majority = math.comb(attributes, attributes // 2), int(2**attributes - halves)
-    signals = [(ratio - 1) / (majority * (ratio + 1) + ties * x) for x in (1, (1 + ratio) / 2, ratio)]
+    signals = [
+        (ratio - 1) / (majority * (ratio + 1) + ties * x) for x in (1, (1 + ratio) / 2, ratio)
+    ]
     assert signals[0] == max(signals)
     scale = 1 / (signals[0] * math.comb(attributes - 1, attributes // 2))
     assert float(DuchiVector.for_epsilon(attributes, 1.0).scale) == pytest.approx(float(scale))
@@ -93,11 +103,14 @@ def test_every_draw_of_a_16_bit_build(attributes: int, epsilon: float) -> None:
     vector = DuchiVector.for_epsilon(attributes, epsilon, threshold_bits=16)
     found = Counter(vector.agreeing(draw) for draw in range(2**16))
     assert found == {
-        bits: vector.high if 2 * bits.bit_count() > attributes else vector.low for bits in range(2**attributes)
+        bits: vector.high if 2 * bits.bit_count() > attributes else vector.low
+        for bits in range(2**attributes)
     }
     assert 0.9 * epsilon < vector.epsilon <= epsilon
     many = agreeing_many(vector, np.arange(2**16, dtype="<u2").view(np.uint8).reshape(-1, 2))
-    assert [vector.agreeing(draw) for draw in range(2**16)] == (many @ (1 << np.arange(attributes))).tolist()
+    assert [vector.agreeing(draw) for draw in range(2**16)] == (
+        many @ (1 << np.arange(attributes))
+    ).tolist()
 
 
 @pytest.mark.parametrize("attributes", [64, 66, 67, 100, 255])
@@ -130,7 +143,10 @@ def test_one_person_and_many_draw_alike(attributes: int) -> None:
 
 
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    vector, values = DuchiVector.for_epsilon(4, 1.0), np.random.default_rng(2).uniform(-1, 1, (50, 4))
+    vector, values = (
+        DuchiVector.for_epsilon(4, 1.0),
+        np.random.default_rng(2).uniform(-1, 1, (50, 4)),
+    )
     whole = vector.randomise_many(values, RandomStream.from_seed(1)).rows
     monkeypatch.setattr("dither.mechanisms.kernels.means._BLOCK", 7)
     assert np.array_equal(whole, vector.randomise_many(values, RandomStream.from_seed(1)).rows)
@@ -146,7 +162,10 @@ def test_reports_follow_the_law(attributes: int) -> None:
 
     def p_value(assumed: DuchiVector) -> float:
         law = laws(assumed)[v]
-        order = [tuple(1 if bits >> j & 1 else -1 for j in range(attributes)) for bits in range(2**attributes)]
+        order = [
+            tuple(1 if bits >> j & 1 else -1 for j in range(attributes))
+            for bits in range(2**attributes)
+        ]
         return float(stats.chisquare(counts, [n * float(law[t]) for t in order]).pvalue)
 
     assert p_value(vector) > 1e-4
@@ -157,7 +176,9 @@ def test_reports_follow_the_law(attributes: int) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_means_are_unbiased_with_true_errors(attributes: int, epsilon: float) -> None:
     vector, n = DuchiVector.for_epsilon(attributes, epsilon), 60_000
-    values = np.random.default_rng(1).uniform(-1, 1, (n, attributes)) * 0.3 + np.linspace(-0.7, 0.7, attributes)
+    values = np.random.default_rng(1).uniform(-1, 1, (n, attributes)) * 0.3 + np.linspace(
+        -0.7, 0.7, attributes
+    )
     reports = vector.randomise_many(values, RandomStream.from_seed(4, attributes))
     for found, truth in zip(vector.estimate(reports), values.mean(axis=0), strict=True):
         # A report is the scale with either sign, so that its variance over all people is exactly this.
@@ -181,7 +202,10 @@ def test_variance_of_repeated_estimates() -> None:
     vector, n, runs = DuchiVector.for_epsilon(4, 1.0), 500, 200
     stream = RandomStream.from_seed("spread")
     means = np.array(
-        [[e.mean for e in vector.estimate(vector.randomise_many(np.zeros((n, 4)), stream))] for _ in range(runs)]
+        [
+            [e.mean for e in vector.estimate(vector.randomise_many(np.zeros((n, 4)), stream))]
+            for _ in range(runs)
+        ]
     )
     for column in means.T:
         assert 1e-4 < stats.chi2.cdf((column**2).sum() * n / vector.variance(), runs) < 1 - 1e-4
@@ -260,23 +284,35 @@ def test_wrong_reports_are_refused() -> None:
 @pytest.mark.parametrize("epsilon", [30.0, 60.0, 700.0])
 def test_a_large_epsilon_is_kept_though_not_used_up(epsilon: float) -> None:
     for attributes in (1, 2, 15, 16):
-        assert min(epsilon, 45) * (1 - 1e-6) < DuchiVector.for_epsilon(attributes, epsilon).epsilon <= epsilon
+        assert (
+            min(epsilon, 45) * (1 - 1e-6)
+            < DuchiVector.for_epsilon(attributes, epsilon).epsilon
+            <= epsilon
+        )
 
 
 @pytest.mark.slow
 def test_the_table_in_the_docs_is_what_the_exact_laws_give() -> None:
     """Largest variance of an attribute's mean times the participants: the vector, Multi-HM, Duchi by sampling."""
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "histograms.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "histograms.md").read_text(
+        encoding="utf-8"
+    )
     lines = [
-        line for line in page.splitlines() if re.fullmatch(r"\| (2|5|10|20) (\| [\d.]+ / [\d.]+ / [\d.]+ ){4}\|", line)
+        line
+        for line in page.splitlines()
+        if re.fullmatch(r"\| (2|5|10|20) (\| [\d.]+ / [\d.]+ / [\d.]+ ){4}\|", line)
     ]
     assert len(lines) == 4
     for line in lines:
         first, *cells = (part.strip() for part in line.strip("| ").split("|"))
         attributes = int(first)
         for cell, epsilon in zip(cells, (0.5, 1.0, 2.0, 4.0), strict=True):
-            sampled = [MultiMean.for_epsilon(attributes, epsilon, name) for name in ("hybrid", "duchi")]
-            exact = [m.worst_variance for m in (DuchiVector.for_epsilon(attributes, epsilon), *sampled)]
+            sampled = [
+                MultiMean.for_epsilon(attributes, epsilon, name) for name in ("hybrid", "duchi")
+            ]
+            exact = [
+                m.worst_variance for m in (DuchiVector.for_epsilon(attributes, epsilon), *sampled)
+            ]
             for written, value in zip(cell.split(" / "), exact, strict=True):
                 digits = len(written.partition(".")[2])
                 assert float(written) == pytest.approx(value, abs=0.51 * 10**-digits)

@@ -14,13 +14,16 @@ def chi_square(first: int, second: int, draws: int = 40_000) -> float:
     """How far the upper four bits of two cells' hash values are from independent and uniform, over random hash functions."""
     a, b = np.random.default_rng(first + second).integers(0, 2**32, (2, draws), dtype=np.uint64)
     upper = [((a * np.uint64(x) + b) % np.uint64(2**32)) >> np.uint64(28) for x in (first, second)]
-    counts = np.bincount((upper[0] * np.uint64(BINS) + upper[1]).astype(np.int64), minlength=BINS**2)
+    counts = np.bincount(
+        (upper[0] * np.uint64(BINS) + upper[1]).astype(np.int64), minlength=BINS**2
+    )
     expected = draws / BINS**2
     return float(((counts - expected) ** 2 / expected).sum())
 
 
 @pytest.mark.parametrize(
-    "pair", [(0, 1), (0, 2**16), (5, 5 + 2**16), (3 * 2**15, 0), (2**17 - 1, 0), (2**17 - 1, 2**16 - 1)]
+    "pair",
+    [(0, 1), (0, 2**16), (5, 5 + 2**16), (3 * 2**15, 0), (2**17 - 1, 0), (2**17 - 1, 2**16 - 1)],
 )
 def test_pairs_of_cells_are_independent(pair: tuple[int, int]) -> None:
     assert max(pair) < LocalHash.most_cells

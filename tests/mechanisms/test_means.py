@@ -33,7 +33,11 @@ def test_every_draw_of_a_16_bit_build(name: str, epsilon: float) -> None:
     for level in range(17):
         law = [Fraction(0)] * grid.outputs
         coins = [0, 2**16 - 1] if name == "hybrid" else [0]
-        shares = [Fraction(grid.coin, 2**16), 1 - Fraction(grid.coin, 2**16)] if name == "hybrid" else [Fraction(1)]
+        shares = (
+            [Fraction(grid.coin, 2**16), 1 - Fraction(grid.coin, 2**16)]
+            if name == "hybrid"
+            else [Fraction(1)]
+        )
         for coin, share in zip(coins, shares, strict=True):
             if share == 0:
                 continue
@@ -72,7 +76,11 @@ def test_worst_variances_are_those_of_the_papers(epsilon: float) -> None:
     e, root = math.exp(epsilon), math.exp(epsilon / 2)
     duchi = ((e + 1) / (e - 1)) ** 2
     piecewise = 4 * root / (3 * (root - 1) ** 2)
-    hybrid = (root + 3) / (3 * root * (root - 1)) + (e + 1) ** 2 / (root * (e - 1) ** 2) if epsilon > 0.61 else duchi
+    hybrid = (
+        (root + 3) / (3 * root * (root - 1)) + (e + 1) ** 2 / (root * (e - 1) ** 2)
+        if epsilon > 0.61
+        else duchi
+    )
     for name, stated in (("duchi", duchi), ("piecewise", piecewise), ("hybrid", hybrid)):
         assert mean_mechanism(name, epsilon).worst_variance == pytest.approx(stated, rel=0.005)
 

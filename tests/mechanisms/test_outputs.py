@@ -15,7 +15,9 @@ from dither.mechanisms.kernels.outputs import quantiles
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.mechanisms.square_wave import SquareWave, half_width
 
-TRUTH = np.bincount(np.minimum((np.random.default_rng(0).beta(2, 5, 50_000) * 32).astype(int), 31), minlength=32)
+TRUTH = np.bincount(
+    np.minimum((np.random.default_rng(0).beta(2, 5, 50_000) * 32).astype(int), 31), minlength=32
+)
 
 
 @pytest.mark.slow
@@ -63,7 +65,9 @@ def slow_em(wave: SquareWave, counts: np.ndarray, steps: int) -> np.ndarray:
 def test_em_is_em() -> None:
     wave = SquareWave.for_epsilon(6, 2.0)
     counts = wave.simulate(np.array([50, 10, 0, 30, 5, 5]), np.random.default_rng(1))
-    assert wave.density(counts, smooth=False, most_steps=7) == pytest.approx(slow_em(wave, counts, 7))
+    assert wave.density(counts, smooth=False, most_steps=7) == pytest.approx(
+        slow_em(wave, counts, 7)
+    )
 
 
 def test_smoothing_helps_at_small_epsilon_and_quantiles_are_near() -> None:
@@ -84,7 +88,13 @@ def test_smoothing_helps_at_small_epsilon_and_quantiles_are_near() -> None:
 
 
 def test_quantiles_of_a_known_density() -> None:
-    assert quantiles(np.array([0.5, 0.0, 0.5]), [0, 1, 2, 3], [0, 0.25, 0.5, 0.75, 1]).tolist() == [0, 0.5, 1, 2.5, 3]
+    assert quantiles(np.array([0.5, 0.0, 0.5]), [0, 1, 2, 3], [0, 0.25, 0.5, 0.75, 1]).tolist() == [
+        0,
+        0.5,
+        1,
+        2.5,
+        3,
+    ]
     with pytest.raises(ParameterError):
         quantiles(np.array([1.0]), [0, 1], [1.5])
 

@@ -24,7 +24,9 @@ from dither.mechanisms.probability import exp_down, log_up
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
 @pytest.mark.parametrize("cells", [2, 3, 8, 16, 64, 256, 1000, 4096])
-def test_best_has_the_least_total_variance_up_to_the_margin_for_subsets(cells: int, epsilon: float) -> None:
+def test_best_has_the_least_total_variance_up_to_the_margin_for_subsets(
+    cells: int, epsilon: float
+) -> None:
     chosen = best(cells, epsilon)
     assert chosen.epsilon <= epsilon
     error = chosen.total_variance
@@ -46,7 +48,9 @@ def test_best_subset_size_is_the_best_of_all_sizes() -> None:
     for cells, epsilon in ((5, 0.5), (16, 1.0), (40, 2.0), (9, 0.1), (64, 3.0)):
         chosen = SubsetSelection.for_epsilon(cells, epsilon)
         errors = {
-            w: m.total_variance for w in range(1, cells) for m in [SubsetSelection.for_epsilon(cells, epsilon, w)]
+            w: m.total_variance
+            for w in range(1, cells)
+            for m in [SubsetSelection.for_epsilon(cells, epsilon, w)]
         }
         assert errors[chosen.size] == min(errors.values())
 
@@ -57,7 +61,9 @@ def test_variances_match_the_published_formulas() -> None:
         assert GRR.for_epsilon(20, epsilon).variance(0.0, 100) == pytest.approx(
             (e + 18) / ((e - 1) ** 2 * 100), rel=1e-6
         )
-        assert oue(20, epsilon).variance(0.0, 100) == pytest.approx(4 * e / ((e - 1) ** 2 * 100), rel=1e-6)
+        assert oue(20, epsilon).variance(0.0, 100) == pytest.approx(
+            4 * e / ((e - 1) ** 2 * 100), rel=1e-6
+        )
         root = math.exp(epsilon / 2)
         assert mechanism("sue", 20, epsilon).variance(0.0, 100) == pytest.approx(
             root / ((root - 1) ** 2 * 100), rel=1e-6
@@ -70,7 +76,9 @@ def test_bloom_sizes_are_lopubs() -> None:
     assert hashes == round(math.log(1 / 0.022) / math.log(2))
     built = BloomRappor.for_flip(8, 0.5, 32, 4)
     assert built.flip == pytest.approx(0.5)
-    assert built.epsilon <= 2 * 4 * math.log((2 - 0.5) / 0.5) + 1e-9, "LoPub's eq. 8 is an upper bound"
+    assert built.epsilon <= 2 * 4 * math.log((2 - 0.5) / 0.5) + 1e-9, (
+        "LoPub's eq. 8 is an upper bound"
+    )
     assert all(f.bit_count() == 4 for f in built.filters)
     with pytest.raises(ParameterError, match="false-positive"):
         bloom_size(10, 1.5)
@@ -96,11 +104,18 @@ def test_too_few_bloom_bits_to_tell_values_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "bits", "hashes"), [(2, 4, 1), (4, 4, 1), (7, 8, 1), (16, 32, 4), (9, 10, 2), (30, 31, 4)]
+    ("cells", "bits", "hashes"),
+    [(2, 4, 1), (4, 4, 1), (7, 8, 1), (16, 32, 4), (9, 10, 2), (30, 31, 4)],
 )
-def test_a_hash_seed_is_found_whose_filters_tell_all_values_apart(cells: int, bits: int, hashes: int) -> None:
+def test_a_hash_seed_is_found_whose_filters_tell_all_values_apart(
+    cells: int, bits: int, hashes: int
+) -> None:
     def rank(seed: int) -> int:
-        return int(np.linalg.matrix_rank(filter_matrix(BloomRappor(cells, bits, hashes, 1, seed)).astype(float)))
+        return int(
+            np.linalg.matrix_rank(
+                filter_matrix(BloomRappor(cells, bits, hashes, 1, seed)).astype(float)
+            )
+        )
 
     found = telling_seed(cells, bits, hashes)
     assert rank(found) == cells
@@ -112,9 +127,13 @@ def test_a_hash_seed_is_found_whose_filters_tell_all_values_apart(cells: int, bi
 
 
 def test_values_that_no_filter_tells_apart_are_refused() -> None:
-    with pytest.raises(ParameterError, match="16 bits cannot tell 20 values apart; use at least 20 bits"):
+    with pytest.raises(
+        ParameterError, match="16 bits cannot tell 20 values apart; use at least 20 bits"
+    ):
         telling_seed(20, 16, 1)
-    with pytest.raises(ParameterError, match=r"none of 1,000 hash seeds tells 16 values apart.*use more bits"):
+    with pytest.raises(
+        ParameterError, match=r"none of 1,000 hash seeds tells 16 values apart.*use more bits"
+    ):
         telling_seed(16, 16, 1)
     assert BloomRappor.for_cells(2, 1.0).seed == telling_seed(2, *bloom_size(2, 0.022))
 

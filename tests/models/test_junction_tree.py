@@ -7,13 +7,25 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.models import Model
-from dither.models.junction_tree import JunctionTree, MessagePass, expand, independent_tree, reconcile, sum_out
+from dither.models.junction_tree import (
+    JunctionTree,
+    MessagePass,
+    expand,
+    independent_tree,
+    reconcile,
+    sum_out,
+)
 from dither.schema import Attribute, Schema
 from dither.structure import triangulate
 
 
 def _schema(cardinalities):
-    return Schema(tuple(Attribute(f"a{i}", "categorical", values=tuple(range(k))) for i, k in enumerate(cardinalities)))
+    return Schema(
+        tuple(
+            Attribute(f"a{i}", "categorical", values=tuple(range(k)))
+            for i, k in enumerate(cardinalities)
+        )
+    )
 
 
 def _random_tree(seed, d=6, density=0.35):
@@ -55,7 +67,9 @@ def test_belief_propagation_survives_huge_potentials():
 def test_every_marginal_within_and_across_cliques_equals_brute_force(seed):
     schema, tree, potentials = _random_tree(seed)
     joint, _ = _joint(schema, tree, potentials)
-    model = JunctionTree(schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals)
+    model = JunctionTree(
+        schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals
+    )
     rng = np.random.default_rng(seed)
     for size in range(1, len(schema) + 1):
         for chosen in combinations(range(len(schema)), size):
@@ -67,11 +81,15 @@ def test_every_marginal_within_and_across_cliques_equals_brute_force(seed):
 def test_sample_follows_the_joint_and_its_seed():
     schema, tree, potentials = _random_tree(4, d=5)
     joint, _ = _joint(schema, tree, potentials)
-    model = JunctionTree(schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals)
+    model = JunctionTree(
+        schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals
+    )
     n = 400_000
     rows = model.sample(n, np.random.default_rng(7))
     assert rows.dtype == np.int32
-    counts = np.bincount(np.ravel_multi_index(tuple(rows.T), schema.cardinalities), minlength=joint.size)
+    counts = np.bincount(
+        np.ravel_multi_index(tuple(rows.T), schema.cardinalities), minlength=joint.size
+    )
     expected = n * joint.ravel()
     chi2 = ((counts - expected) ** 2 / expected)[expected > 5].sum()
     cells = int((expected > 5).sum())
@@ -79,7 +97,9 @@ def test_sample_follows_the_joint_and_its_seed():
     # The same figure for independent attributes is far off, so the test would notice lost dependence.
     singles = [model.marginal([name]) for name in schema.names]
     wrong = independent_tree(schema, singles).sample(n, np.random.default_rng(7))
-    counts = np.bincount(np.ravel_multi_index(tuple(wrong.T), schema.cardinalities), minlength=joint.size)
+    counts = np.bincount(
+        np.ravel_multi_index(tuple(wrong.T), schema.cardinalities), minlength=joint.size
+    )
     assert ((counts - expected) ** 2 / expected)[expected > 5].sum() > 10 * chi2
     np.testing.assert_array_equal(rows, model.sample(n, np.random.default_rng(7)))
 
@@ -95,7 +115,9 @@ def test_samples_never_fall_in_empty_cells():
 
 def test_bytes_round_trip():
     schema, tree, potentials = _random_tree(5)
-    model = JunctionTree(schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals)
+    model = JunctionTree(
+        schema, tree, MessagePass(tree, schema.cardinalities).calibrate(potentials).marginals
+    )
     again = JunctionTree.from_bytes(model.to_bytes())
     assert isinstance(model, Model)
     assert again.to_bytes() == model.to_bytes()

@@ -32,9 +32,13 @@ def joint(m: Mixture) -> np.ndarray:
 def test_marginals_are_sums_of_the_joint(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     m = model()
     letters = "".join(names)
-    np.testing.assert_allclose(m.marginal(names), np.einsum(f"abc->{letters}", joint(m)), atol=1e-12)
+    np.testing.assert_allclose(
+        m.marginal(names), np.einsum(f"abc->{letters}", joint(m)), atol=1e-12
+    )
     monkeypatch.setattr(module, "_BLOCK_CELLS", 5)  # blocks of one or two components give the same
-    np.testing.assert_allclose(m.marginal(names), np.einsum(f"abc->{letters}", joint(m)), atol=1e-12)
+    np.testing.assert_allclose(
+        m.marginal(names), np.einsum(f"abc->{letters}", joint(m)), atol=1e-12
+    )
 
 
 def test_rows_follow_the_joint_and_not_the_product() -> None:

@@ -32,7 +32,14 @@ def listed(name: str, count: int, missing: bool = False, **more: object) -> Attr
 def wide_case() -> Ruled:
     """Six attributes: one determined by another, one by that in turn, one asked in groups, orders, a sum, what is impossible."""
     city = listed("city", 7, groups=("N", "N", "S", "S", "S", "N", "W"))
-    attributes = (listed("a", 4), listed("b", 4, missing=True), listed("c", 6), listed("d", 3), listed("e", 2), city)
+    attributes = (
+        listed("a", 4),
+        listed("b", 4, missing=True),
+        listed("c", 6),
+        listed("d", 3),
+        listed("e", 2),
+        city,
+    )
     rules = (
         Determines("a", "d", (2, 0, 1, 0)),
         Determines("d", "e", (1, 0, 1)),
@@ -46,7 +53,9 @@ def wide_case() -> Ruled:
     share = RNG(1).random(7)
     of = np.asarray(city.group_codes)
     within = share / np.bincount(of, share)[of]
-    return Ruled(schema, core, {"city": within}, {"d": np.array([2, 0, 1, 0]), "e": np.array([1, 0, 1])})
+    return Ruled(
+        schema, core, {"city": within}, {"d": np.array([2, 0, 1, 0]), "e": np.array([1, 0, 1])}
+    )
 
 
 def brute(model: Ruled) -> np.ndarray:
@@ -59,7 +68,9 @@ def brute(model: Ruled) -> np.ndarray:
     for a, b, c, city in product(*(range(schema[n].cardinality) for n in ("a", "b", "c", "city"))):
         d = int(d_of[a])
         keeps = (b == 4 or a <= b) and a + d == c and not (city in (0, 6) and a == 3)
-        out[a, b, c, d, e_of[d], city] = keeps * joint[a, b, c, groups[city]] * model.within["city"][city]
+        out[a, b, c, d, e_of[d], city] = (
+            keeps * joint[a, b, c, groups[city]] * model.within["city"][city]
+        )
     return out / out.sum()
 
 
@@ -83,7 +94,9 @@ def test_marginals_are_those_of_brute_force(names: list[str]) -> None:
     model = wide_case()
     whole = brute(model)
     axes = [model.schema.index(name) for name in names]
-    expected = np.transpose(whole.sum(axis=tuple(i for i in range(6) if i not in axes)), np.argsort(np.argsort(axes)))
+    expected = np.transpose(
+        whole.sum(axis=tuple(i for i in range(6) if i not in axes)), np.argsort(np.argsort(axes))
+    )
     np.testing.assert_allclose(model.marginal(names), expected, atol=1e-12)
 
 
@@ -97,7 +110,9 @@ def test_rows_follow_the_same_law_and_break_no_rule() -> None:
         np.add.at(found, tuple(rows[:, model.schema.index(n)] for n in names), 1 / len(rows))
         # Each cell is binomial: five standard deviations, and a little for cells that are hardly ever hit.
         assert (np.abs(found - expected) < 5 * np.sqrt(expected / len(rows)) + 1e-4).all()
-    assert broken(model.schema, RNG(6).integers(0, 2, rows.shape)).any(), "the check sees rows that do break them"
+    assert broken(model.schema, RNG(6).integers(0, 2, rows.shape)).any(), (
+        "the check sees rows that do break them"
+    )
     np.testing.assert_array_equal(rows, wide_case().sample(20_000, RNG(5)))
 
 
@@ -135,7 +150,10 @@ def test_too_many_cells_condition_on_the_near_rules_only(monkeypatch: pytest.Mon
 
 
 def test_orders_that_follow_are_found() -> None:
-    found = {(o.low, o.high): o.strict for o in all_orders((Order("a", "b"), Order("b", "c", True), Order("c", "d")))}
+    found = {
+        (o.low, o.high): o.strict
+        for o in all_orders((Order("a", "b"), Order("b", "c", True), Order("c", "d")))
+    }
     assert found == {
         ("a", "b"): False,
         ("b", "c"): True,

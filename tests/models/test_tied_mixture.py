@@ -16,7 +16,12 @@ from dither.schema import Attribute, Schema
 from dither.tally.archive import pack, unpack
 
 SIZES = (3, 2, 4, 2, 3)
-SCHEMA = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(SIZES)))
+SCHEMA = Schema(
+    tuple(
+        Attribute(f"x{i}", "categorical", tuple(f"v{v}" for v in range(k)))
+        for i, k in enumerate(SIZES)
+    )
+)
 ENDS = ((0, 2), (1, 4))
 TREE = ((3, 0, 2), (1, 4))  # the first edge ties three attributes, in no order
 ROW = ((3, 0, 2, 4),)
@@ -24,7 +29,9 @@ BOTH = pytest.mark.parametrize("ends", [ENDS, TREE, ROW], ids=["pairs", "a tree"
 NAMES = list(SCHEMA.names)
 
 
-def tied(ends: tuple[tuple[int, ...], ...] = ENDS, components: int = 7, groups: int = 3, seed: int = 0) -> Mixture:
+def tied(
+    ends: tuple[tuple[int, ...], ...] = ENDS, components: int = 7, groups: int = 3, seed: int = 0
+) -> Mixture:
     rng = np.random.default_rng(seed)
     tables = tuple(rng.dirichlet(np.ones(k) / 2, size=components) for k in SIZES)
     edges = []
@@ -32,7 +39,11 @@ def tied(ends: tuple[tuple[int, ...], ...] = ENDS, components: int = 7, groups: 
         width = SIZES[j] * int(np.prod([SIZES[k] for k in third]))
         edges.append(Edge(i, j, rng.gamma(0.3, size=(groups, SIZES[i], width)) + 1e-3, *third))
     return Mixture(
-        SCHEMA, rng.dirichlet(np.ones(components)), tables, tuple(edges), rng.integers(0, groups, components)
+        SCHEMA,
+        rng.dirichlet(np.ones(components)),
+        tables,
+        tuple(edges),
+        rng.integers(0, groups, components),
     )
 
 
@@ -43,7 +54,9 @@ def joint(m: Mixture) -> np.ndarray:
     for c, weight in enumerate(m.weights):
         chances = np.zeros(SIZES)
         for record in product(*map(range, SIZES)):
-            chances[record] = np.prod([table[c, code] for table, code in zip(m.components, record, strict=True)])
+            chances[record] = np.prod(
+                [table[c, code] for table, code in zip(m.components, record, strict=True)]
+            )
             for edge in m.edges:
                 value = record[edge.second]
                 for end in edge.rest[1:]:
@@ -86,20 +99,32 @@ def test_groups_of_values_are_added_up(ends: tuple[tuple[int, ...], ...]) -> Non
 
 
 def test_a_question_about_many_attributes_needs_no_table_of_them() -> None:
-    wide = Schema(tuple(Attribute(f"w{i}", "categorical", tuple(map(str, range(40)))) for i in range(8)))
+    wide = Schema(
+        tuple(Attribute(f"w{i}", "categorical", tuple(map(str, range(40)))) for i in range(8))
+    )
     rng = np.random.default_rng(2)
     tables = tuple(rng.dirichlet(np.ones(40), size=5) for _ in range(8))
-    m = Mixture(wide, np.full(5, 0.2), tables, (Edge(0, 7, rng.gamma(1.0, size=(1, 40, 40))),), np.zeros(5, np.intp))
+    m = Mixture(
+        wide,
+        np.full(5, 0.2),
+        tables,
+        (Edge(0, 7, rng.gamma(1.0, size=(1, 40, 40))),),
+        np.zeros(5, np.intp),
+    )
     with pytest.raises(ParameterError, match="cells"):
         m.marginal(wide.names)
     groups = [(np.arange(40) >= 20).astype(np.intp)] * 8
     found = m.grouped(wide.names, groups)
     assert found.shape == (2,) * 8
-    np.testing.assert_allclose(found.sum(axis=(1, 2, 3, 4, 5, 6)), add_up(m.marginal(["w0", "w7"]), groups[:2]))
+    np.testing.assert_allclose(
+        found.sum(axis=(1, 2, 3, 4, 5, 6)), add_up(m.marginal(["w0", "w7"]), groups[:2])
+    )
 
 
 @BOTH
-def test_rows_follow_the_joint_and_not_the_mixture_without_its_edges(ends: tuple[tuple[int, ...], ...]) -> None:
+def test_rows_follow_the_joint_and_not_the_mixture_without_its_edges(
+    ends: tuple[tuple[int, ...], ...],
+) -> None:
     m, n = tied(ends), 200_000
     rows = m.sample(n, np.random.default_rng(3))
     assert rows.dtype == np.int32
@@ -107,7 +132,9 @@ def test_rows_follow_the_joint_and_not_the_mixture_without_its_edges(ends: tuple
 
     def chi2(expected: np.ndarray) -> tuple[float, int]:
         often = expected > 5
-        return float(((seen - expected) ** 2 / np.maximum(expected, 1e-9))[often].sum()), int(often.sum())
+        return float(((seen - expected) ** 2 / np.maximum(expected, 1e-9))[often].sum()), int(
+            often.sum()
+        )
 
     found, cells = chi2(joint(m).ravel() * n)
     assert found < cells + 5 * np.sqrt(2 * cells)
@@ -125,12 +152,16 @@ def test_what_an_edge_rules_out_is_never_drawn() -> None:
 
 
 @BOTH
-def test_archives_keep_edges_and_those_without_are_as_before(ends: tuple[tuple[int, ...], ...]) -> None:
+def test_archives_keep_edges_and_those_without_are_as_before(
+    ends: tuple[tuple[int, ...], ...],
+) -> None:
     m = tied(ends)
     again = model_from_bytes(m.to_bytes())
     assert isinstance(again, Mixture)
     assert again.to_bytes() == m.to_bytes()
-    np.testing.assert_array_equal(again.marginal(["x2", "x0", "x1"]), m.marginal(["x2", "x0", "x1"]))
+    np.testing.assert_array_equal(
+        again.marginal(["x2", "x0", "x1"]), m.marginal(["x2", "x0", "x1"])
+    )
     np.testing.assert_array_equal(*(a.sample(500, np.random.default_rng(1)) for a in (m, again)))
     meta, arrays = unpack(Mixture(SCHEMA, m.weights, m.components).to_bytes())
     assert sorted(meta) == ["kind", "schema"]

@@ -16,11 +16,16 @@ from dither.structure import triangulate
 def _truth(seed=0, cardinalities=(4, 3, 5, 3, 4)):
     rng = np.random.default_rng(seed)
     schema = Schema(
-        tuple(Attribute(f"a{i}", "categorical", values=tuple(range(k))) for i, k in enumerate(cardinalities))
+        tuple(
+            Attribute(f"a{i}", "categorical", values=tuple(range(k)))
+            for i, k in enumerate(cardinalities)
+        )
     )
     tree = triangulate(cardinalities, [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)])
     potentials = [rng.normal(0, 0.8, [cardinalities[a] for a in clique]) for clique in tree.cliques]
-    return schema, JunctionTree(schema, tree, MessagePass(tree, cardinalities).calibrate(potentials).marginals)
+    return schema, JunctionTree(
+        schema, tree, MessagePass(tree, cardinalities).calibrate(potentials).marginals
+    )
 
 
 def _measured(names, frequencies, variance):
@@ -90,17 +95,25 @@ def test_a_fit_goes_on_below_the_noise_while_it_falls_steeply():
         given, residuals = _pairs(truth, np.random.default_rng(seed), sd=0.003), []
         plain = fit_tree(schema, truth.tree, given, discrepancy=0.8)
         on = fit_tree(
-            schema, truth.tree, given, discrepancy=0.8, least=0.6, progress=lambda _, r, to=residuals: to.append(r)
+            schema,
+            truth.tree,
+            given,
+            discrepancy=0.8,
+            least=0.6,
+            progress=lambda _, r, to=residuals: to.append(r),
         )
         ends = [
-            r <= 0.6 or (r <= 0.8 and step >= 5 and r > 0.95 * residuals[step - 5]) for step, r in enumerate(residuals)
+            r <= 0.6 or (r <= 0.8 and step >= 5 and r > 0.95 * residuals[step - 5])
+            for step, r in enumerate(residuals)
         ]
         assert ends.index(True) == len(residuals) - 1 == on.iterations - 1
         assert plain.iterations <= on.iterations
         further += on.iterations - plain.iterations
         errors.append([_error(fit.model, truth) for fit in (plain, on)])
     assert further > 0
-    assert np.mean(errors, axis=0)[1] < np.mean(errors, axis=0)[0], "there was something left to learn"
+    assert np.mean(errors, axis=0)[1] < np.mean(errors, axis=0)[0], (
+        "there was something left to learn"
+    )
 
 
 def test_residual_never_ends_above_a_plain_mirror_descent():
@@ -110,14 +123,18 @@ def test_residual_never_ends_above_a_plain_mirror_descent():
     messages = MessagePass(truth.tree, schema.cardinalities)
     theta = [np.zeros(s) for s in messages.shapes]
     sets = {m.attributes: tuple(schema.index(name) for name in m.attributes) for m in measured}
-    placed = [m for m in measured if any(set(sets[m.attributes]) <= set(c) for c in truth.tree.cliques)]
+    placed = [
+        m for m in measured if any(set(sets[m.attributes]) <= set(c) for c in truth.tree.cliques)
+    ]
     for _ in range(400):
         state = messages.calibrate(theta)
         gradient = [np.zeros(s) for s in messages.shapes]
         loss = 0.0
         for m in placed:
             members, weights = sets[m.attributes], 1 / m.variances
-            c = next(i for i, clique in enumerate(truth.tree.cliques) if set(members) <= set(clique))
+            c = next(
+                i for i, clique in enumerate(truth.tree.cliques) if set(members) <= set(clique)
+            )
             clique = truth.tree.cliques[c]
             off = sum_out(state.marginals[c], clique, members) - m.frequencies
             loss += (weights * off**2).sum()

@@ -23,7 +23,12 @@ from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 
 SIZES = (4, 3, 5, 3, 4, 3)
-SCHEMA = Schema(tuple(Attribute(f"a{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(SIZES)))
+SCHEMA = Schema(
+    tuple(
+        Attribute(f"a{i}", "categorical", tuple(f"v{v}" for v in range(k)))
+        for i, k in enumerate(SIZES)
+    )
+)
 PEOPLE = reference_population(SCHEMA, 0.12)
 CODES = PEOPLE.sample(6_000, np.random.default_rng(1))
 PAIRS = list(combinations(SCHEMA.names, 2))
@@ -57,7 +62,8 @@ def test_the_forecast_says_what_the_table_brings(expected: dither.planner.Foreca
     said = expected.to_json()
     assert said["prior"] == "a table in memory"
     assert (
-        next(m for m in said["methods"] if m["name"] == "mixture")["tvd_without_prior"]["2"] == found.without_prior[2]
+        next(m for m in said["methods"] if m["name"] == "mixture")["tvd_without_prior"]["2"]
+        == found.without_prior[2]
     )
     baseline = next(m for m in expected.methods if m.name == "independent")
     assert baseline.without_prior is None
@@ -73,7 +79,10 @@ def test_what_is_predicted_is_what_a_campaign_with_a_table_of_that_size_gives() 
         people = PEOPLE.sample(100_000, np.random.default_rng([seed, 5]))
         machine = start("mixture", SCHEMA, 2.0, len(people), seed=seed)
         simulate(machine, people, np.random.default_rng([seed, 6]))
-        give_prior(machine, PublicRows(PEOPLE.sample(len(CODES), np.random.default_rng([seed, 7])), "p", ""))
+        give_prior(
+            machine,
+            PublicRows(PEOPLE.sample(len(CODES), np.random.default_rng([seed, 7])), "p", ""),
+        )
         fitted = machine.model()
         found.append(np.mean([tvd(PEOPLE.marginal(pair), fitted.marginal(pair)) for pair in PAIRS]))
     assert guess == pytest.approx(np.mean(found), rel=0.25)
@@ -82,18 +91,26 @@ def test_what_is_predicted_is_what_a_campaign_with_a_table_of_that_size_gives() 
 
 def test_a_prior_that_brings_little_is_said_to() -> None:
     found = {
-        "mixture": Prediction("mixture", {1: 0.01, 2: 0.05}, 0.1, without_prior={1: 0.01, 2: 0.051}),
+        "mixture": Prediction(
+            "mixture", {1: 0.01, 2: 0.05}, 0.1, without_prior={1: 0.01, 2: 0.051}
+        ),
         "independent": Prediction("independent", {1: 0.01, 2: 0.1}, 0.1),
     }
-    assert "brings little: the error without it would be 0.051" in advice(found["mixture"], found, "learnt")
+    assert "brings little: the error without it would be 0.051" in advice(
+        found["mixture"], found, "learnt"
+    )
     assert "The prior would not help" in advice(found["independent"], found, "noise")
     found["mixture"] = replace(found["mixture"], without_prior=None)
-    assert "prior" not in advice(found["independent"], found, "noise") + advice(found["mixture"], found, "learnt")
+    assert "prior" not in advice(found["independent"], found, "noise") + advice(
+        found["mixture"], found, "learnt"
+    )
 
 
 def test_a_prior_that_some_campaigns_do_not_use_is_warned_of() -> None:
     found = {
-        "mixture": Prediction("mixture", {1: 0.01, 2: 0.05}, 0.1, without_prior={2: 0.09}, prior_used=0.6),
+        "mixture": Prediction(
+            "mixture", {1: 0.01, 2: 0.05}, 0.1, without_prior={2: 0.09}, prior_used=0.6
+        ),
         "independent": Prediction("independent", {1: 0.01, 2: 0.1}, 0.1),
     }
     needed: dict[str, float | None] = {"participants": None, "epsilon": None}
@@ -103,14 +120,25 @@ def test_a_prior_that_some_campaigns_do_not_use_is_warned_of() -> None:
     assert warnings(SCHEMA, 1_000, found["mixture"], found, "learnt", needed) == ()
 
 
-def test_what_cannot_be_planned_with_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_planned_with_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ParameterError, match="dependence and prior exclude each other"):
         dither.forecast(SCHEMA, 1_000, 1.0, dependence="weak", prior=table())
     with pytest.raises(TableError, match="no column"):
         dither.forecast(SCHEMA, 1_000, 1.0, prior=table().iloc[:, 1:])
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_json()), encoding="utf-8")
     (tmp_path / "empty.csv").write_text(",".join(SCHEMA.names) + "\n", encoding="utf-8")
-    order = ["plan", "--schema", str(tmp_path / "schema.json"), "--participants", "1000", "--epsilon", "1", "--prior"]
+    order = [
+        "plan",
+        "--schema",
+        str(tmp_path / "schema.json"),
+        "--participants",
+        "1000",
+        "--epsilon",
+        "1",
+        "--prior",
+    ]
     assert run([*order, str(tmp_path / "empty.csv")]) == 2
     assert "empty.csv has no rows" in capsys.readouterr().err
     assert run([*order, str(tmp_path / "nowhere.csv")]) == 2
@@ -123,7 +151,15 @@ def test_the_command_names_the_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     kept = Schema(SCHEMA.attributes[:3])
     (tmp_path / "schema.json").write_text(json.dumps(kept.to_json()), encoding="utf-8")
     table().iloc[:500, :3].to_csv(tmp_path / "public{1}.csv", index=False)
-    order = ["plan", "--schema", str(tmp_path / "schema.json"), "--participants", "5000", "--epsilon", "1"]
+    order = [
+        "plan",
+        "--schema",
+        str(tmp_path / "schema.json"),
+        "--participants",
+        "5000",
+        "--epsilon",
+        "1",
+    ]
     assert run([*order, "--prior", str(tmp_path / "public{1}.csv")]) == 0
     said = capsys.readouterr().out
     assert "away from independence in the mean, as " in said

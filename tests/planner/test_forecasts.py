@@ -21,7 +21,10 @@ from dither.schema import Attribute, Schema
 
 def _schema(*cardinalities: int) -> Schema:
     return Schema(
-        tuple(Attribute(f"a{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(cardinalities))
+        tuple(
+            Attribute(f"a{i}", "categorical", tuple(f"v{v}" for v in range(k)))
+            for i, k in enumerate(cardinalities)
+        )
     )
 
 
@@ -60,13 +63,21 @@ def test_one_wide_column_is_not_said_to_have_pairs_that_can_be_learnt() -> None:
 
 
 def test_nothing_in_reach_is_not_said_to_change_it() -> None:
-    found = {name: dither.planner.Prediction(name, {1: 0.2, 2: 0.4}, 0.4) for name in ("mixture", "independent")}
+    found = {
+        name: dither.planner.Prediction(name, {1: 0.2, 2: 0.4}, 0.4)
+        for name in ("mixture", "independent")
+    }
     nothing: dict[str, float | None] = {"participants": None, "epsilon": None}
     told = warnings(_schema(9, 9), 100, found["independent"], found, "noise", nothing)
     assert "and so would" not in told[0]
     assert told[0].endswith("changes that; only fewer or coarser attributes can")
-    more = warnings(_schema(9, 9), 100, found["independent"], found, "noise", {**nothing, "epsilon": 3.5})
-    assert "an epsilon of about 3.5 with these participants would change that, and so would fewer" in more[0]
+    more = warnings(
+        _schema(9, 9), 100, found["independent"], found, "noise", {**nothing, "epsilon": 3.5}
+    )
+    assert (
+        "an epsilon of about 3.5 with these participants would change that, and so would fewer"
+        in more[0]
+    )
 
 
 def test_pairs_too_wide_to_hold_are_refused_in_one_line() -> None:

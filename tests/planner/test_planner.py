@@ -22,17 +22,25 @@ from dither.simulate import simulate
 
 def _schema(*cardinalities: int) -> Schema:
     return Schema(
-        tuple(Attribute(f"a{i}", "categorical", tuple(f"v{v}" for v in range(k))) for i, k in enumerate(cardinalities))
+        tuple(
+            Attribute(f"a{i}", "categorical", tuple(f"v{v}" for v in range(k)))
+            for i, k in enumerate(cardinalities)
+        )
     )
 
 
 @pytest.mark.parametrize("cardinalities", [(2,) * 10, (3, 9, 4, 16, 2, 7), (2, 2)])
 @pytest.mark.parametrize("amount", [0.0, 0.05, 0.12])
-def test_the_reference_population_has_the_dependence_it_states(cardinalities: tuple[int, ...], amount: float) -> None:
+def test_the_reference_population_has_the_dependence_it_states(
+    cardinalities: tuple[int, ...], amount: float
+) -> None:
     population = reference_population(_schema(*cardinalities), amount)
     names = population.schema.names
     found = [
-        tvd(population.marginal([a, b]), np.outer(population.marginal([a]), population.marginal([b])))
+        tvd(
+            population.marginal([a, b]),
+            np.outer(population.marginal([a]), population.marginal([b])),
+        )
         for a, b in combinations(names, 2)
     ]
     assert np.mean(found) == pytest.approx(amount, abs=1e-6)
@@ -154,12 +162,16 @@ def test_least_finds_the_first_value_that_holds(threshold: float) -> None:
     assert least(lambda value: value >= 101, 1.0, 100.0, 4.0) is None
 
 
-def test_the_command_prints_json_and_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_json_and_sentences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "schema.json"
     file.write_text(json.dumps(generate_network([3, 4, 2], seed=1).schema.to_json()))
     plan_command(file, 40_000, 2.0, as_json=True)
     printed = json.loads(capsys.readouterr().out)
-    assert {"participants", "epsilon", "methods", "recommendation", "warnings", "needed"} <= set(printed)
+    assert {"participants", "epsilon", "methods", "recommendation", "warnings", "needed"} <= set(
+        printed
+    )
     assert printed["participants"] == 40_000
     assert set(printed["needed"]) == {"participants", "epsilon"}
     by_name = {entry["name"]: entry["tvd"] for entry in printed["methods"]}

@@ -19,7 +19,14 @@ from typing import Any
 import pytest
 from hypothesis import Phase, example, given, settings
 from tests.programs import require
-from tests.promises.whole_plans import CAMPAIGN, Campaign, campaigns, grouped_and_joint, records, rounded_and_joint
+from tests.promises.whole_plans import (
+    CAMPAIGN,
+    Campaign,
+    campaigns,
+    grouped_and_joint,
+    records,
+    rounded_and_joint,
+)
 
 import dither.client.participant as participant_module
 from dither.client import Answer, Device, Participant, read_announcement
@@ -65,12 +72,19 @@ def python_outcome(campaign: Campaign, record: Mapping[str, object]) -> Outcome:
             return Answer(201, b'{"results":["stored"]}', content_type="application/json")
 
         person = Participant(
-            device, "https://c.example", CAMPAIGN, cap=campaign.cap, transport=transport, source=source
+            device,
+            "https://c.example",
+            CAMPAIGN,
+            cap=campaign.cap,
+            transport=transport,
+            source=source,
         )
         try:
             taken = person.take_part(record)
             visits.append((taken.result, taken.spent, taken.reason, taken.receipt))
-        except Exception as error:  # of any class: an unexpected one is behaviour that others can see
+        except (
+            Exception
+        ) as error:  # of any class: an unexpected one is behaviour that others can see
             visits.append((type(error).__name__, str(error)))
     books = _books(device)
     device.close()
@@ -87,7 +101,10 @@ def _books(device: Device) -> tuple[Any, ...]:
         )
         names = [column[0] for column in cursor.description]
         for row in cursor.fetchall():
-            shown = [len(x) if name in ("payload", "body") else x for name, x in zip(names, row, strict=True)]
+            shown = [
+                len(x) if name in ("payload", "body") else x
+                for name, x in zip(names, row, strict=True)
+            ]
             dump.append((table, *shown))
     return tuple(dump)
 
@@ -97,7 +114,9 @@ class Browser:
 
     def __init__(self, node: str) -> None:
         script = Path(__file__).with_name("device_outcomes.mjs")
-        self._process = subprocess.Popen([node, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [node, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def outcome(self, campaign: Campaign, record: Mapping[str, object]) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -150,7 +169,9 @@ def test_browsers_behave_alike_for_any_two_records(browser: Browser) -> None:
         outcome = browser.outcome(campaign, record)
         assert outcome == browser.outcome(campaign, other)
         accepted = [visit["accepted"] for visit in outcome["outcomes"]]
-        assert accepted == [accepts(text) for text in campaign.announcements], "Python and JavaScript accept the same"
+        assert accepted == [accepts(text) for text in campaign.announcements], (
+            "Python and JavaScript accept the same"
+        )
 
     check()
 
@@ -162,7 +183,9 @@ def test_a_number_cannot_be_asked_rounded_and_in_a_pair() -> None:
 
 
 @pytest.mark.parametrize("fault", ["silence", "draws", "length"])
-def test_the_check_rejects_a_device_that_behaves_by_its_record(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_rejects_a_device_that_behaves_by_its_record(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three faults that a device could have for values outside the domain: it raises, draws more, or sends more."""
     encode_answer, encode = participant_module.encode_answer, participant_module.encode
     outside = False
@@ -183,7 +206,9 @@ def test_the_check_rejects_a_device_that_behaves_by_its_record(fault: str, monke
     monkeypatch.setattr(participant_module, "encode_answer", faulty_answer)
     monkeypatch.setattr(participant_module, "encode", faulty_encode)
 
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(
+        max_examples=100, deadline=None, derandomize=True, database=None, phases=[Phase.generate]
+    )
     @given(campaigns(), records, records)
     def check(campaign: Campaign, record: dict[str, Any], other: dict[str, Any]) -> None:
         assert python_outcome(campaign, record) == python_outcome(campaign, other)

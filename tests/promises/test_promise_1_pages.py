@@ -51,24 +51,53 @@ class Case:
 
 CASES = [
     Case("range", {"kind": "numeric", "edges": [18, 30, 50, 100], "unit": 1}, write, "41", "17"),
-    Case("missing", {"kind": "numeric", "edges": [0, 5, 9], "missing": True}, write, "4.5", "-1e30"),
-    Case("atoms", {"kind": "numeric", "edges": [128, 129], "atoms": [1, 3, 5, 7, 9, 37]}, write, "37", "38"),
+    Case(
+        "missing", {"kind": "numeric", "edges": [0, 5, 9], "missing": True}, write, "4.5", "-1e30"
+    ),
+    Case(
+        "atoms",
+        {"kind": "numeric", "edges": [128, 129], "atoms": [1, 3, 5, 7, 9, 37]},
+        write,
+        "37",
+        "38",
+    ),
     Case("duration", {"kind": "duration", "edges": [0, 60, 3600]}, write, "59.5", "3601"),
     Case(
-        "date", {"kind": "date", "edges": ["2000-01-01", "2015-01-01", "2027-01-01"]}, write, "2020-02-29", "1999-12-31"
+        "date",
+        {"kind": "date", "edges": ["2000-01-01", "2015-01-01", "2027-01-01"]},
+        write,
+        "2020-02-29",
+        "1999-12-31",
     ),
     Case(
         "datetime",
-        {"kind": "datetime", "edges": ["2020-01-01T00:00:00", "2020-06-01T00:00:00", "2021-01-01T00:00:00"]},
+        {
+            "kind": "datetime",
+            "edges": ["2020-01-01T00:00:00", "2020-06-01T00:00:00", "2021-01-01T00:00:00"],
+        },
         write,
         "2020-02-29T08:30",
         "2021-02-01T08:30",
     ),
     Case("radios", {"kind": "categorical", "values": LABELS}, tick, "bus", "None of these"),
-    Case("radios with missing", {"kind": "ordinal", "values": LABELS, "missing": True}, tick, "car", "None of these"),
+    Case(
+        "radios with missing",
+        {"kind": "ordinal", "values": LABELS, "missing": True},
+        tick,
+        "car",
+        "None of these",
+    ),
     Case("boolean", {"kind": "boolean"}, tick, "Yes", "None of these"),
-    Case("menu", {"kind": "categorical", "values": [f"v{i}" for i in range(40)]}, select, "v7", "None of these"),
-    Case("list", {"kind": "categorical", "values": [f"v{i}" for i in range(301)]}, write, "v7", "w7"),
+    Case(
+        "menu",
+        {"kind": "categorical", "values": [f"v{i}" for i in range(40)]},
+        select,
+        "v7",
+        "None of these",
+    ),
+    Case(
+        "list", {"kind": "categorical", "values": [f"v{i}" for i in range(301)]}, write, "v7", "w7"
+    ),
     Case(
         "rounded",
         {"kind": "numeric", "edges": [0, 500, 1000]},
@@ -81,7 +110,9 @@ CASES = [
 ]
 
 
-def visit(browser: Browser, address: str, fill: Callable[[Page], None]) -> tuple[list[tuple[str, str, int]], bool]:
+def visit(
+    browser: Browser, address: str, fill: Callable[[Page], None]
+) -> tuple[list[tuple[str, str, int]], bool]:
     """One visit: what the browser sent after the button was pressed, and whether the page said "outside" before."""
     sent: list[tuple[str, str, int]] = []
 
@@ -111,8 +142,16 @@ def test_the_same_requests_inside_and_outside_the_domain(
     campaign = caller.create(schema=schema, participation="tokens", **case.method)
     issued = caller.admin("POST", f"/{campaign}/tokens", {"count": 2})
     seen = []
-    for ticket, answer in zip(json.loads(issued.body)["tokens"], (case.inside, case.outside), strict=True):
-        seen.append(visit(browser, f"{running.url}/c/{campaign}#{ticket}", lambda page, a=answer: case.fill(page, a)))
+    for ticket, answer in zip(
+        json.loads(issued.body)["tokens"], (case.inside, case.outside), strict=True
+    ):
+        seen.append(
+            visit(
+                browser,
+                f"{running.url}/c/{campaign}#{ticket}",
+                lambda page, a=answer: case.fill(page, a),
+            )
+        )
     (inside, no_note), (outside, note) = seen
     assert not no_note
     assert note, "the page says before sending that the answer is outside"
@@ -120,8 +159,14 @@ def test_the_same_requests_inside_and_outside_the_domain(
     assert [url.rsplit("/", 1)[-1] for _, url, _ in inside] == [campaign, "lookup", "reports"]
 
 
-def test_none_of_these_in_a_long_list(running: ServerThread, caller: Caller, browser: Browser) -> None:
-    schema = {"attributes": [{"name": "x", "kind": "categorical", "values": [f"v{i}" for i in range(301)]}]}
+def test_none_of_these_in_a_long_list(
+    running: ServerThread, caller: Caller, browser: Browser
+) -> None:
+    schema = {
+        "attributes": [
+            {"name": "x", "kind": "categorical", "values": [f"v{i}" for i in range(301)]}
+        ]
+    }
     address = f"{running.url}/c/{caller.create(schema=schema)}"
     inside, no_note = visit(browser, address, lambda page: write(page, "v300"))
     outside, note = visit(browser, address, lambda page: tick(page, "None of these"))
@@ -138,8 +183,12 @@ def test_several_campaigns_read_nothing_from_who_is_silent(
     read = {1: 0, 2: 0}
     for bit in range(2):
         atoms = [age for age in range(128) if age >> bit & 1]
-        schema = {"attributes": [{"name": "age", "kind": "numeric", "edges": [128, 129], "atoms": atoms}]}
-        address = f"{running.url}/c/{caller.create(schema=schema, epsilon=0.01, participants=100_000)}"
+        schema = {
+            "attributes": [{"name": "age", "kind": "numeric", "edges": [128, 129], "atoms": atoms}]
+        }
+        address = (
+            f"{running.url}/c/{caller.create(schema=schema, epsilon=0.01, participants=100_000)}"
+        )
         for age in read:
             sent, _ = visit(browser, address, lambda page, a=age: write(page, str(a)))
             read[age] |= any(url.endswith("/reports") for _, url, _ in sent) << bit

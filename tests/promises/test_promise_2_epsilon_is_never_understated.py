@@ -32,7 +32,9 @@ from dither.mechanisms import GRR, BitMechanism, Mechanism, Unary, mechanism
 from dither.mechanisms.registry import MEANS, MECHANISMS, mean_from_json, mechanism_from_json
 from dither.reports import Plan, Question, decode
 
-QUICK = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 MANY = settings(QUICK, max_examples=50)
 BITS = 8  # of a draw, so that every draw can be tried
 
@@ -75,17 +77,26 @@ def reports_law(built: Any, value: Any, layout: Layout, beginning: bytes) -> lis
 
     tables = []
     for part in range(layout.parts):
-        quiet = [[draw * (place == part) for place in range(layout.parts)] for draw in range(2**BITS)]
+        quiet = [
+            [draw * (place == part) for place in range(layout.parts)] for draw in range(2**BITS)
+        ]
         tables.append([parts_of(draws)[part] for draws in quiet])
-    for draws in (list(secrets.token_bytes(layout.parts)) for _ in range(8 if layout.parts > 1 else 0)):
-        assert list(parts_of(draws)) == [table[draw] for table, draw in zip(tables, draws, strict=True)]
+    for draws in (
+        list(secrets.token_bytes(layout.parts)) for _ in range(8 if layout.parts > 1 else 0)
+    ):
+        assert list(parts_of(draws)) == [
+            table[draw] for table, draw in zip(tables, draws, strict=True)
+        ]
     return [Counter(table) for table in tables]
 
 
 def worst_ratio(built: Any, inputs: Sequence[Any], layout: Layout) -> Fraction:
     """The largest ratio of one report's probabilities under two inputs; infinite ratios are an error."""
     worst = Fraction(1)
-    laws = [[reports_law(built, value, layout, start) for start in layout.beginnings] for value in inputs]
+    laws = [
+        [reports_law(built, value, layout, start) for start in layout.beginnings]
+        for value in inputs
+    ]
     if layout.hidden:
         laws = [[[sum((law[0] for law in of), Counter())]] for of in laws]
     for first, second in itertools.permutations(laws, 2):
@@ -107,7 +118,13 @@ def layout_of(built: Any) -> Layout:
     if isinstance(built, BitMechanism):
         return Layout(parts=built.report_bits, split=bits_of(built.report_bits))
     if built.name == "olh":  # the hash function shows in the report
-        return Layout(beginnings=[bytes(8), bytes([1, 2, 3, 77, 5, 6, 7, 8]), bytes([0, 0, 0, 64, 0, 0, 0, 0])])
+        return Layout(
+            beginnings=[
+                bytes(8),
+                bytes([1, 2, 3, 77, 5, 6, 7, 8]),
+                bytes([0, 0, 0, 64, 0, 0, 0, 0]),
+            ]
+        )
     if built.name == "hadamard":  # so does the coefficient
         return Layout(beginnings=[bytes([index]) for index in range(2**built.bits)])
     if built.name == "subset":
@@ -149,7 +166,11 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "sue": {"cells": st.integers(2, 4), "true_set": draws, "other_set": draws},
     "oue": {"cells": st.integers(2, 4), "true_set": draws, "other_set": draws},
     "olh": {"cells": small, "buckets": small, "other": draws},
-    "subset": {"cells": st.integers(2, 4), "size": st.integers(1, 3), "missing": st.integers(0, 90)},
+    "subset": {
+        "cells": st.integers(2, 4),
+        "size": st.integers(1, 3),
+        "missing": st.integers(0, 90),
+    },
     "bloom": {
         "cells": st.integers(2, 3),
         "bits": st.integers(2, 5),
@@ -157,10 +178,18 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "flipped": st.integers(0, 130),
         "seed": st.integers(0, 9),
     },
-    "hadamard": {"cells": st.just(4), "columns": st.sampled_from([1, 2, 4]), "flip": st.integers(0, 130)},
+    "hadamard": {
+        "cells": st.just(4),
+        "columns": st.sampled_from([1, 2, 4]),
+        "flip": st.integers(0, 130),
+    },
     "square-wave": {"cells": small, "width": st.integers(1, 5), "base": st.integers(0, 80)},
     "duchi": {"levels": st.sampled_from([3, 5]), "step": st.integers(0, 90)},
-    "piecewise": {"levels": st.sampled_from([3, 5]), "width": st.integers(1, 5), "base": st.integers(0, 60)},
+    "piecewise": {
+        "levels": st.sampled_from([3, 5]),
+        "width": st.integers(1, 5),
+        "base": st.integers(0, 60),
+    },
     "hybrid": {
         "levels": st.sampled_from([3, 5]),
         "width": st.integers(1, 4),
@@ -176,15 +205,42 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 def announced(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """The numbers of a mechanism as a server could announce them, most of them drawable."""
     if name == "several-means":
-        grid = {"name": "duchi", "levels": 3, "step": draw(st.integers(1, 120)), "threshold_bits": BITS}
-        return {"name": name, "attributes": draw(st.integers(1, 3)), "asked": draw(st.integers(1, 2)), "grid": grid}
+        grid = {
+            "name": "duchi",
+            "levels": 3,
+            "step": draw(st.integers(1, 120)),
+            "threshold_bits": BITS,
+        }
+        return {
+            "name": name,
+            "attributes": draw(st.integers(1, 3)),
+            "asked": draw(st.integers(1, 2)),
+            "grid": grid,
+        }
     if name == "strategy":
         cells = draw(st.integers(2, 4))
-        outputs = draw(st.lists(st.tuples(st.integers(1, 15), st.integers(1, 60), st.integers(1, 60)), max_size=3))
-        sums = [sum(high if mask >> cell & 1 else low for mask, high, low in outputs) for cell in range(cells)]
-        lists = {"sets": [format(mask, "x") for mask, _, _ in outputs], "rest": [2**BITS - used for used in sums]}
+        outputs = draw(
+            st.lists(
+                st.tuples(st.integers(1, 15), st.integers(1, 60), st.integers(1, 60)), max_size=3
+            )
+        )
+        sums = [
+            sum(high if mask >> cell & 1 else low for mask, high, low in outputs)
+            for cell in range(cells)
+        ]
+        lists = {
+            "sets": [format(mask, "x") for mask, _, _ in outputs],
+            "rest": [2**BITS - used for used in sums],
+        }
         high, low = [high for _, high, _ in outputs], [low for _, _, low in outputs]
-        return {"name": name, "cells": cells, **lists, "high": high, "low": low, "threshold_bits": BITS}
+        return {
+            "name": name,
+            "cells": cells,
+            **lists,
+            "high": high,
+            "low": low,
+            "threshold_bits": BITS,
+        }
     return {"name": name, **draw(st.fixed_dictionaries(FIELDS[name])), "threshold_bits": BITS}
 
 
@@ -213,12 +269,16 @@ def test_whatever_is_announced_costs_no_more_than_is_stated(name: str, data: st.
 @pytest.mark.parametrize("name", [*MECHANISMS, *MEANS])
 @MANY
 @given(data=st.data())
-def test_whatever_is_announced_costs_no_more_than_is_stated_at_length(name: str, data: st.DataObject) -> None:
+def test_whatever_is_announced_costs_no_more_than_is_stated_at_length(
+    name: str, data: st.DataObject
+) -> None:
     check_announced(name, data)
 
 
 @pytest.mark.parametrize("share", [0.99, 0.999999])
-@pytest.mark.parametrize("built", [GRR(3, 37, BITS), Unary("sue", 3, 200, 31, BITS)], ids=["grr", "sue"])
+@pytest.mark.parametrize(
+    "built", [GRR(3, 37, BITS), Unary("sue", 3, 200, 31, BITS)], ids=["grr", "sue"]
+)
 def test_a_stated_epsilon_below_the_law_is_noticed(built: Mechanism, share: float) -> None:
     worst = worst_ratio(built, inputs_of(built), layout_of(built))
     check_stated(built.epsilon, worst)
@@ -244,7 +304,9 @@ class Visit:
 
 def plans() -> st.SearchStrategy[Visit]:
     question = st.tuples(
-        st.sampled_from(SCHEMA.names), st.sampled_from(["grr", "oue", "olh"]), st.sampled_from([0.3, 0.5, 0.9])
+        st.sampled_from(SCHEMA.names),
+        st.sampled_from(["grr", "oue", "olh"]),
+        st.sampled_from([0.3, 0.5, 0.9]),
     )
     return st.builds(
         Visit,
@@ -282,7 +344,10 @@ def watching() -> Iterator[Watched]:
 
 
 def plan_of(visit: Visit) -> Plan:
-    questions = [Question((name,), mechanism(how, SCHEMA.cells([name]), each)) for name, how, each in visit.asked]
+    questions = [
+        Question((name,), mechanism(how, SCHEMA.cells([name]), each))
+        for name, how, each in visit.asked
+    ]
     shares = () if visit.split else (1 / len(questions),) * len(questions)
     return Plan(visit.round, tuple(questions), shares, visit.split, visit.population)
 
@@ -298,15 +363,20 @@ def check_device(
                 device.close()
                 device = kind(path)
             collector = Collector(
-                announce(plan_of(visit), epsilon=9.0, start=visit.start, assignment=assignment), *visit.answers
+                announce(plan_of(visit), epsilon=9.0, start=visit.start, assignment=assignment),
+                *visit.answers,
             )
-            with contextlib.suppress(PrivacyError):  # above the cap, or a question asked in another way
+            with contextlib.suppress(
+                PrivacyError
+            ):  # above the cap, or a question asked in another way
                 participant(device, collector, cap=cap, tries=2).take_part(RECORD)
             for body in collector.bodies:
                 watched.bodies.setdefault(decode(body).round, set()).add(body)
             check_stated(device.spent(CAMPAIGN), math.prod(watched.ratios, start=Fraction(1)))
             assert device.spent(CAMPAIGN) <= cap
-            assert all(len(bodies) == 1 for bodies in watched.bodies.values()), "a retry sends the same bytes"
+            assert all(len(bodies) == 1 for bodies in watched.bodies.values()), (
+                "a retry sends the same bytes"
+            )
     device.close()
     if assignment == "arrival":
         assert len(watched.bodies) <= 1, "one round is answered, and no other"
@@ -365,7 +435,9 @@ class ForgetsAnswers(Device):
 
 
 @pytest.mark.parametrize("mutant", [HalvesItsBooks, ForgetsAnswers])
-def test_a_device_that_understates_its_spending_is_noticed(mutant: type[Device], tmp_path: Path) -> None:
+def test_a_device_that_understates_its_spending_is_noticed(
+    mutant: type[Device], tmp_path: Path
+) -> None:
     again = Visit(1, VISIT.asked, True, 0.0, 1.0, False, ())
     with pytest.raises(AssertionError, match="states"):
         check_device(tmp_path / "d.db", [VISIT, again], "token", 4.0, mutant)

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect
-from tests.promises.test_promise_6_pages_say_what_was_sent import SCHEMA, Visitor, stored, with_ticket
+from tests.promises.test_promise_6_pages_say_what_was_sent import (
+    SCHEMA,
+    Visitor,
+    stored,
+    with_ticket,
+)
 
 from collector_harness import Caller, ServerThread  # isort: skip
 
@@ -36,7 +41,9 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 def test_a_page_with_an_old_view_of_the_storage_sends_the_draw_of_the_other(
     running: ServerThread, caller: Caller, context: BrowserContext, participation: str, frozen: str
 ) -> None:
-    campaign, ticket = with_ticket(caller) if participation == "tokens" else (caller.create(schema=SCHEMA), "")
+    campaign, ticket = (
+        with_ticket(caller) if participation == "tokens" else (caller.create(schema=SCHEMA), "")
+    )
     fast, slow = (Visitor(context.new_page(), running.url, campaign, ticket) for _ in range(2))
     if frozen == "before the first look":
         slow.page.add_init_script(f"({FREEZE})()")

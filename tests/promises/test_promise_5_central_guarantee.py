@@ -176,7 +176,9 @@ def test_one_question(asked: Mechanism) -> None:
         bound = stated([tally], known=known)
         assert gains(bound)
         assert dominates(bound, laws_of(asked), PEOPLE)
-    assert not dominates(stated([answered(tally.plan, [20 * PEOPLE])], known=True), laws_of(asked), PEOPLE)
+    assert not dominates(
+        stated([answered(tally.plan, [20 * PEOPLE])], known=True), laws_of(asked), PEOPLE
+    )
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=name_of)
@@ -252,7 +254,10 @@ def test_everybody_answers_everything(patterns: bool) -> None:
 
 def test_the_smallest_of_several_rounds() -> None:
     question = Question(("a",), mechanism("grr", 3, EPSILON))
-    rounds = [answered(Plan(i, (question,), (1.0,), population=0.5), [n]) for i, n in enumerate((2000, 110))]
+    rounds = [
+        answered(Plan(i, (question,), (1.0,), population=0.5), [n])
+        for i, n in enumerate((2000, 110))
+    ]
     for known in (True, False):
         bound = stated(rounds, known=known)
         assert gains(bound)
@@ -270,7 +275,12 @@ def test_tiny_crowds_at_every_epsilon() -> None:
 
 # Releases, whose state holds the tallies.
 
-BINARY = Schema((Attribute("a", "boolean", values=(False, True)), Attribute("b", "boolean", values=(False, True))))
+BINARY = Schema(
+    (
+        Attribute("a", "boolean", values=(False, True)),
+        Attribute("b", "boolean", values=(False, True)),
+    )
+)
 TABLE = pa.table({"a": [True, False] * 200, "b": [True, True, False, False] * 100})
 
 
@@ -302,22 +312,36 @@ def test_what_a_release_states_covers_every_tally_in_it(options: dict[str, Any])
 
 # An earlier release given as prior: its tallies are in the new release's state.
 
-NETWORK, OTHERS = (generate_network([2, 2, 3], parents=1, strength=1.2, seed=seed) for seed in (3, 8))
+NETWORK, OTHERS = (
+    generate_network([2, 2, 3], parents=1, strength=1.2, seed=seed) for seed in (3, 8)
+)
 PARAMETERS = {"screen": "never", "total": 24, "components": 8, "edges": "none"}
 
 
-def private_release(epsilon: float, seed: int, network: Any = NETWORK, people: int = 4_000) -> dither.Release:
+def private_release(
+    epsilon: float, seed: int, network: Any = NETWORK, people: int = 4_000
+) -> dither.Release:
     """A release as if its noise came from the operating system, but the same in every run."""
     machine = start("mixture", NETWORK.schema, epsilon, people, PARAMETERS, seed=seed)
-    simulate(machine, network.sample_codes(people, np.random.default_rng([seed, 1])), np.random.default_rng(seed))
+    simulate(
+        machine,
+        network.sample_codes(people, np.random.default_rng([seed, 1])),
+        np.random.default_rng(seed),
+    )
     draw = np.random.default_rng(1), np.random.default_rng(2)
-    return dither.Release.from_machine(machine, Call(epsilon, "mixture", simulated=True, rows=5), people, draw)
+    return dither.Release.from_machine(
+        machine, Call(epsilon, "mixture", simulated=True, rows=5), people, draw
+    )
 
 
 def earlier_tallies(release: dither.Release) -> list[CountTally]:
     assert release.state is not None
     _, arrays = unpack(release.state)
-    found = [tally_from_bytes(array.tobytes()) for name, array in arrays.items() if name.startswith(ARRAY)]
+    found = [
+        tally_from_bytes(array.tobytes())
+        for name, array in arrays.items()
+        if name.startswith(ARRAY)
+    ]
     return [tally for tally in found if isinstance(tally, CountTally)]
 
 
@@ -328,7 +352,12 @@ def covers(bound: Bound, tallies: Iterable[CountTally]) -> bool:
     lower bound of what the whole tally tells. Without a Fourier transform, whose rounding errors
     are too large for an epsilon of 16.
     """
-    asked = [(q.mechanism, n) for t in tallies for q, n in zip(t.plan.questions, t.n.tolist(), strict=True) if n]
+    asked = [
+        (q.mechanism, n)
+        for t in tallies
+        for q, n in zip(t.plan.questions, t.n.tolist(), strict=True)
+        if n
+    ]
     assert asked
     for each, n in asked:
         p, q = float(each.p), float(each.q)  # type: ignore[attr-defined]
@@ -340,7 +369,9 @@ def covers(bound: Bound, tallies: Iterable[CountTally]) -> bool:
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 16.0])
-def test_a_release_with_an_earlier_one_as_prior_covers_its_participants(epsilon: float, tmp_path: Path) -> None:
+def test_a_release_with_an_earlier_one_as_prior_covers_its_participants(
+    epsilon: float, tmp_path: Path
+) -> None:
     folder = private_release(epsilon, 51).save(tmp_path / "earlier")
     alone = private_release(1.0, 1, people=8_000)
     release = alone.with_prior(folder)
@@ -364,7 +395,9 @@ def test_a_release_with_an_earlier_one_as_prior_covers_its_participants(epsilon:
         assert [w.message for w in each.warnings if w.code == "weak-protection"] == weak
 
 
-def test_an_earlier_release_whose_noise_can_be_replayed_makes_the_new_one_not_private(tmp_path: Path) -> None:
+def test_an_earlier_release_whose_noise_can_be_replayed_makes_the_new_one_not_private(
+    tmp_path: Path,
+) -> None:
     made = private_release(1.0, 51)
     replayable = replace(made, call=replace(made.call, seed=7), central=None)
     folder = replayable.save(tmp_path / "earlier")
@@ -403,7 +436,9 @@ def test_the_tallies_of_an_earlier_release_that_was_left_out_are_not_stored(tmp_
     assert (found.low <= found.high).all()
 
 
-def test_what_an_earlier_version_stated_with_an_earlier_release_is_not_repeated(tmp_path: Path) -> None:
+def test_what_an_earlier_version_stated_with_an_earlier_release_is_not_repeated(
+    tmp_path: Path,
+) -> None:
     """Folders of earlier versions do not record how the earlier participants are protected."""
     folder = private_release(3.0, 51).save(tmp_path / "earlier")
     private_release(1.0, 1).with_prior(folder).save(tmp_path / "now")

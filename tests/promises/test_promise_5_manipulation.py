@@ -56,11 +56,15 @@ def honest_codes() -> np.ndarray:
 CODES = honest_codes()
 
 
-def machine(method: str, epsilon: float, parameters: dict[str, Any], holdout: float = 0.0) -> ProtocolMachine:
+def machine(
+    method: str, epsilon: float, parameters: dict[str, Any], holdout: float = 0.0
+) -> ProtocolMachine:
     return start(method, SCHEMA, epsilon, HONEST, parameters, 3, holdout)
 
 
-def honest_run(method: str, epsilon: float, parameters: dict[str, Any], holdout: float = 0.0) -> ProtocolMachine:
+def honest_run(
+    method: str, epsilon: float, parameters: dict[str, Any], holdout: float = 0.0
+) -> ProtocolMachine:
     made = machine(method, epsilon, parameters, holdout)
     simulate(made, CODES, np.random.default_rng(5))
     return made
@@ -74,12 +78,17 @@ def forged(asked: Mechanism, targets: list[int], *, support: bool) -> list[bytes
     if asked.name == "grr":
         found = [inside[0].to_bytes(size, "little")]
     elif isinstance(asked, SubsetSelection):
-        found = [sum(1 << cell for cell in [*inside, *outside][: asked.size]).to_bytes(size, "little")]
+        found = [
+            sum(1 << cell for cell in [*inside, *outside][: asked.size]).to_bytes(size, "little")
+        ]
     elif isinstance(asked, LocalHash):
         rng = np.random.default_rng(1)
-        tried = [rng.bytes(8) + bytes([answer]) for _ in range(300) for answer in range(asked.buckets)]
+        tried = [
+            rng.bytes(8) + bytes([answer]) for _ in range(300) for answer in range(asked.buckets)
+        ]
         scores = [
-            np.mean([asked.supports(r, c) for c in inside]) - np.mean([asked.supports(r, c) for c in outside])
+            np.mean([asked.supports(r, c) for c in inside])
+            - np.mean([asked.supports(r, c) for c in outside])
             for r in tried
         ]
         everything = bytes(8) + bytes([0 if support else 1])
@@ -100,7 +109,12 @@ def forged(asked: Mechanism, targets: list[int], *, support: bool) -> list[bytes
 
 
 def attacked(
-    made: ProtocolMachine, fresh: ProtocolMachine, round_: int, question: int, report: bytes, liars: int
+    made: ProtocolMachine,
+    fresh: ProtocolMachine,
+    round_: int,
+    question: int,
+    report: bytes,
+    liars: int,
 ) -> ProtocolMachine:
     """The same campaign with forged reports in one question, closed by a machine of its own."""
     rows = PackedReports(np.tile(np.frombuffer(report, np.uint8), (liars, 1)))
@@ -116,7 +130,9 @@ def attacked(
 def release_of(made: ProtocolMachine, participation: str = "open") -> Release:
     call = Call(made.campaign.epsilon, made.method, rows=10, participation=participation)
     people = sum(tally.participants for tally in made.tallies)
-    return Release.from_machine(made, call, people, (np.random.default_rng(1), np.random.default_rng(2)))
+    return Release.from_machine(
+        made, call, people, (np.random.default_rng(1), np.random.default_rng(2))
+    )
 
 
 def earlier_claim(made: ProtocolMachine, name: str, share: float) -> float:
@@ -124,7 +140,9 @@ def earlier_claim(made: ProtocolMachine, name: str, share: float) -> float:
     answers = [a for a in answers_of(made.core.counted) if name in a.question.attributes]
     kept = SCHEMA[name].cardinality
     weights = np.array([precision(a.question.mechanism, kept, a.n) for a in answers])
-    ranges = np.array([a.question.mechanism.forged_range(a.question.mechanism.cells // kept) for a in answers])
+    ranges = np.array(
+        [a.question.mechanism.forged_range(a.question.mechanism.cells // kept) for a in answers]
+    )
     least, most = weights @ ranges / weights.sum()
     figures = pool(SCHEMA, answers, [name]).frequencies.clip(0, 1)
     return share * float(max(most - figures.min(), figures.max() - least))
@@ -141,11 +159,18 @@ class Outcome:
 
     moved: float
     stated: tuple[float, float]  # by the attacked release, and by the honest one
-    old: float  # the formula that spread liars evenly over the questions, whatever the participation
+    old: (
+        float  # the formula that spread liars evenly over the questions, whatever the participation
+    )
 
 
 def best_attack(
-    name: str, method: str, epsilon: float, parameters: dict[str, Any], share: str = "1%", holdout: float = 0.0
+    name: str,
+    method: str,
+    epsilon: float,
+    parameters: dict[str, Any],
+    share: str = "1%",
+    holdout: float = 0.0,
 ) -> Outcome:
     """Every question of the last round about the attribute, its rarest and its most frequent value."""
     made = honest_run(method, epsilon, parameters, holdout)
@@ -154,7 +179,9 @@ def best_attack(
     liars = round(HONEST * float(share[:-1]) / (100 - float(share[:-1])))
     last = len(made.plans) - 1
     plan, numbers = made.plans[last], made.tallies[last].n.tolist()  # type: ignore[union-attr]
-    asked = [j for j, question in enumerate(plan.questions) if name in question.attributes and numbers[j]]
+    asked = [
+        j for j, question in enumerate(plan.questions) if name in question.attributes and numbers[j]
+    ]
     if holdout:
         asked = [j for j in asked if j < len(plan.questions) // 2]
     chosen = sorted(asked, key=lambda j: (len(plan.questions[j].attributes), numbers[j]))[
@@ -168,19 +195,33 @@ def best_attack(
         value = np.unravel_index(cells, sizes)[question.attributes.index(name)]
         for target in {int(marginal.argmin()), int(marginal.argmax())}:
             for support in (True, False):
-                for report in forged(question.mechanism, np.flatnonzero(value == target).tolist(), support=support):
+                for report in forged(
+                    question.mechanism, np.flatnonzero(value == target).tolist(), support=support
+                ):
                     after = release_of(
-                        attacked(made, machine(method, epsilon, parameters, holdout), last, j, report, liars)
+                        attacked(
+                            made,
+                            machine(method, epsilon, parameters, holdout),
+                            last,
+                            j,
+                            report,
+                            liars,
+                        )
                     )
                     moved = worst_set(after.marginal([name]).frequencies, marginal)
                     if moved > best:
-                        claims = [release.notes["manipulation"][name] for release in (after, before)]
+                        claims = [
+                            release.notes["manipulation"][name] for release in (after, before)
+                        ]
                         best, stated = moved, (claims[0][share], claims[1][share])
                         old = earlier_claim(made, name, float(share[:-1]) / 100)
     return Outcome(best, stated, old)
 
 
-INDEPENDENT = [("independent", 1.0, {"mechanism": m}) for m in ("grr", "oue", "sue", "subset", "olh", "hadamard")]
+INDEPENDENT = [
+    ("independent", 1.0, {"mechanism": m})
+    for m in ("grr", "oue", "sue", "subset", "olh", "hadamard")
+]
 MODELS = [
     ("mixture", 1.0, {}),
     ("mixture", 4.0, {}),
@@ -210,7 +251,9 @@ def test_held_out_answers_count_among_the_participants_who_may_be_dishonest() ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "epsilon", "parameters"), [("independent", 1.0, {"mechanism": "oue"}), *MODELS[2:]], ids=str
+    ("method", "epsilon", "parameters"),
+    [("independent", 1.0, {"mechanism": "oue"}), *MODELS[2:]],
+    ids=str,
 )
 def test_issued_tokens_spread_dishonest_participants_over_all_questions(
     method: str, epsilon: float, parameters: dict[str, Any]
@@ -222,7 +265,9 @@ def test_issued_tokens_spread_dishonest_participants_over_all_questions(
         fresh = machine(method, epsilon, parameters)
         for number, tally in enumerate(made.tallies):
             assert isinstance(tally, CountTally)
-            changed = CountTally(tally.plan, tally.n.copy(), [counts.copy() for counts in tally.counts])
+            changed = CountTally(
+                tally.plan, tally.n.copy(), [counts.copy() for counts in tally.counts]
+            )
             for j, question in enumerate(tally.plan.questions):
                 if number < len(made.tallies) - 1 or name not in question.attributes:
                     continue
@@ -236,7 +281,13 @@ def test_issued_tokens_spread_dishonest_participants_over_all_questions(
         after = release_of(fresh, "tokens")
         moved = worst_set(after.marginal([name]).frequencies, before.marginal([name]).frequencies)
         claims = after.notes["manipulation"][name]
-        assert 0.04 * claims["5%"] < moved <= claims["5%"] == claims["issued"]["5%"] <= claims["open"]["5%"]
+        assert (
+            0.04 * claims["5%"]
+            < moved
+            <= claims["5%"]
+            == claims["issued"]["5%"]
+            <= claims["open"]["5%"]
+        )
 
 
 def test_a_few_dozen_tokens_find_any_question() -> None:
@@ -262,11 +313,15 @@ def test_rounds_of_whole_records_are_chosen_as_a_whole(liars: int) -> None:
     tallies, changed = [], []
     for round_, n in enumerate(numbers):
         plan = Plan(round_, questions, split=True, population=n / 1500)
-        counts = np.rint(n * (honest * float(asked.p) + honest[::-1] * float(asked.q))).astype(np.int64)
+        counts = np.rint(n * (honest * float(asked.p) + honest[::-1] * float(asked.q))).astype(
+            np.int64
+        )
         tallies.append(CountTally(plan, np.array([n]), [counts]))
         added = liars * (round_ == 0)
         changed.append(CountTally(plan, np.array([n + added]), [counts + np.array([0, added])]))
-    before, after = (pool(schema, answers_of(rounds), ["sex"]).frequencies for rounds in (tallies, changed))
+    before, after = (
+        pool(schema, answers_of(rounds), ["sex"]).frequencies for rounds in (tallies, changed)
+    )
     share = liars / (1500 + liars)
     found = set_bound(schema, changed, "sex", after, 1500 + liars, (share,))
     spread = set_bound(schema, changed, "sex", after, None, (share,))
@@ -315,7 +370,9 @@ def run(
             part = people[ends[i] : ends[i + 1]]
             columns = [part[:, schema.index(name)] for name in question.attributes]
             sizes = [schema[name].cardinality for name in question.attributes]
-            counts = np.bincount(np.ravel_multi_index(columns, sizes), minlength=question.mechanism.cells)
+            counts = np.bincount(
+                np.ravel_multi_index(columns, sizes), minlength=question.mechanism.cells
+            )
             noise = np.random.default_rng([3, plan.round, i])
             tally.add_counts(i, question.mechanism.simulate(counts, noise), len(part))
         for i, report, liars in forge(plan):
@@ -332,7 +389,9 @@ def no_one(_: Plan) -> list[tuple[int, bytes, int]]:
 def cells_with(schema: Schema, question: Question, name: str, values: list[int]) -> list[int]:
     """The cells of a question in which an attribute has one of some values."""
     sizes = [schema[a].cardinality for a in question.attributes]
-    codes = np.unravel_index(np.arange(question.mechanism.cells), sizes)[question.attributes.index(name)]
+    codes = np.unravel_index(np.arange(question.mechanism.cells), sizes)[
+        question.attributes.index(name)
+    ]
     return np.flatnonzero(np.isin(codes, values)).tolist()
 
 
@@ -341,7 +400,9 @@ def test_the_bound_covers_ranges_and_means() -> None:
     schema = Schema((numbered("age", 74), numbered("sex", 2)))
     rng = np.random.default_rng(5)
     people, old = 40_000, list(range(33, 74))
-    codes = np.column_stack([np.clip(rng.normal(22, 13, people), 0, 73).astype(int), rng.integers(0, 2, people)])
+    codes = np.column_stack(
+        [np.clip(rng.normal(22, 13, people), 0, 73).astype(int), rng.integers(0, 2, people)]
+    )
     liars = round(people / 99)
 
     def forge(plan: Plan) -> list[tuple[int, bytes, int]]:
@@ -358,7 +419,9 @@ def test_the_bound_covers_ranges_and_means() -> None:
     assert moved > 5 * earlier_open_claim(after, schema, "age", total)
 
 
-def earlier_open_claim(made: ProtocolMachine, schema: Schema, name: str, participants: int) -> float:
+def earlier_open_claim(
+    made: ProtocolMachine, schema: Schema, name: str, participants: int
+) -> float:
     """The claim for single values of an attribute that one question is about."""
     [answer] = [a for a in answers_of(made.core.counted) if name in a.question.attributes]
     least, most = answer.question.mechanism.forged_range(1)
@@ -370,13 +433,17 @@ def earlier_open_claim(made: ProtocolMachine, schema: Schema, name: str, partici
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["mixture", "noincremental", "bayesnet"])
-def test_holders_of_issued_tokens_can_wait_for_a_round_that_asks_about_the_target(method: str) -> None:
+def test_holders_of_issued_tokens_can_wait_for_a_round_that_asks_about_the_target(
+    method: str,
+) -> None:
     """Each of one per cent of all holders answers in the first round that asks its token about the target."""
     schema = Schema(tuple(numbered(f"x{i}", 3) for i in range(5)))
     rng = np.random.default_rng(1)
     people = 100_000
     common = rng.integers(0, 3, people)
-    codes = np.column_stack([np.where(rng.random(people) < 0.6, common, rng.integers(0, 3, people)) for _ in range(5)])
+    codes = np.column_stack(
+        [np.where(rng.random(people) < 0.6, common, rng.integers(0, 3, people)) for _ in range(5)]
+    )
     tokens = {rng.bytes(32) for _ in range(round(people / 99))}
     campaign = bytes(16)
 
@@ -386,7 +453,13 @@ def test_holders_of_issued_tokens_can_wait_for_a_round_that_asks_about_the_targe
         numbers = Counter(question for question in picked.values() if question in asked)
         tokens.difference_update(token for token, question in picked.items() if question in asked)
         return [
-            (i, forged(question.mechanism, cells_with(schema, question, "x0", [0]), support=True)[0], number)
+            (
+                i,
+                forged(question.mechanism, cells_with(schema, question, "x0", [0]), support=True)[
+                    0
+                ],
+                number,
+            )
             for i, number in numbers.items()
             if (question := plan.questions[i])
         ]
@@ -410,7 +483,9 @@ def earlier_spread_claim(made: ProtocolMachine, schema: Schema, name: str) -> fl
     answers = [a for a in answers_of(made.core.counted) if name in a.question.attributes]
     kept = schema[name].cardinality
     weights = np.array([precision(a.question.mechanism, kept, a.n) for a in answers])
-    ranges = np.array([a.question.mechanism.forged_range(a.question.mechanism.cells // kept) for a in answers])
+    ranges = np.array(
+        [a.question.mechanism.forged_range(a.question.mechanism.cells // kept) for a in answers]
+    )
     least, most = weights @ ranges / weights.sum()
     figures = pool(schema, answers, [name]).frequencies
     spread = (1 - 1 / kept) * (most - least + figures.max() - figures.min())
@@ -425,16 +500,24 @@ def test_evenly_spread_forgers_do_not_beat_the_bound_of_a_fitted_model(method: s
     rng = np.random.default_rng(1)
     people = 20_000
     common = rng.integers(0, 3, people)
-    codes = np.column_stack([np.where(rng.random(people) < 0.5, common, rng.integers(0, 3, people)) for _ in range(5)])
+    codes = np.column_stack(
+        [np.where(rng.random(people) < 0.5, common, rng.integers(0, 3, people)) for _ in range(5)]
+    )
     before, _ = run(schema, method, codes, no_one)
     beaten = 0
     for name in schema.names:
         for value in range(3):
 
-            def forge(plan: Plan, name: str = name, value: int = value) -> Iterable[tuple[int, bytes, int]]:
+            def forge(
+                plan: Plan, name: str = name, value: int = value
+            ) -> Iterable[tuple[int, bytes, int]]:
                 for i, question in enumerate(plan.questions):
                     liars = round(people / 99 * plan.population * plan.shares[i])
-                    cells = cells_with(schema, question, name, [value]) if name in question.attributes else [0]
+                    cells = (
+                        cells_with(schema, question, name, [value])
+                        if name in question.attributes
+                        else [0]
+                    )
                     yield i, forged(question.mechanism, cells, support=True)[0], liars
 
             after, total = run(schema, method, codes, forge)
@@ -489,7 +572,9 @@ def test_no_bound_is_stated_for_attributes_tied_by_rules(method: str) -> None:
     codes = np.column_stack([job, works, works, works, rng.integers(0, 3, people)])
 
     def forge(plan: Plan) -> list[tuple[int, bytes, int]]:
-        [i] = [i for i, question in enumerate(plan.questions) if question.attributes == ("employed",)]
+        [i] = [
+            i for i, question in enumerate(plan.questions) if question.attributes == ("employed",)
+        ]
         return [(i, forged(plan.questions[i].mechanism, [1], support=True)[0], people // 99)]
 
     after, total = run(schema, method, codes, forge if method == "independent" else no_one)
@@ -510,8 +595,12 @@ def test_no_bound_is_stated_for_attributes_tied_by_rules(method: str) -> None:
 # Where it is said.
 
 
-@pytest.mark.parametrize(("participation", "first"), [("open", "open campaign"), ("tokens", "issued tokens")])
-def test_the_report_names_both_bounds_the_campaigns_own_first(participation: str, first: str) -> None:
+@pytest.mark.parametrize(
+    ("participation", "first"), [("open", "open campaign"), ("tokens", "issued tokens")]
+)
+def test_the_report_names_both_bounds_the_campaigns_own_first(
+    participation: str, first: str
+) -> None:
     release = release_of(honest_run("independent", 1.0, {}), participation)
     kind = {"open": "open", "tokens": "issued"}[participation]
     claims = release.to_json()["notes"]["manipulation"]["sex"]
@@ -531,7 +620,11 @@ def test_bounds_of_earlier_versions_are_shown_for_what_they_are() -> None:
     page = earlier.report()
     assert "They do not hold for an open campaign" in page
     assert "1 % dishonest" in page
-    claim = {name: value for name, value in release.notes["manipulation_claim"].items() if name != "covers"}
+    claim = {
+        name: value
+        for name, value in release.notes["manipulation_claim"].items()
+        if name != "covers"
+    }
     page = replace(release, notes={**release.notes, "manipulation_claim": claim}).report()
     assert "They cover single values, not ranges or means" in page
 

@@ -96,7 +96,9 @@ class Visitor:
         text = state.inner_text()
         claims = [claim for claim in (NOT_SENT, UNKNOWN, STORED, REFUSED) if claim in text]
         assert len(claims) <= 1, text
-        assert not re.search(r"[Nn]othing (was|is|has been) sent|[Nn]othing has left", text), "a claim in other words"
+        assert not re.search(r"[Nn]othing (was|is|has been) sent|[Nn]othing has left", text), (
+            "a claim in other words"
+        )
         if claims in ([], [NOT_SENT]):
             assert self.network.uploads == []
             expect(self.page.locator("#left")).to_be_hidden()
@@ -112,7 +114,9 @@ class Visitor:
             assert shown == self.network.uploads[0].hex()
         if self.ticket:
             own = report_id(bytes.fromhex(self.ticket), bytes.fromhex(self.campaign), 0)
-            assert set(self.network.lookups) <= {own}, "a lookup tells the report's id and nothing else"
+            assert set(self.network.lookups) <= {own}, (
+                "a lookup tells the report's id and nothing else"
+            )
         assert not any(self.ticket in url for url in self.network.others if self.ticket)
 
 
@@ -158,20 +162,26 @@ def test_sent_and_stored(running: ServerThread, caller: Caller, visitor: Visitin
     one.answer()
     one.says(STORED)
     assert one.network.answered == [201]
-    assert [one.network.uploads[0].endswith(payload) for payload in stored(running, campaign)] == [True]
+    assert [one.network.uploads[0].endswith(payload) for payload in stored(running, campaign)] == [
+        True
+    ]
     one.come()
     one.says(STORED)
     assert one.network.uploads == [], "a second visit sends nothing and says what the first one did"
 
 
-def test_a_token_drawn_by_the_page_itself_is_not_looked_up(caller: Caller, visitor: Visiting) -> None:
+def test_a_token_drawn_by_the_page_itself_is_not_looked_up(
+    caller: Caller, visitor: Visiting
+) -> None:
     one = visitor(caller.create(schema=SCHEMA))
     one.answer()
     one.says(STORED)
     assert (one.network.lookups, one.network.answered) == ([], [201])
 
 
-def test_a_ticket_used_on_another_device(running: ServerThread, caller: Caller, visitor: Visiting) -> None:
+def test_a_ticket_used_on_another_device(
+    running: ServerThread, caller: Caller, visitor: Visiting
+) -> None:
     campaign, ticket = with_ticket(caller)
     first, second, third = (visitor(campaign, ticket) for _ in range(3))
     second.come()
@@ -191,7 +201,9 @@ def test_a_ticket_used_on_another_device(running: ServerThread, caller: Caller, 
     second.says(NOT_SENT)
 
 
-def test_two_devices_at_the_same_instant(running: ServerThread, caller: Caller, visitor: Visiting) -> None:
+def test_two_devices_at_the_same_instant(
+    running: ServerThread, caller: Caller, visitor: Visiting
+) -> None:
     campaign, ticket = with_ticket(caller)
     first, second = visitor(campaign, ticket), visitor(campaign, ticket)
     for one in (first, second):  # a draw of zeros is the truth, so that two choices are two reports
@@ -219,7 +231,9 @@ def test_two_devices_at_the_same_instant(running: ServerThread, caller: Caller, 
     assert second.network.uploads == [], "an earlier visit sent it"
 
 
-def test_no_network_before_anything_is_drawn(running: ServerThread, caller: Caller, visitor: Visiting) -> None:
+def test_no_network_before_anything_is_drawn(
+    running: ServerThread, caller: Caller, visitor: Visiting
+) -> None:
     campaign, ticket = with_ticket(caller)
     one = visitor(campaign, ticket)
     for address in ("**/v1/campaigns/*", "**/lookup"):
@@ -243,7 +257,11 @@ def test_no_network_before_anything_is_drawn(running: ServerThread, caller: Call
 def test_a_collector_that_cannot_tell_gets_nothing(caller: Caller, visitor: Visiting) -> None:
     """One of an earlier version: it has no such address."""
     one = visitor(*with_ticket(caller))
-    problem = {"type": "urn:dither:problem:not-found", "title": "There is nothing here", "status": 404}
+    problem = {
+        "type": "urn:dither:problem:not-found",
+        "title": "There is nothing here",
+        "status": 404,
+    }
     one.page.route("**/lookup", lambda route: route.fulfill(status=404, body=json.dumps(problem)))
     one.come()
     one.says("The collector cannot be reached")
@@ -308,7 +326,9 @@ def test_refused_by_the_collector(running: ServerThread, caller: Caller, visitor
     problem = {"type": "urn:dither:problem:not-this-round", "title": "no"}
     strange.page.route(
         "**/reports",
-        lambda route: route.fulfill(status=403, content_type="application/problem+json", body=json.dumps(problem)),
+        lambda route: route.fulfill(
+            status=403, content_type="application/problem+json", body=json.dumps(problem)
+        ),
     )
     strange.answer()
     strange.says("the collector did not take it")
@@ -329,13 +349,19 @@ def test_refused_by_the_device(caller: Caller, visitor: Visiting) -> None:
     one.says(NOT_SENT)
 
 
-def test_not_asked_not_begun_and_closed(running: ServerThread, caller: Caller, visitor: Visiting) -> None:
+def test_not_asked_not_begun_and_closed(
+    running: ServerThread, caller: Caller, visitor: Visiting
+) -> None:
     draft = visitor(caller.create(schema=SCHEMA, draft=True))
     draft.come()
     draft.says("This has not begun yet")
     asked = caller.create(schema=SCHEMA, method="privincr", participants=2000, assignment="token")
     plan = plan_of(caller.announcement(asked))
-    ticket = next(t for i in range(1000) if not is_asked(t := token_of(i), bytes.fromhex(asked), 0.0, plan.population))
+    ticket = next(
+        t
+        for i in range(1000)
+        if not is_asked(t := token_of(i), bytes.fromhex(asked), 0.0, plan.population)
+    )
     later = visitor(asked, ticket.hex())
     later.come()
     later.says("You are not asked yet")

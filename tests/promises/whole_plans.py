@@ -18,7 +18,17 @@ from dither.mechanisms.square_wave import SquareWave
 from dither.schema import Attribute, Schema
 
 CAMPAIGN = "5a" * 16
-MECHANISM_NAMES = ("grr", "sue", "oue", "olh", "subset", "bloom", "hadamard", "square-wave", "strategy")
+MECHANISM_NAMES = (
+    "grr",
+    "sue",
+    "oue",
+    "olh",
+    "subset",
+    "bloom",
+    "hadamard",
+    "square-wave",
+    "strategy",
+)
 ATTRIBUTES = (
     Attribute("income", "numeric", edges=(0.0, 10.0, 20.0, 250.0)),
     Attribute("income", "numeric", edges=(0.0, 10.0, 250.0), clip=True, atoms=(0.0, 40.0)),
@@ -26,14 +36,31 @@ ATTRIBUTES = (
     Attribute("sex", "boolean", (False, True)),
     Attribute("sex", "categorical", ("f", "m", "x"), missing=True),
     Attribute("city", "categorical", ("Leeds", "York", "Bath", "Ely"), groups=("N", "N", "S", "S")),
-    Attribute("city", "categorical", ("Leeds", "York", "Bath"), missing=True, groups=("N", "S", "N")),
+    Attribute(
+        "city", "categorical", ("Leeds", "York", "Bath"), missing=True, groups=("N", "S", "N")
+    ),
     Attribute("grade", "ordinal", (1, 2, 3.5, "4")),
     Attribute("stay", "duration", edges=(0.0, 60.0, 3600.0), groups=("short", "long")),
     Attribute("day", "date", edges=(19723.0, 19754.0, 19783.0), cycles=("weekday",)),
     Attribute("at", "datetime", edges=(1704067200.0, 1706745600.0), cycles=("hour",), missing=True),
 )
 # Values of every type that JSON has, most of them outside the domains. Both clients read them.
-STRANGE: tuple[Any, ...] = (0, 1, True, False, None, -1, 1e300, "", "x", "\u2603", [], [1], {}, {"income": 1})
+STRANGE: tuple[Any, ...] = (
+    0,
+    1,
+    True,
+    False,
+    None,
+    -1,
+    1e300,
+    "",
+    "x",
+    "\u2603",
+    [],
+    [1],
+    {},
+    {"income": 1},
+)
 INSIDE: dict[str, tuple[Any, ...]] = {
     "income": (0, 3.5, 10, 40, 130, 250),
     "sex": ("f", "m", "x"),
@@ -72,7 +99,14 @@ def build_mechanism(name: str, cells: int, epsilon: float) -> dict[str, Any]:
 
 @st.composite
 def schemas(draw: st.DrawFn) -> Schema:
-    names = draw(st.lists(st.sampled_from(sorted({a.name for a in ATTRIBUTES})), min_size=2, max_size=3, unique=True))
+    names = draw(
+        st.lists(
+            st.sampled_from(sorted({a.name for a in ATTRIBUTES})),
+            min_size=2,
+            max_size=3,
+            unique=True,
+        )
+    )
     chosen = [draw(st.sampled_from([a for a in ATTRIBUTES if a.name == name])) for name in names]
     return Schema(tuple(chosen))
 
@@ -97,7 +131,9 @@ def questions(draw: st.DrawFn, schema: Schema) -> dict[str, Any]:
             cells *= groups if name in grouped else attribute.cardinality
         if grouped:
             question["grouped"] = grouped
-    made = build_mechanism(draw(st.sampled_from(MECHANISM_NAMES)), cells, draw(st.sampled_from([0.1, 0.5, 1.5])))
+    made = build_mechanism(
+        draw(st.sampled_from(MECHANISM_NAMES)), cells, draw(st.sampled_from([0.1, 0.5, 1.5]))
+    )
     return {"attributes": names, "mechanism": made, **question}
 
 
@@ -146,7 +182,10 @@ def announce(schema: Schema, plan: dict[str, Any], assignment: str = "token") ->
 records = st.fixed_dictionaries(
     {},
     optional={
-        **{name: st.sampled_from(values) | st.sampled_from(STRANGE) for name, values in INSIDE.items()},
+        **{
+            name: st.sampled_from(values) | st.sampled_from(STRANGE)
+            for name, values in INSIDE.items()
+        },
         "__proto__": st.sampled_from(STRANGE),
     },
 )
@@ -157,19 +196,47 @@ def rounded_and_joint() -> Campaign:
     income = Attribute("income", "numeric", edges=(0.0, 5e5, 1e6))
     schema = Schema((income, Attribute("sex", "boolean", (False, True))))
     asked = [
-        {"attributes": ["income"], "mechanism": GRR.for_epsilon(257, 1e-3).to_json(), "rounded": True},
+        {
+            "attributes": ["income"],
+            "mechanism": GRR.for_epsilon(257, 1e-3).to_json(),
+            "rounded": True,
+        },
         {"attributes": ["income", "sex"], "mechanism": GRR.for_epsilon(4, 1e-3).to_json()},
     ]
-    plan = {"round": 0, "questions": asked, "shares": [], "split": True, "population": 1.0, "tally": "counts"}
+    plan = {
+        "round": 0,
+        "questions": asked,
+        "shares": [],
+        "split": True,
+        "population": 1.0,
+        "tally": "counts",
+    }
     return Campaign((announce(schema, plan),), 1.0)
 
 
 def grouped_and_joint() -> Campaign:
     """The same with a number in groups."""
-    schema = Schema((replace(ATTRIBUTES[2], missing=False), Attribute("sex", "boolean", (False, True))))
+    schema = Schema(
+        (replace(ATTRIBUTES[2], missing=False), Attribute("sex", "boolean", (False, True)))
+    )
     asked = [
-        {"attributes": ["income"], "mechanism": GRR.for_epsilon(257, 1e-3).to_json(), "rounded": True},
-        {"attributes": ["sex", "income"], "mechanism": GRR.for_epsilon(4, 1e-3).to_json(), "grouped": ["income"]},
+        {
+            "attributes": ["income"],
+            "mechanism": GRR.for_epsilon(257, 1e-3).to_json(),
+            "rounded": True,
+        },
+        {
+            "attributes": ["sex", "income"],
+            "mechanism": GRR.for_epsilon(4, 1e-3).to_json(),
+            "grouped": ["income"],
+        },
     ]
-    plan = {"round": 0, "questions": asked, "shares": [], "split": True, "population": 1.0, "tally": "counts"}
+    plan = {
+        "round": 0,
+        "questions": asked,
+        "shares": [],
+        "split": True,
+        "population": 1.0,
+        "tally": "counts",
+    }
     return Campaign((announce(schema, plan),), 1.0)

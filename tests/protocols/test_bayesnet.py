@@ -22,8 +22,14 @@ TRUE_EDGES = {tuple(sorted((p, a))) for a, given in enumerate(NETWORK.parents) f
 
 def run(n=N, epsilon=40.0, seed=0, plan="split", **parameters):
     parameters |= {"plan": plan}
-    machine = BayesNetwork.start(Campaign(SCHEMA, epsilon, n, seed), BayesNetParameters(**parameters))
-    plans = simulate(machine, NETWORK.sample_codes(n, np.random.default_rng(seed)), np.random.default_rng(seed + 1))
+    machine = BayesNetwork.start(
+        Campaign(SCHEMA, epsilon, n, seed), BayesNetParameters(**parameters)
+    )
+    plans = simulate(
+        machine,
+        NETWORK.sample_codes(n, np.random.default_rng(seed)),
+        np.random.default_rng(seed + 1),
+    )
     return machine, plans
 
 
@@ -31,7 +37,9 @@ def error(model, names):
     return np.abs(model.marginal(names) - NETWORK.marginal(names)).sum() / 2
 
 
-@pytest.mark.parametrize(("root", "candidates"), [("entropy", "all"), ("entropy", "cached"), ("random", "all")])
+@pytest.mark.parametrize(
+    ("root", "candidates"), [("entropy", "all"), ("entropy", "cached"), ("random", "all")]
+)
 @pytest.mark.parametrize(("plan", "epsilon", "n"), [("split", 40.0, N), ("sample", 4.0, 60_000)])
 def test_the_network_is_found_and_its_marginals_are_right(plan, epsilon, n, root, candidates):
     machine, plans = run(n, epsilon, plan=plan, root=root, candidates=candidates, degree=1)
@@ -56,7 +64,9 @@ def test_every_in_degree_is_kept_to_and_reported(degree, candidates):
     machine, _ = run(n=3_000, degree=degree, candidates=candidates)
     model, notes = machine.model(), machine.notes()
     assert max(len(g) for g in model.parents) == degree
-    assert notes["mutual_informations_computed"] == candidates_computed(5, degree, cached=candidates == "cached")
+    assert notes["mutual_informations_computed"] == candidates_computed(
+        5, degree, cached=candidates == "cached"
+    )
     assert notes["mutual_informations_by_algorithm_3_and_4"] == [
         candidates_computed(5, degree, cached) for cached in (False, True)
     ]
@@ -64,9 +74,15 @@ def test_every_in_degree_is_kept_to_and_reported(degree, candidates):
 
 
 def test_the_random_root_follows_the_seed():
-    orders = {run(n=1_000, seed=seed, root="random", degree=1)[0].learnt.network.order[0] for seed in range(8)}
+    orders = {
+        run(n=1_000, seed=seed, root="random", degree=1)[0].learnt.network.order[0]
+        for seed in range(8)
+    }
     assert len(orders) > 1
-    assert run(n=1_000, seed=3, root="random")[0].notes() == run(n=1_000, seed=3, root="random")[0].notes()
+    assert (
+        run(n=1_000, seed=3, root="random")[0].notes()
+        == run(n=1_000, seed=3, root="random")[0].notes()
+    )
 
 
 def test_epsilon_is_the_whole_records_and_flip_is_checked():
@@ -109,7 +125,11 @@ def test_wide_joints_give_way_and_one_attribute_is_enough():
     schema = Schema(SCHEMA.attributes[:1])
     for plan in ("split", "sample"):
         one = BayesNetwork.start(Campaign(schema, 2.0, 2_000), BayesNetParameters(plan=plan))
-        simulate(one, NETWORK.sample_codes(2_000, np.random.default_rng(0))[:, :1], np.random.default_rng(0))
+        simulate(
+            one,
+            NETWORK.sample_codes(2_000, np.random.default_rng(0))[:, :1],
+            np.random.default_rng(0),
+        )
         assert one.model().marginal(["x0"]).sum() == pytest.approx(1)
 
 

@@ -31,7 +31,10 @@ def test_marginals_are_consistent_and_right(cells):
     tables = machine.marginals
     for (a, first), (b, second) in combinations(tables, 2):
         shared = [x for x in a if x in b]
-        views = [t.sum(axis=tuple(i for i, x in enumerate(n) if x not in shared)) for n, t in ((a, first), (b, second))]
+        views = [
+            t.sum(axis=tuple(i for i, x in enumerate(n) if x not in shared))
+            for n, t in ((a, first), (b, second))
+        ]
         if shared == [x for x in b if x in a]:
             assert np.abs(views[0] - views[1]).max() < 0.005
     for size in (1, 2, 3):
@@ -43,7 +46,9 @@ def test_marginals_are_consistent_and_right(cells):
             # Raw pairs of 12 cells from 6,000 answers at epsilon 4: standard errors near 0.005, half their L1 norm 0.03.
             assert np.abs(machine.marginal(names) - exact).sum() / 2 < 0.08
             assert np.abs(machine.model().marginal(names) - exact).sum() / 2 < 0.08
-    strong = NETWORK.marginal(["x0", "x1"]) - np.outer(NETWORK.marginal(["x0"]), NETWORK.marginal(["x1"]))
+    strong = NETWORK.marginal(["x0", "x1"]) - np.outer(
+        NETWORK.marginal(["x0"]), NETWORK.marginal(["x1"])
+    )
     assert np.abs(strong).sum() / 2 > 0.1, "independence would not pass"
 
 
@@ -57,7 +62,9 @@ def test_reconstruction_is_the_distribution_of_largest_entropy():
     tables = [((names[0], names[1]), chain.sum(2)), ((names[1], names[2]), chain.sum(0))]
     np.testing.assert_allclose(reconstruct(SCHEMA, tables, names), chain, atol=1e-6)
     np.testing.assert_allclose(
-        reconstruct(SCHEMA, tables, [names[2], names[0]]), chain.sum(1).sum(0)[:, None] * chain.sum((1, 2)), atol=1e-6
+        reconstruct(SCHEMA, tables, [names[2], names[0]]),
+        chain.sum(1).sum(0)[:, None] * chain.sum((1, 2)),
+        atol=1e-6,
     )
     with pytest.raises(ParameterError, match="twice"):
         reconstruct(SCHEMA, tables, ["x0", "x0"])

@@ -28,7 +28,9 @@ SIZES, NAMES = tuple(NETWORK.schema.cardinalities), tuple(NETWORK.schema.names)
 PARAMETERS = {"screen": "never", "total": 48, "components": 16, "edges": "none"}
 
 
-def campaign(network: Any, seed: int, epsilon: float = 2.0, people: int = 20_000) -> ProtocolMachine[Any]:
+def campaign(
+    network: Any, seed: int, epsilon: float = 2.0, people: int = 20_000
+) -> ProtocolMachine[Any]:
     codes = network.sample_codes(people, np.random.default_rng([seed, 5]))
     machine = start("mixture", NETWORK.schema, epsilon, people, PARAMETERS, seed=seed)
     simulate(machine, codes, np.random.default_rng(seed))
@@ -45,15 +47,25 @@ def pair_error(machine: ProtocolMachine[Any]) -> float:
     return float(
         np.mean(
             [
-                np.abs(model.marginal([NAMES[i], NAMES[j]]) - marginal(exact, SIZES, (i, j))).sum() / 2
+                np.abs(model.marginal([NAMES[i], NAMES[j]]) - marginal(exact, SIZES, (i, j))).sum()
+                / 2
                 for i, j in combinations(range(len(SIZES)), 2)
             ]
         )
     )
 
 
-def with_earlier(machine: ProtocolMachine[Any], before: ProtocolMachine[Any]) -> ProtocolMachine[Any]:
-    again = start("mixture", NETWORK.schema, machine.campaign.epsilon, 20_000, PARAMETERS, seed=machine.campaign.seed)
+def with_earlier(
+    machine: ProtocolMachine[Any], before: ProtocolMachine[Any]
+) -> ProtocolMachine[Any]:
+    again = start(
+        "mixture",
+        NETWORK.schema,
+        machine.campaign.epsilon,
+        20_000,
+        PARAMETERS,
+        seed=machine.campaign.seed,
+    )
     give_prior(again, earlier(before))
     for tally in machine.closed:
         again.close(tally)
@@ -95,11 +107,15 @@ def test_the_weight_falls_with_the_drift() -> None:
     weights = []
     for part in (0.0, 0.25, 0.4):
         codes = NETWORK.sample_codes(20_000, np.random.default_rng(4))
-        codes[: int(part * len(codes))] = OTHER.sample_codes(int(part * len(codes)), np.random.default_rng(5))
+        codes[: int(part * len(codes))] = OTHER.sample_codes(
+            int(part * len(codes)), np.random.default_rng(5)
+        )
         before = start("mixture", NETWORK.schema, 2.0, 20_000, PARAMETERS, seed=7)
         simulate(before, codes, np.random.default_rng(8))
         weights.append(
-            pooled_answers(NETWORK.schema, answers_of(campaign(NETWORK, 1).counted), earlier(before)).note["weight"]
+            pooled_answers(
+                NETWORK.schema, answers_of(campaign(NETWORK, 1).counted), earlier(before)
+            ).note["weight"]
         )
     assert weights[0] > 0.75
     assert weights[0] > weights[1] > weights[2]
@@ -111,7 +127,11 @@ def test_without_drift_differences_are_what_noise_and_sampling_make_them(epsilon
     values = []
     for seed in range(6):
         now, before = (campaign(NETWORK, 2 * seed + k, epsilon, 4_000) for k in (0, 1))
-        values.append(pooled_answers(NETWORK.schema, answers_of(now.counted), earlier(before)).note["drift_p_value"])
+        values.append(
+            pooled_answers(NETWORK.schema, answers_of(now.counted), earlier(before)).note[
+                "drift_p_value"
+            ]
+        )
     assert min(values) > 1e-4
     assert max(values) > 0.05
 
@@ -138,7 +158,12 @@ def test_an_earlier_release_is_pooled_from_its_folder(tmp_path: Path) -> None:
         codes = NETWORK.sample_codes(3_000, np.random.default_rng(seed))
         return decode(codes, NETWORK.schema, plain_layout(NETWORK.schema), np.random.default_rng(0))
 
-    options: dict[str, Any] = {"epsilon": 2.0, "schema": NETWORK.schema, "rows": 20, "parameters": PARAMETERS}
+    options: dict[str, Any] = {
+        "epsilon": 2.0,
+        "schema": NETWORK.schema,
+        "rows": 20,
+        "parameters": PARAMETERS,
+    }
     folder = dither.publish(table(1), holdout=0.05, **options).save(tmp_path / "earlier")
     release = dither.publish(table(2), prior=folder, **options)
     said = release.notes["prior"]

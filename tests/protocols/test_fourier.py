@@ -55,16 +55,26 @@ def test_scalar_and_fleet_reports_follow_the_same_law():
     mechanism, n = Hadamard.for_epsilon(6, 2, 1.0), 60_000
     law = exact_law(mechanism, 3)
     fleet = mechanism.randomise_many(np.full(n, 3), RandomStream.from_seed(1))
-    single = [mechanism.randomise(3, source) for source in [RandomStream.from_seed(2)] for _ in range(n // 10)]
+    single = [
+        mechanism.randomise(3, source)
+        for source in [RandomStream.from_seed(2)]
+        for _ in range(n // 10)
+    ]
     for rows, total in (
         (fleet.rows, n),
         (np.frombuffer(b"".join(single), np.uint8).reshape(-1, mechanism.report_bytes), n // 10),
     ):
         seen = Counter(int.from_bytes(bytes(row), "little") for row in rows)
-        z = [(seen[r] - total * float(p)) / math.sqrt(total * float(p) * (1 - float(p))) for r, p in law.items()]
+        z = [
+            (seen[r] - total * float(p)) / math.sqrt(total * float(p) * (1 - float(p)))
+            for r, p in law.items()
+        ]
         assert np.abs(z).max() < 4.5
         wrong = exact_law(mechanism, 2)
-        far = [(seen[r] - total * float(p)) / math.sqrt(total * float(p) * (1 - float(p))) for r, p in wrong.items()]
+        far = [
+            (seen[r] - total * float(p)) / math.sqrt(total * float(p) * (1 - float(p)))
+            for r, p in wrong.items()
+        ]
         assert np.abs(far).max() > 8, "the law of another value is rejected"
         mechanism.check_report(bytes(rows[0]))
 
@@ -80,12 +90,19 @@ def test_support_counts_equal_a_slow_count_and_estimates_are_unbiased_with_the_s
     np.testing.assert_array_equal(mechanism.support(reports), slow)
     truth = np.array([500, 300, 100, 60, 40, 0])
     rng = np.random.default_rng(0)
-    runs = np.array([mechanism.estimate(mechanism.simulate(truth, rng), 1_000).frequencies for _ in range(3_000)])
+    runs = np.array(
+        [
+            mechanism.estimate(mechanism.simulate(truth, rng), 1_000).frequencies
+            for _ in range(3_000)
+        ]
+    )
     f = truth / 1_000
     variance = np.array([mechanism.variance(x, 1_000) for x in f])
     assert np.abs((runs.mean(0) - f) / np.sqrt(variance / 3_000)).max() < 4
     np.testing.assert_allclose(runs.var(0), variance, rtol=0.15)
-    np.testing.assert_allclose(runs[:, :3].sum(1).var(), mechanism.group_variance(3, f[:3].sum(), 1_000), rtol=0.15)
+    np.testing.assert_allclose(
+        runs[:, :3].sum(1).var(), mechanism.group_variance(3, f[:3].sum(), 1_000), rtol=0.15
+    )
 
 
 def test_bad_mechanisms_and_reports_are_refused():
@@ -110,7 +127,9 @@ def test_the_method_learns_dependence_and_can_be_restored():
         # Variance 1/4 / (n (p - 1/2)^2), about 1/n: 10,000 answers per pair, standard error 0.01, half an L1 norm 0.05.
         assert np.abs(machine.marginal(names) - exact).sum() / 2 < 0.1
         assert np.abs(machine.model().marginal(names) - exact).sum() / 2 < 0.1
-    strong = NETWORK.marginal(["x0", "x1"]) - np.outer(NETWORK.marginal(["x0"]), NETWORK.marginal(["x1"]))
+    strong = NETWORK.marginal(["x0", "x1"]) - np.outer(
+        NETWORK.marginal(["x0"]), NETWORK.marginal(["x1"])
+    )
     assert np.abs(strong).sum() / 2 > 0.1, "independence would not pass"
     again = Fourier.restore(machine.state())
     assert again.model().to_bytes() == machine.model().to_bytes()

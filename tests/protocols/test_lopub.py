@@ -48,14 +48,17 @@ def run(n=N, seed=0, epsilon=1_000.0, **parameters):
 def distance(model, names, codes):
     positions = [SCHEMA.index(n) for n in names]
     shape = [SCHEMA.cardinalities[p] for p in positions]
-    exact = np.bincount(np.ravel_multi_index(tuple(codes[:, positions].T), shape), minlength=math.prod(shape))
+    exact = np.bincount(
+        np.ravel_multi_index(tuple(codes[:, positions].T), shape), minlength=math.prod(shape)
+    )
     return np.abs(model.marginal(names).ravel() - exact / len(codes)).sum() / 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["unary", "bloom"])
 @pytest.mark.parametrize(
-    ("estimator", "fit"), [("em", "cliques"), ("lasso", "cliques"), ("hybrid", "cliques"), ("em", "pairs")]
+    ("estimator", "fit"),
+    [("em", "cliques"), ("lasso", "cliques"), ("hybrid", "cliques"), ("em", "pairs")],
 )
 def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
     machine = run(flip=0.3, encoding=encoding, estimator=estimator, fit=fit)
@@ -70,7 +73,9 @@ def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
         # 16 cells with a standard error of about 0.005 each: half their L1 norm is about 0.03.
         assert distance(model, pair, codes) < 0.06
     synthetic = model.sample(50_000, np.random.default_rng(3))
-    independent = np.column_stack([np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)])
+    independent = np.column_stack(
+        [np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)]
+    )
     assert distance(model, ("a", "c"), synthetic) < 0.02
     assert distance(model, ("a", "c"), independent) > 0.2
 
@@ -78,13 +83,17 @@ def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
 def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it():
     machine = LoPub.start(Campaign(SCHEMA, 100.0, N), LoPubParameters(flip=0.5))
     notes = machine.notes()
-    assert notes["epsilon_per_attribute_as_in_the_paper"] == pytest.approx(2 * math.log(3), abs=1e-6)
+    assert notes["epsilon_per_attribute_as_in_the_paper"] == pytest.approx(
+        2 * math.log(3), abs=1e-6
+    )
     assert notes["epsilon_record"] == pytest.approx(5 * 2 * math.log(3), abs=1e-6)
     assert notes["epsilon_record"] == machine.plan().epsilon
     assert notes["flip"] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"encoding": "bloom"}, {"encoding": "bloom", "bits": 16, "hashes": 2}])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"encoding": "bloom"}, {"encoding": "bloom", "bits": 16, "hashes": 2}]
+)
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, 60.0])
 def test_flip_follows_from_the_records_epsilon(parameters, epsilon):
     plan = LoPub.start(Campaign(SCHEMA, epsilon, N), LoPubParameters(**parameters)).plan()
@@ -114,11 +123,17 @@ def test_small_filters_tell_every_value_apart(bits, hashes):
 
 def test_values_that_filters_cannot_tell_apart_are_refused_by_name():
     def start(**parameters):
-        return LoPub.start(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", **parameters))
+        return LoPub.start(
+            Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", **parameters)
+        )
 
-    with pytest.raises(ParameterError, match=r"^c: 3 bits cannot tell 4 values apart; use at least 4 bits"):
+    with pytest.raises(
+        ParameterError, match=r"^c: 3 bits cannot tell 4 values apart; use at least 4 bits"
+    ):
         start(bits=3, hashes=1)
-    with pytest.raises(ParameterError, match=r"^a: the hash seed 0 does not tell 3 values apart by 4 bits"):
+    with pytest.raises(
+        ParameterError, match=r"^a: the hash seed 0 does not tell 3 values apart by 4 bits"
+    ):
         start(bits=4, hashes=1, hash_seed=0)
     given = start(bits=32, hashes=4, hash_seed=7)
     assert [q.mechanism.seed for q in given.plan().questions] == [7] * 5
@@ -149,7 +164,9 @@ def test_bad_parameters_are_refused_by_name(parameters, word):
 
 def test_text_settings_are_read():
     built = build_parameters(
-        LoPubParameters, {"flip": "0.5", "estimator": "hybrid", "phi": "none", "bits": "auto"}, "lopub"
+        LoPubParameters,
+        {"flip": "0.5", "estimator": "hybrid", "phi": "none", "bits": "auto"},
+        "lopub",
     )
     assert built == LoPubParameters(flip=0.5, estimator="hybrid")
     with pytest.raises(ParameterError, match="estimator"):
@@ -182,10 +199,14 @@ def test_the_cap_drops_edges_and_says_so():
     notes = machine.notes()
     assert notes["largest_clique_cells"] <= 12
     assert notes["edges_dropped_for_the_cap"]
-    assert notes["dependences_found"] == len(notes["edges"]) + len(notes["edges_dropped_for_the_cap"])
+    assert notes["dependences_found"] == len(notes["edges"]) + len(
+        notes["edges_dropped_for_the_cap"]
+    )
 
 
-@pytest.mark.parametrize(("pruning", "examined"), [("none", 10), ("empty", 3), ("full", 3), ("paper", 3)])
+@pytest.mark.parametrize(
+    ("pruning", "examined"), [("none", 10), ("empty", 3), ("full", 3), ("paper", 3)]
+)
 def test_pruning_counts_what_it_examined(pruning, examined):
     machine = run(flip=0.2, pruning=pruning, phi=0.4, threshold="paper", estimator="lasso")
     notes = machine.notes()
@@ -205,7 +226,9 @@ def test_the_papers_rule_keeps_strong_pairs_only():
 def test_noise_alone_gives_no_edges():
     machine = LoPub.start(Campaign(SCHEMA, 1_000.0, N), LoPubParameters(flip=0.8))
     codes = people()
-    shuffled = np.column_stack([np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)])
+    shuffled = np.column_stack(
+        [np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)]
+    )
     simulate(machine, shuffled, np.random.default_rng(2))
     assert machine.notes()["dependences_found"] <= 1
 
@@ -216,13 +239,23 @@ def test_noise_alone_gives_no_edges():
 def test_scores_of_independent_attributes_are_standard(encoding, flip):
     """One frequent value each, where a test that mistakes the noise goes wrong."""
     rng = np.random.default_rng(11)
-    schema = Schema((Attribute("a", "categorical", tuple(range(6))), Attribute("c", "categorical", tuple(range(8)))))
+    schema = Schema(
+        (
+            Attribute("a", "categorical", tuple(range(6))),
+            Attribute("c", "categorical", tuple(range(8))),
+        )
+    )
     scores = []
     for trial in range(60):
         codes = np.column_stack(
-            [rng.choice(6, 2_000, p=[0.9] + [0.02] * 5), rng.choice(8, 2_000, p=[0.65] + [0.05] * 7)]
+            [
+                rng.choice(6, 2_000, p=[0.9] + [0.02] * 5),
+                rng.choice(8, 2_000, p=[0.65] + [0.05] * 7),
+            ]
         )
-        machine = LoPub.start(Campaign(schema, 1e5, 2_000), LoPubParameters(flip=flip, encoding=encoding))
+        machine = LoPub.start(
+            Campaign(schema, 1e5, 2_000), LoPubParameters(flip=flip, encoding=encoding)
+        )
         simulate(machine, codes, np.random.default_rng(trial))
         scores.append(noise_aware(machine.reports, 0, 1).score)
     assert abs(np.mean(scores)) < 4 / np.sqrt(60)
@@ -236,7 +269,9 @@ def test_measured_marginals_are_raw_with_honest_errors():
     assert {("a",), ("b",), ("c",), ("d",), ("e",), ("a", "b")} <= set(singles)
     for (name, *rest), measured in singles.items():
         if not rest:
-            exact = np.bincount(codes[:, SCHEMA.index(name)], minlength=SCHEMA[name].cardinality) / N
+            exact = (
+                np.bincount(codes[:, SCHEMA.index(name)], minlength=SCHEMA[name].cardinality) / N
+            )
             assert (np.abs(measured.frequencies - exact) < 4.5 * measured.standard_errors).all()
 
 
@@ -246,7 +281,9 @@ def test_state_restores_to_the_same_bytes():
     assert again.plan() is None
     assert again.model().to_bytes() == machine.model().to_bytes()
     assert again.notes() == machine.notes()
-    fresh = LoPub.start(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", bits=20, hashes=2))
+    fresh = LoPub.start(
+        Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", bits=20, hashes=2)
+    )
     assert LoPub.restore(fresh.state()).plan().to_json() == fresh.plan().to_json()
 
 
@@ -266,7 +303,9 @@ def test_calls_out_of_order_are_refused():
 
 
 def test_progress_is_told():
-    machine = LoPub.start(Campaign(SCHEMA, 1_000.0, 2_000), LoPubParameters(flip=0.3, threshold="paper", phi=0.1))
+    machine = LoPub.start(
+        Campaign(SCHEMA, 1_000.0, 2_000), LoPubParameters(flip=0.3, threshold="paper", phi=0.1)
+    )
     seen = []
     machine.progress = lambda what, done, total: seen.append((what, done, total))
     simulate(machine, people(2_000), np.random.default_rng(0))

@@ -64,10 +64,14 @@ def test_levels_and_cells_are_the_mechanisms_of_the_literature(epsilon: float) -
     np.testing.assert_allclose(places, (numbers + 1) / 2, atol=1e-12)
     for level in (0, 100, 256):
         law = np.array([float(x) for x in wave.chances(level).values()])
-        assert math.isclose(float(law @ places), level / 256, abs_tol=1e-9), "unbiased at every level"
+        assert math.isclose(float(law @ places), level / 256, abs_tol=1e-9), (
+            "unbiased at every level"
+        )
 
 
-def test_the_hybrid_asks_by_the_share_of_the_literature_and_one_mechanism_where_that_is_best() -> None:
+def test_the_hybrid_asks_by_the_share_of_the_literature_and_one_mechanism_where_that_is_best() -> (
+    None
+):
     plan = start("mean", SCHEMA, 2.0, N).plan()
     assert plan is not None
     assert plan.shares == (1 - math.exp(-1), math.exp(-1))
@@ -130,6 +134,8 @@ def test_only_one_number_can_be_asked_for_and_tables_of_codes_are_refused() -> N
         with pytest.raises(SchemaError, match="one number"):
             start("mean", schema, 1.0, 100)
     with pytest.raises(ParameterError, match="numbers themselves"):
-        simulate(start("mean", SCHEMA, 1.0, 4), np.zeros((4, 1), np.int32), np.random.default_rng(1))
+        simulate(
+            start("mean", SCHEMA, 1.0, 4), np.zeros((4, 1), np.int32), np.random.default_rng(1)
+        )
     with pytest.raises(ParameterError, match="between"):
         NumberPeople(np.array([1.0, 99.0]), LOW, HIGH, np.random.default_rng(1))

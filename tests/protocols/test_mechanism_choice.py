@@ -12,7 +12,11 @@ from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 
 SCHEMA = Schema(
-    (Attribute("a", "ordinal", (1, 2, 3)), Attribute("b", "ordinal", (1, 2)), Attribute("c", "ordinal", (1, 2)))
+    (
+        Attribute("a", "ordinal", (1, 2, 3)),
+        Attribute("b", "ordinal", (1, 2)),
+        Attribute("c", "ordinal", (1, 2)),
+    )
 )
 METHODS = [
     ("independent", {}),
@@ -26,7 +30,9 @@ METHODS = [
 @pytest.mark.parametrize("name", POOLED_NAMES)
 def test_every_offered_mechanism_serves(method: str, given: dict[str, object], name: str) -> None:
     rng = np.random.default_rng(4)
-    codes = np.column_stack([rng.choice(3, 20_000, p=[0.6, 0.3, 0.1]), *rng.integers(0, 2, (2, 20_000))])
+    codes = np.column_stack(
+        [rng.choice(3, 20_000, p=[0.6, 0.3, 0.1]), *rng.integers(0, 2, (2, 20_000))]
+    )
     machine = start(method, SCHEMA, 4.0, len(codes), {**given, "mechanism": name}, 1)
     plans = simulate(machine, codes, rng)
     asked = {question.mechanism.name for plan in plans for question in plan.questions}

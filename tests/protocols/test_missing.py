@@ -28,12 +28,20 @@ N = 60_000
 MISSING = {"x": 0.1, "y": 0.5}
 METHODS = {
     "privincr": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters()),
-    "privincr-paper": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(fit="paper")),
-    "noincremental": lambda c: noincremental.NoIncremental.start(c, noincremental.NoIncrementalParameters()),
+    "privincr-paper": lambda c: privincr.PrivIncr.start(
+        c, privincr.PrivIncrParameters(fit="paper")
+    ),
+    "noincremental": lambda c: noincremental.NoIncremental.start(
+        c, noincremental.NoIncrementalParameters()
+    ),
     "calm": lambda c: calm.Calm.start(c, calm.CalmParameters()),
     "fourier": lambda c: fourier.Fourier.start(c, fourier.FourierParameters()),
-    "bayesnet-sample": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(plan="sample")),
-    "bayesnet-split": lambda c: bayesnet.BayesNetwork.start(c, bayesnet.BayesNetParameters(plan="split", degree=1)),
+    "bayesnet-sample": lambda c: bayesnet.BayesNetwork.start(
+        c, bayesnet.BayesNetParameters(plan="sample")
+    ),
+    "bayesnet-split": lambda c: bayesnet.BayesNetwork.start(
+        c, bayesnet.BayesNetParameters(plan="split", degree=1)
+    ),
 }
 
 
@@ -45,7 +53,9 @@ def people(n=N):
     income = np.where(gone, 3, rng.choice(3, n, p=[0.5, 0.3, 0.2]))
     silent = rng.random(n) < np.where(gone, 0.8, 0.05)
     opinion = np.where(silent, 2, rng.choice(2, n))
-    return np.asfortranarray(np.column_stack([group, income, opinion, rng.choice(3, n)]).astype(np.int32))
+    return np.asfortranarray(
+        np.column_stack([group, income, opinion, rng.choice(3, n)]).astype(np.int32)
+    )
 
 
 def check(synthetic, tolerance):
@@ -72,11 +82,18 @@ def test_missing_answers_keep_their_rate_and_dependence(method):
 
 
 def test_the_comparison_without_privacy_too():
-    check(publish_nonprivate(people(), SCHEMA, no_privacy=True).sample(100_000, np.random.default_rng(3)), 0.02)
+    check(
+        publish_nonprivate(people(), SCHEMA, no_privacy=True).sample(
+            100_000, np.random.default_rng(3)
+        ),
+        0.02,
+    )
 
 
 def test_independence_would_fail_the_check():
     codes = people()
-    shuffled = np.column_stack([np.random.default_rng(i).permutation(codes[:, i]) for i in range(4)])
+    shuffled = np.column_stack(
+        [np.random.default_rng(i).permutation(codes[:, i]) for i in range(4)]
+    )
     with pytest.raises(AssertionError):
         check(np.asfortranarray(shuffled.astype(np.int32)), 0.035)

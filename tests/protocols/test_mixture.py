@@ -51,9 +51,13 @@ WIDE = (105, 16, 8, 4, 2, 2, 10, 20, 6, 3)
 ADULT = (16, 7, 16, 16, 16, 7, 14, 6, 5, 2, 16, 16, 16, 41, 2)
 
 
-def finished(network: Network, n: int, epsilon: float, seed: int = 0, **settings: object) -> MixtureProtocol:
+def finished(
+    network: Network, n: int, epsilon: float, seed: int = 0, **settings: object
+) -> MixtureProtocol:
     rng = np.random.default_rng(seed)
-    machine = MixtureProtocol.start(Campaign(network.schema, epsilon, n, seed), MixtureParameters(**settings))  # type: ignore[arg-type]
+    machine = MixtureProtocol.start(
+        Campaign(network.schema, epsilon, n, seed), MixtureParameters(**settings)
+    )  # type: ignore[arg-type]
     simulate(machine, network.sample_codes(n, rng), rng)
     return machine
 
@@ -61,7 +65,9 @@ def finished(network: Network, n: int, epsilon: float, seed: int = 0, **settings
 def two_way_error(machine: MixtureProtocol | IndependentProtocol, network: Network) -> float:
     names, model = network.schema.names, machine.model()
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    return float(np.mean([np.abs(model.marginal(p) - network.marginal(p)).sum() / 2 for p in pairs]))
+    return float(
+        np.mean([np.abs(model.marginal(p) - network.marginal(p)).sum() / 2 for p in pairs])
+    )
 
 
 # ---- what is asked ---------------------------------------------------------------------------------------------------
@@ -70,24 +76,32 @@ def two_way_error(machine: MixtureProtocol | IndependentProtocol, network: Netwo
 @pytest.mark.slow
 @pytest.mark.parametrize("cardinalities", [(2,) * 8, ADULT, WIDE, (3, 2), (50, 60, 70)])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-def test_shares_add_up_and_follow_from_public_facts(cardinalities: tuple[int, ...], epsilon: float) -> None:
+def test_shares_add_up_and_follow_from_public_facts(
+    cardinalities: tuple[int, ...], epsilon: float
+) -> None:
     everyone = range(len(cardinalities))
     plan = pair_plan(cardinalities, epsilon, everyone)
     assert math.fsum(s for _, s in plan) == pytest.approx(1)
     assert all(s > 0 for _, s in plan)
     assert plan == pair_plan(cardinalities, epsilon, everyone), "no hidden chance"
-    asked = {pair for members, _ in plan for pair in ((a, b) for a in members for b in members if a < b)}
+    asked = {
+        pair for members, _ in plan for pair in ((a, b) for a in members for b in members if a < b)
+    }
     assert len(asked) == len(cardinalities) * (len(cardinalities) - 1) // 2, "every pair is asked"
     campaign = Campaign(schema_of(cardinalities), epsilon, 1_000_000, seed=1)
     first = MixtureProtocol.start(campaign, MixtureParameters()).plan()
-    other = MixtureProtocol.start(Campaign(campaign.schema, epsilon, 1_000_000, seed=2), MixtureParameters()).plan()
+    other = MixtureProtocol.start(
+        Campaign(campaign.schema, epsilon, 1_000_000, seed=2), MixtureParameters()
+    ).plan()
     assert first is not None
     assert other is not None
     assert first.to_json() == other.to_json(), "nor does the first round depend on the seed"
 
 
 def schema_of(cardinalities: tuple[int, ...]) -> Schema:
-    return Schema(tuple(Attribute(f"x{i}", "ordinal", tuple(range(k))) for i, k in enumerate(cardinalities)))
+    return Schema(
+        tuple(Attribute(f"x{i}", "ordinal", tuple(range(k))) for i, k in enumerate(cardinalities))
+    )
 
 
 def test_sets_replace_pairs_only_where_a_report_then_tells_more() -> None:
@@ -95,14 +109,20 @@ def test_sets_replace_pairs_only_where_a_report_then_tells_more() -> None:
     assert {len(s) for s in attribute_sets(range(15), ADULT, 1.0)} == {2}
     for members in attribute_sets(range(16), (2,) * 16, 1.0):
         cells = 2 ** len(members)
-        told = math.comb(len(members), 2) * marginal_variance(4, 4, 1.0) / marginal_variance(cells, 4, 1.0)
+        told = (
+            math.comb(len(members), 2)
+            * marginal_variance(4, 4, 1.0)
+            / marginal_variance(cells, 4, 1.0)
+        )
         assert told >= 1.0
 
 
 def test_where_nothing_can_be_learnt_the_questions_are_those_of_independent() -> None:
     schema = schema_of(ADULT)
     ours = MixtureProtocol.start(Campaign(schema, 0.1, 10_000), MixtureParameters()).plan()
-    theirs = IndependentProtocol.start(Campaign(schema, 0.1, 10_000), IndependentParameters()).plan()
+    theirs = IndependentProtocol.start(
+        Campaign(schema, 0.1, 10_000), IndependentParameters()
+    ).plan()
     assert isinstance(ours, Plan)
     assert theirs is not None
     assert ours.to_json() == theirs.to_json()
@@ -127,7 +147,9 @@ def test_a_campaign_opens_as_public_facts_say() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("cardinalities", [ADULT, WIDE, (10,) * 12, (2,) * 16, (3, 4)])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_a_screen_that_finds_nothing_costs_little(cardinalities: tuple[int, ...], epsilon: float) -> None:
+def test_a_screen_that_finds_nothing_costs_little(
+    cardinalities: tuple[int, ...], epsilon: float
+) -> None:
     screen = plan_screen(cardinalities, 1_000_000, epsilon)
     assert 0 < screen.share <= MOST
     few = len(cardinalities) == 2 and epsilon == 0.1  # a single pair in so much noise
@@ -140,11 +162,16 @@ def test_two_dependent_numbers_are_asked_together() -> None:
     first, apart = rng.beta(2, 4, (2, 20_000))
     other = 0.4 * rng.beta(4, 2, 20_000)
     schema = dither.Schema(
-        tuple(dither.Attribute(name, "numeric", edges=tuple(np.linspace(0, 1, 9).tolist())) for name in "ab")
+        tuple(
+            dither.Attribute(name, "numeric", edges=tuple(np.linspace(0, 1, 9).tolist()))
+            for name in "ab"
+        )
     )
     for source, dependent in ((first, True), (apart, False)):
         table = pa.table({"a": first, "b": 0.6 * source + other})
-        release = dither.publish(table, epsilon=2.0, schema=schema, method="mixture", seed=3, rows=10)
+        release = dither.publish(
+            table, epsilon=2.0, schema=schema, method="mixture", seed=3, rows=10
+        )
         joint = np.asarray(release.marginal(["a", "b"]).frequencies).reshape(8, 8)
         apart_from = float(np.abs(joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum())
         assert (apart_from > 0.3) is dependent
@@ -155,10 +182,14 @@ def test_the_only_pair_is_asked_at_once_where_a_screen_would_miss_it() -> None:
     """8 x 8 cells, epsilon 1, 20,000 people: a screen of at most a quarter sees the correlation of 0.8 in few collections."""
     asked = design((8, 8), 20_000, 1.0, ordered=True)
     assert asked == ScreenDesign(None, pairs=True, alone=ONLY_PAIR)
-    assert design((8, 8), 20_000, 1.0).screen is not None, "without an order there is no correlation to learn"
+    assert design((8, 8), 20_000, 1.0).screen is not None, (
+        "without an order there is no correlation to learn"
+    )
     assert design((8, 8), 20_000, 2.0, ordered=True).screen is not None, "here a screen sees enough"
     assert design((8, 8, 8), 20_000, 1.0, ordered=True) == design((8, 8, 8), 20_000, 1.0)
-    assert not design((60, 60), 20_000, 0.5, ordered=True).pairs, "nor would half of the people see anything"
+    assert not design((60, 60), 20_000, 0.5, ordered=True).pairs, (
+        "nor would half of the people see anything"
+    )
     rng = np.random.default_rng(5)
     first = rng.beta(2, 4, 20_000)
     table = pa.table({"a": first, "b": 0.6 * first + 0.4 * rng.beta(4, 2, 20_000)})
@@ -167,7 +198,9 @@ def test_the_only_pair_is_asked_at_once_where_a_screen_would_miss_it() -> None:
     truth = np.histogram2d(table["a"], table["b"], bins=8, range=[(0, 1), (0, 1)])[0] / 20_000
     independent = np.abs(truth - np.outer(truth.sum(axis=1), truth.sum(axis=0))).sum()
     for seed in range(4):
-        release = dither.publish(table, epsilon=1.0, schema=schema, method="mixture", seed=seed, rows=10)
+        release = dither.publish(
+            table, epsilon=1.0, schema=schema, method="mixture", seed=seed, rows=10
+        )
         found = np.asarray(release.marginal(["a", "b"]).frequencies).reshape(8, 8)
         assert np.abs(found - truth).sum() < 0.75 * independent
 
@@ -175,7 +208,9 @@ def test_the_only_pair_is_asked_at_once_where_a_screen_would_miss_it() -> None:
 def test_the_rest_of_the_people_make_up_for_the_screen() -> None:
     epsilon = 1.0
     np.testing.assert_allclose(
-        rest_shares(WIDE, epsilon, np.zeros(len(WIDE)), 0.1), single_shares(WIDE, epsilon), rtol=1e-12
+        rest_shares(WIDE, epsilon, np.zeros(len(WIDE)), 0.1),
+        single_shares(WIDE, epsilon),
+        rtol=1e-12,
     )
     screen = plan_screen(WIDE, 1_000_000, epsilon)
     asked = screen.share * one_way_precision(WIDE, epsilon, screen.sets)
@@ -185,9 +220,14 @@ def test_the_rest_of_the_people_make_up_for_the_screen() -> None:
     plan = pair_plan(ADULT, epsilon, range(15))
     screen = plan_screen(ADULT, 1_500_000, epsilon)
     second = dict(second_round(screen, plan))
-    both = {m: screen.share * dict(screen.sets).get(m, 0.0) + (1 - screen.share) * s for m, s in second.items()}
+    both = {
+        m: screen.share * dict(screen.sets).get(m, 0.0) + (1 - screen.share) * s
+        for m, s in second.items()
+    }
     for members, share in plan:
-        assert both[members] == pytest.approx(share, rel=1e-9), "together the rounds are the one-round plan"
+        assert both[members] == pytest.approx(share, rel=1e-9), (
+            "together the rounds are the one-round plan"
+        )
 
 
 # ---- the test for dependence -----------------------------------------------------------------------------------------
@@ -197,7 +237,9 @@ def screened(network: Network, n: int, epsilon: float, rng: np.random.Generator)
     """The p-value of all pairs of a network's attributes, asked of n people."""
     k = network.schema.cardinalities
     sets = Screen(tuple(range(len(k))), 1.0).sets
-    questions = tuple(question(network.schema, [network.schema.names[i] for i in m], epsilon) for m, _ in sets)
+    questions = tuple(
+        question(network.schema, [network.schema.names[i] for i in m], epsilon) for m, _ in sets
+    )
     tally = zero(Plan(0, questions, tuple(s for _, s in sets)))
     assert isinstance(tally, CountTally)
     each = n // len(sets)
@@ -225,7 +267,9 @@ def test_strong_dependence_is_seen() -> None:
     assert all(screened(network, 20_000, 1.0, rng) < LEVEL for _ in range(20))
 
 
-def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     network = generate_network((2, 3, 5, 4), strength=0.0, seed=2)
     import dither.protocols.mixture.screen as module
 
@@ -261,7 +305,9 @@ def test_independent_attributes_end_in_their_product() -> None:
     model = machine.model()
     names = network.schema.names
     np.testing.assert_allclose(
-        model.marginal(names[:2]), np.outer(model.marginal(names[:1]), model.marginal(names[1:2])), atol=1e-12
+        model.marginal(names[:2]),
+        np.outer(model.marginal(names[:1]), model.marginal(names[1:2])),
+        atol=1e-12,
     )
 
 
@@ -331,7 +377,9 @@ def test_members_are_those_for_which_pairs_pay() -> None:
     network = generate_network((2, 2, 3, 90), strength=3.0, seed=1)
     seen = evidence_of(network, 40_000, 1.0)
     assert seen.found
-    assert 3 not in paying_members(network.schema.cardinalities, 2_000, 1.0, seen), "the wide one stays alone"
+    assert 3 not in paying_members(network.schema.cardinalities, 2_000, 1.0, seen), (
+        "the wide one stays alone"
+    )
     assert paying_members(network.schema.cardinalities, 40_000_000_000, 1.0, seen) == [0, 1, 2, 3]
     assert paying_members(network.schema.cardinalities, 10, 1.0, seen) == []
 
@@ -343,6 +391,8 @@ def evidence_of(network: Network, n: int, epsilon: float):  # type: ignore[no-un
         q = question(schema, pair, epsilon)
         tally = zero(Plan(0, (q,), (1.0,)))
         assert isinstance(tally, CountTally)
-        tally.add_counts(0, q.mechanism.simulate(rng.multinomial(n, network.marginal(pair).ravel()), rng), n)
+        tally.add_counts(
+            0, q.mechanism.simulate(rng.multinomial(n, network.marginal(pair).ravel()), rng), n
+        )
         answers += answers_of([tally])
     return evidence(pair_targets(schema, answers))

@@ -18,7 +18,10 @@ from dither.simulate import simulate
 SIZES = (10, 10, 3, 4, 2, 5, 4)
 NAMES = ("code", "label", "c", "d", "e", "f", "g")
 SCHEMA = Schema(
-    tuple(Attribute(n, "categorical", tuple(f"v{v}" for v in range(k))) for n, k in zip(NAMES, SIZES, strict=True))
+    tuple(
+        Attribute(n, "categorical", tuple(f"v{v}" for v in range(k)))
+        for n, k in zip(NAMES, SIZES, strict=True)
+    )
 )
 
 
@@ -26,13 +29,17 @@ def people(n: int, seed: int) -> np.ndarray:
     """`label` is `code` by another name; the rest follows a hidden class a little."""
     rng = np.random.default_rng(seed)
     hidden = rng.integers(0, 2, n)
-    codes = np.stack([rng.binomial(k - 1, 0.35 + 0.25 * hidden) for k in SIZES], axis=1).astype(np.int32)
+    codes = np.stack([rng.binomial(k - 1, 0.35 + 0.25 * hidden) for k in SIZES], axis=1).astype(
+        np.int32
+    )
     codes[:, 1] = codes[:, 0] * 3 % 10
     return np.asfortranarray(codes)
 
 
 def finished(edges: Any = "auto", n: int = 60_000, epsilon: float = 2.0) -> ProtocolMachine[Any]:
-    machine = start("mixture", SCHEMA, epsilon, n, {"edges": edges, "screen": "never", "total": 60}, seed=1)
+    machine = start(
+        "mixture", SCHEMA, epsilon, n, {"edges": edges, "screen": "never", "total": 60}, seed=1
+    )
     simulate(machine, people(n, 2), np.random.default_rng(3))
     return machine
 
@@ -78,7 +85,12 @@ def test_given_edges_are_fitted_without_looking_for_others() -> None:
 
 def test_whole_tables_are_fitted_with_edges_too() -> None:
     machine = start(
-        "mixture", SCHEMA, 8.0, 20_000, {"edges": [["code", "label"]], "screen": "never", "total": 60}, seed=1
+        "mixture",
+        SCHEMA,
+        8.0,
+        20_000,
+        {"edges": [["code", "label"]], "screen": "never", "total": 60},
+        seed=1,
     )
     simulate(machine, people(20_000, 2), np.random.default_rng(3))
     assert any(len(q.attributes) > 2 for plan in machine.plans for q in plan.questions)
@@ -105,7 +117,11 @@ def test_two_edges_may_share_an_attribute() -> None:
     [
         ("always", ParameterError, "auto, none"),
         ([["code", "nothing"]], SchemaError, "nothing"),
-        ([["code", "label"], ["label", "c"], ["c", "d"], ["d", "e"]], ParameterError, "'d' too often"),
+        (
+            [["code", "label"], ["label", "c"], ["c", "d"], ["d", "e"]],
+            ParameterError,
+            "'d' too often",
+        ),
         ([["code", "label"], ["label", "c"], ["label", "d"]], ParameterError, "'label' too often"),
         ([["code", "label"], ["label", "code"]], ParameterError, "'label' too often"),
         ([["code", "code"]], ParameterError, "'code' too often"),

@@ -28,7 +28,9 @@ NEAR = NETWORK.sample_codes(3_000, np.random.default_rng(9))
 
 @pytest.fixture(scope="module")
 def collected() -> ProtocolMachine[Any]:
-    machine = start("mixture", NETWORK.schema, 2.0, len(CODES), {"screen": "never", "total": 120}, seed=4)
+    machine = start(
+        "mixture", NETWORK.schema, 2.0, len(CODES), {"screen": "never", "total": 120}, seed=4
+    )
     simulate(machine, CODES, np.random.default_rng(2))
     machine.model()
     return machine
@@ -48,18 +50,28 @@ def pair_error(machine: ProtocolMachine[Any], codes: np.ndarray = CODES, ways: i
     return float(
         np.mean(
             [
-                np.abs(model.marginal([names[i] for i in held]) - marginal(codes, sizes, held)).sum() / 2
+                np.abs(
+                    model.marginal([names[i] for i in held]) - marginal(codes, sizes, held)
+                ).sum()
+                / 2
                 for held in combinations(range(len(sizes)), ways)
             ]
         )
     )
 
 
-def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(collected: ProtocolMachine[Any]) -> None:
+def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(
+    collected: ProtocolMachine[Any],
+) -> None:
     found = with_rows(collected, NEAR)
     assert pair_error(found) < 0.75 * pair_error(collected)
     said = found.notes()["prior"]
-    assert (said["source"], said["rows"], said["sha256"], said["classes"]) == ("public.csv", 3_000, "00", 50)
+    assert (said["source"], said["rows"], said["sha256"], said["classes"]) == (
+        "public.csv",
+        3_000,
+        "00",
+        50,
+    )
     assert said["share_of_prior"] > 0.5
     assert sum(said["shares"].values()) == pytest.approx(1.0)
     assert said["estimated_risk"] < said["estimated_risk_without"]
@@ -69,9 +81,15 @@ def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(collected: Pro
 def wrong(kind: str, near: np.ndarray = NEAR, sizes: tuple[int, ...] = SIZES) -> np.ndarray:
     rng = np.random.default_rng(5)
     made = {
-        "columns shuffled": lambda: np.stack([rng.permutation(column) for column in near.T], axis=1),
-        "half of them": lambda: np.stack([rng.permutation(c) if i % 2 else c for i, c in enumerate(near.T)], axis=1),
-        "renamed": lambda: np.stack([rng.permutation(k)[c] for k, c in zip(sizes, near.T, strict=True)], axis=1),
+        "columns shuffled": lambda: np.stack(
+            [rng.permutation(column) for column in near.T], axis=1
+        ),
+        "half of them": lambda: np.stack(
+            [rng.permutation(c) if i % 2 else c for i, c in enumerate(near.T)], axis=1
+        ),
+        "renamed": lambda: np.stack(
+            [rng.permutation(k)[c] for k, c in zip(sizes, near.T, strict=True)], axis=1
+        ),
         "even": lambda: np.stack([rng.integers(0, k, len(near)) for k in sizes], axis=1),
         "one row": lambda: np.repeat(near[:1], 300, axis=0),
         "one value": lambda: near[near[:, 0] == 0],
@@ -81,7 +99,16 @@ def wrong(kind: str, near: np.ndarray = NEAR, sizes: tuple[int, ...] = SIZES) ->
     return made[kind]()
 
 
-KINDS = ("columns shuffled", "half of them", "renamed", "even", "one row", "one value", "one last value", "three rows")
+KINDS = (
+    "columns shuffled",
+    "half of them",
+    "renamed",
+    "even",
+    "one row",
+    "one value",
+    "one last value",
+    "three rows",
+)
 SMALL = {
     "seven attributes": ([4] * 7, 1, 1.2, 3, 40_000),
     "five attributes": ([3, 5, 2, 6, 4], 2, 1.5, 11, 20_000),
@@ -101,7 +128,10 @@ def test_a_wrong_prior_does_no_harm_in_a_small_campaign(name: str) -> None:
     machine = start("mixture", network.schema, 2.0, people, {"screen": "never"}, seed=0)
     simulate(machine, codes, np.random.default_rng([0, 1]))
     alone = pair_error(machine, codes)
-    ratios = {kind: pair_error(with_rows(machine, wrong(kind, near, tuple(sizes))), codes) / alone for kind in KINDS}
+    ratios = {
+        kind: pair_error(with_rows(machine, wrong(kind, near, tuple(sizes))), codes) / alone
+        for kind in KINDS
+    }
     assert max(ratios.values()) < 1.01, ratios
 
 
@@ -138,7 +168,9 @@ def test_the_risk_of_a_fit_whose_dependence_was_shrunk_is_not_taken_for_higher_t
         loss = 0.0
         for i, j in combinations(range(len(sizes)), 2):
             here = targets.columns.of(i), targets.columns.of(j)
-            loss += float((w2[here] * (fit.pairs[here] - marginal(codes, sizes, (i, j))) ** 2).sum())
+            loss += float(
+                (w2[here] * (fit.pairs[here] - marginal(codes, sizes, (i, j))) ** 2).sum()
+            )
         true.append(
             loss
             + sum(
@@ -161,13 +193,19 @@ def test_taking_a_wrong_prior_at_its_word_would_do_harm(collected: ProtocolMachi
         classes = machine.prior.classes
         pairs = (classes.components.T * classes.weights) @ classes.components
         off = [
-            np.abs(pairs[4 * i : 4 * i + 4, 4 * j : 4 * j + 4] - marginal(CODES, SIZES, (i, j)).reshape(4, 4)).sum() / 2
+            np.abs(
+                pairs[4 * i : 4 * i + 4, 4 * j : 4 * j + 4]
+                - marginal(CODES, SIZES, (i, j)).reshape(4, 4)
+            ).sum()
+            / 2
             for i, j in combinations(range(len(SIZES)), 2)
         ]
         assert np.mean(off) > 2.0 * pair_error(collected)
 
 
-def test_a_prior_is_part_of_the_state_and_a_damaged_one_is_refused(collected: ProtocolMachine[Any]) -> None:
+def test_a_prior_is_part_of_the_state_and_a_damaged_one_is_refused(
+    collected: ProtocolMachine[Any],
+) -> None:
     found = with_rows(collected, NEAR)
     again = restore(found.state())
     assert again.core.prior is not None
@@ -201,7 +239,11 @@ def test_sets_of_three_judge_a_prior_too() -> None:
     right_said, turned_said = (with_rows(machine, rows).notes()["prior"] for rows in (near, turned))
     assert right_said["share_of_prior"] > 0.5
     assert turned_said["share_of_prior"] < 0.1
-    assert set(right_said["shares"]) == {"reports alone", "public table as it is", "descent from it, raked"}
+    assert set(right_said["shares"]) == {
+        "reports alone",
+        "public table as it is",
+        "descent from it, raked",
+    }
 
 
 def test_a_prior_is_not_used_where_no_pairs_were_asked() -> None:

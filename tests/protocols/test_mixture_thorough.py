@@ -14,7 +14,9 @@ from dither.protocols import restore, start
 from dither.simulate import simulate
 
 
-def pair_error(model: object, codes: np.ndarray, sizes: tuple[int, ...], names: tuple[str, ...]) -> float:
+def pair_error(
+    model: object, codes: np.ndarray, sizes: tuple[int, ...], names: tuple[str, ...]
+) -> float:
     found = [
         np.abs(model.marginal([names[i], names[j]]) - marginal(codes, sizes, (i, j))).sum() / 2  # type: ignore[attr-defined]
         for i, j in combinations(range(len(sizes)), 2)
@@ -29,7 +31,9 @@ def test_thorough_errs_less_on_the_same_reports() -> None:
     parameters = {"screen": "never", "edges": "none"}
     machine = start("mixture", network.schema, 2.0, len(codes), parameters, seed=4)
     simulate(machine, codes, np.random.default_rng(2))
-    thorough = start("mixture", network.schema, 2.0, len(codes), {**parameters, "effort": "thorough"}, seed=4)
+    thorough = start(
+        "mixture", network.schema, 2.0, len(codes), {**parameters, "effort": "thorough"}, seed=4
+    )
     thorough.close(machine.closed[0])
     sizes, names = tuple(network.schema.cardinalities), tuple(network.schema.names)
     quick, slow = (pair_error(m.model(), codes, sizes, names) for m in (machine, thorough))
@@ -45,7 +49,9 @@ def test_thorough_errs_less_on_the_same_reports() -> None:
 def test_where_sets_are_asked_the_member_is_left_out_with_a_reason() -> None:
     network = generate_network([2] * 6, parents=1, strength=1.5, seed=1)
     codes = network.sample_codes(20_000, np.random.default_rng(1))
-    machine = start("mixture", network.schema, 4.0, len(codes), {"effort": "thorough", "total": 60}, seed=4)
+    machine = start(
+        "mixture", network.schema, 4.0, len(codes), {"effort": "thorough", "total": 60}, seed=4
+    )
     simulate(machine, codes, np.random.default_rng(2))
     assert any(len(q.attributes) > 2 for plan in machine.plans for q in plan.questions)
     said = machine.notes()["fit"]["bayesian_member"]

@@ -6,7 +6,13 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import InputError, ParameterError, PrivacyError
 from dither.protocols import METHODS
-from dither.protocols.jtree_nonprivate import EPSILON, METHOD, TrueTreeParameters, publish_nonprivate, release_notes
+from dither.protocols.jtree_nonprivate import (
+    EPSILON,
+    METHOD,
+    TrueTreeParameters,
+    publish_nonprivate,
+    release_notes,
+)
 
 NETWORK = generate_network((3, 2, 4, 3), parents=1, strength=2.0, seed=4)
 SCHEMA = NETWORK.schema
@@ -34,7 +40,9 @@ def test_it_is_no_protocol_machine_and_says_what_it_is():
     assert "not to be published" in notes["warning"]
     assert np.isinf(EPSILON)
     listed = METHODS.get(METHOD)
-    assert listed is None or not hasattr(listed.load(), "plan"), "nothing without privacy may pass for a machine"
+    assert listed is None or not hasattr(listed.load(), "plan"), (
+        "nothing without privacy may pass for a machine"
+    )
 
 
 def test_cliques_have_the_tables_own_distributions():
@@ -48,7 +56,9 @@ def test_cliques_have_the_tables_own_distributions():
 
 
 def test_the_cap_drops_the_weakest_and_bad_input_is_named():
-    model = publish_nonprivate(CODES, SCHEMA, TrueTreeParameters(phi=0.0, max_clique_cells=12), no_privacy=True)
+    model = publish_nonprivate(
+        CODES, SCHEMA, TrueTreeParameters(phi=0.0, max_clique_cells=12), no_privacy=True
+    )
     assert max(model.tree.cells(SCHEMA.cardinalities)) <= 12
     assert model.tree.dropped
     with pytest.raises(ParameterError, match="phi"):

@@ -12,7 +12,12 @@ from dither.estimate import answers_of, pool
 from dither.mechanisms import mechanism
 from dither.protocols.evidence import Evidence
 from dither.protocols.machine import Campaign
-from dither.protocols.privincr.learn import asked_whole, factor_cells, relaxed_threshold, worth_asking
+from dither.protocols.privincr.learn import (
+    asked_whole,
+    factor_cells,
+    relaxed_threshold,
+    worth_asking,
+)
 from dither.protocols.privincr.machine import NoIncremental, PrivIncr, PrivIncrParameters
 from dither.protocols.privincr.machine import NoIncrementalParameters as OneRound
 from dither.protocols.privincr.plan import told_of_singles, usual_singles
@@ -56,7 +61,9 @@ def run(n=N, epsilon=2.0, seed=0, **parameters):
 def distance(model, names, codes):
     positions = [SCHEMA.index(n) for n in names]
     shape = [SCHEMA.cardinalities[p] for p in positions]
-    exact = np.bincount(np.ravel_multi_index(tuple(codes[:, positions].T), shape), minlength=math.prod(shape))
+    exact = np.bincount(
+        np.ravel_multi_index(tuple(codes[:, positions].T), shape), minlength=math.prod(shape)
+    )
     return np.abs(model.marginal(names).ravel() - exact / len(codes)).sum() / 2
 
 
@@ -71,7 +78,9 @@ def test_dependences_are_learnt_and_independence_too(fit, mechanism):
     # pooling over rounds and cliques brings it below that; independence would be 0.2 to 0.5 off.
     for pair in (("a", "b"), ("a", "c"), ("c", "d"), ("a", "d"), ("d", "e")):
         assert distance(model, pair, codes) < 0.1
-    shuffled = np.column_stack([np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)])
+    shuffled = np.column_stack(
+        [np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)]
+    )
     assert distance(model, ("a", "c"), shuffled) > 0.2
     assert all(p.epsilon <= 2.0 for p in plans)
     if mechanism == "oue":
@@ -127,7 +136,8 @@ def test_saved_after_any_round_it_goes_on_with_identical_results(fit):
     assert other.state() == straight.state()
     assert other.model().to_bytes() == straight.model().to_bytes()
     np.testing.assert_array_equal(
-        other.model().sample(100, np.random.default_rng(0)), straight.model().sample(100, np.random.default_rng(0))
+        other.model().sample(100, np.random.default_rng(0)),
+        straight.model().sample(100, np.random.default_rng(0)),
     )
     assert len(codes) == N
 
@@ -152,7 +162,9 @@ def test_the_relaxed_threshold_is_the_papers_and_prunes_nothing():
 def test_the_calibrated_rule_keeps_few_pairs_of_noise():
     """Independent attributes: a rule at two standard deviations keeps a few of ten pairs at most."""
     codes = people()
-    shuffled = np.asfortranarray(np.column_stack([np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)]))
+    shuffled = np.asfortranarray(
+        np.column_stack([np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)])
+    )
     machine = begin()
     simulate(machine, shuffled, np.random.default_rng(5))
     assert machine.notes()["pairs_left_after_each_round"][-1] <= 2
@@ -166,7 +178,9 @@ def test_nothing_learnable_falls_back_to_singles():
     assert "independent" in machine.notes()["fallback"]
     model = machine.model()
     joint = model.marginal(["a", "c"])
-    np.testing.assert_allclose(joint, np.outer(model.marginal(["a"]), model.marginal(["c"])), atol=1e-9)
+    np.testing.assert_allclose(
+        joint, np.outer(model.marginal(["a"]), model.marginal(["c"])), atol=1e-9
+    )
     assert np.isfinite(joint).all()
 
 
@@ -248,7 +262,9 @@ def test_more_rounds_than_the_participants_allow_are_refused_and_the_default_ada
 
 @pytest.mark.parametrize("participants", [1, 15])
 def test_too_few_people_for_one_round_of_pairs_is_no_fault_of_a_parameter(participants):
-    with pytest.raises(TooFewAnswers, match=f"{participants} participants are too few.*more participants"):
+    with pytest.raises(
+        TooFewAnswers, match=f"{participants} participants are too few.*more participants"
+    ):
         NoIncremental.start(Campaign(SCHEMA, 4.0, participants), OneRound())
 
 
@@ -275,7 +291,9 @@ def test_a_pair_that_nobody_answered_is_left_out_not_nan():
     rng = np.random.default_rng(0)
     for i, q in enumerate(plan.questions):
         if q.attributes != ("a", "c"):
-            tally.add_counts(i, q.mechanism.simulate(np.full(q.mechanism.cells, 50), rng), 50 * q.mechanism.cells)
+            tally.add_counts(
+                i, q.mechanism.simulate(np.full(q.mechanism.cells, 50), rng), 50 * q.mechanism.cells
+            )
     machine.close(tally)
     evidence = Evidence(SCHEMA, answers_of([tally]))
     assert evidence.pair(0, 2) is None
@@ -287,15 +305,21 @@ def test_a_pair_that_nobody_answered_is_left_out_not_nan():
 @pytest.mark.parametrize("epsilon", [1.0, 6.0])
 def test_scores_of_independent_attributes_are_standard_whatever_the_mechanism(mechanism, epsilon):
     """One frequent value each. Answers that add up to one vary more between cells than in one: 1.3 to 2 times for two values."""
-    schema = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(range(2 + i % 2))) for i in range(8)))
+    schema = Schema(
+        tuple(Attribute(f"x{i}", "categorical", tuple(range(2 + i % 2))) for i in range(8))
+    )
     rng = np.random.default_rng(4)
     squares, plain, scores = [], [], []
     for trial in range(16):
         codes = np.column_stack(
-            [rng.choice(k, 20_000, p=[0.9, 0.1] if k == 2 else [0.9, 0.06, 0.04]) for k in schema.cardinalities]
+            [
+                rng.choice(k, 20_000, p=[0.9, 0.1] if k == 2 else [0.9, 0.06, 0.04])
+                for k in schema.cardinalities
+            ]
         )
         machine = NoIncremental.start(
-            Campaign(schema, epsilon, 20_000), OneRound(mechanism=mechanism, singles=0.3, threshold="paper")
+            Campaign(schema, epsilon, 20_000),
+            OneRound(mechanism=mechanism, singles=0.3, threshold="paper"),
         )
         simulate(machine, codes, np.random.default_rng(trial))
         evidence = Evidence(schema, answers_of(machine.counted[:1]))
@@ -309,7 +333,9 @@ def test_scores_of_independent_attributes_are_standard_whatever_the_mechanism(me
     assert np.mean(squares) == pytest.approx(1.0, abs=4.5 * math.sqrt(2 / 448))
     assert abs(np.mean(scores)) < 0.35
     if mechanism != "oue" and epsilon > 1:
-        assert np.mean(plain) > 1.0 + 4.5 * math.sqrt(2 / 448), "the mean variance of a cell would be too little"
+        assert np.mean(plain) > 1.0 + 4.5 * math.sqrt(2 / 448), (
+            "the mean variance of a cell would be too little"
+        )
 
 
 def test_the_pairs_that_stay_gain_more_than_any_other_number_of_them():
@@ -341,7 +367,9 @@ def test_an_answer_about_a_pair_tells_of_its_attributes_what_their_variances_say
     assert told_of_singles(campaign, PrivIncrParameters()) == pytest.approx(
         2 * alone / (two.group_variance(2, 0.5, 1) + 0.25)
     )
-    assert told_of_singles(Campaign(schema, 20.0, N), PrivIncrParameters()) == pytest.approx(2.0, abs=1e-3)
+    assert told_of_singles(Campaign(schema, 20.0, N), PrivIncrParameters()) == pytest.approx(
+        2.0, abs=1e-3
+    )
 
 
 def test_pairs_are_asked_for_the_singles_sake_where_they_tell_more():
@@ -355,7 +383,8 @@ def test_pairs_are_asked_for_the_singles_sake_where_they_tell_more():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "epsilon", "whole"), [((2,) * 6, 1.0, False), ((2,) * 4, 8.0, True), ((8, 8, 8), 2.0, False)]
+    ("sizes", "epsilon", "whole"),
+    [((2,) * 6, 1.0, False), ((2,) * 4, 8.0, True), ((8, 8, 8), 2.0, False)],
 )
 def test_a_factor_is_asked_whole_where_its_pairs_are_read_more_exactly(sizes, epsilon, whole):
     """Against the errors of simulated answers of the same people, all about the set or shared between its pairs."""
@@ -372,12 +401,16 @@ def test_a_factor_is_asked_whole_where_its_pairs_are_read_more_exactly(sizes, ep
         exact = np.full(math.prod(shape), 1 / math.prod(shape))
         read = table.sum(axis=tuple(a for a in range(len(sizes)) if a not in pair)).ravel()
         alone, people = mechanism("best", exact.size, epsilon), n // len(pairs)
-        asked = alone.estimate(alone.simulate(rng.multinomial(people, exact), rng), people).frequencies
+        asked = alone.estimate(
+            alone.simulate(rng.multinomial(people, exact), rng), people
+        ).frequencies
         errors += [((read - exact) ** 2).sum(), ((asked - exact) ** 2).sum()]
     assert bool(errors[0] < errors[1]) is whole
 
 
-def of_one_cause(n: int, attributes: int, share: float, seed: int, epsilon: float = 8.0, **parameters: Any) -> PrivIncr:
+def of_one_cause(
+    n: int, attributes: int, share: float, seed: int, epsilon: float = 8.0, **parameters: Any
+) -> PrivIncr:
     """Binary attributes that each follow one hidden coin in a share of the people; all their pairs are asked to the end."""
     schema = Schema(tuple(Attribute(f"x{i}", "categorical", (0, 1)) for i in range(attributes)))
     rng = np.random.default_rng(seed)
@@ -393,7 +426,10 @@ def test_pairs_that_were_pruned_come_back_where_all_together_show_dependence() -
     back = 0
     for seed in range(4):
         notes = of_one_cause(30_000, 12, 0.13, seed).notes()
-        assert len(notes["edges"]) == notes["pairs_left_after_each_round"][-1] + notes["pairs_that_came_back"]
+        assert (
+            len(notes["edges"])
+            == notes["pairs_left_after_each_round"][-1] + notes["pairs_that_came_back"]
+        )
         back += notes["pairs_that_came_back"]
         paper = of_one_cause(30_000, 12, 0.13, seed, fit="paper").notes()
         assert paper["pairs_that_came_back"] == 0, "its cliques are those that were asked"
@@ -402,7 +438,10 @@ def test_pairs_that_were_pruned_come_back_where_all_together_show_dependence() -
 
 def test_no_pair_comes_back_by_chance_against_a_price_or_below_phi() -> None:
     """Without dependence, two standard deviations alone took back some two of 66 pairs each time."""
-    back = [of_one_cause(20_000, 12, 0.0, seed, 3.0).notes()["pairs_that_came_back"] for seed in range(12)]
+    back = [
+        of_one_cause(20_000, 12, 0.0, seed, 3.0).notes()["pairs_that_came_back"]
+        for seed in range(12)
+    ]
     assert sum(back) <= 12
     assert back.count(0) >= 9
     for dear in ({"phi": 1.0}, {"price": 1e9}):
@@ -410,5 +449,8 @@ def test_no_pair_comes_back_by_chance_against_a_price_or_below_phi() -> None:
         assert notes["pairs_left_after_each_round"][-1] == notes["pairs_that_came_back"] == 0
         assert "fallback" in notes
     # What is asked has no part in what is kept.
-    edges = [of_one_cause(20_000, 12, 0.0, 1, 3.0, significance=sig).notes().get("edges") for sig in (2.0, -5.0)]
+    edges = [
+        of_one_cause(20_000, 12, 0.0, 1, 3.0, significance=sig).notes().get("edges")
+        for sig in (2.0, -5.0)
+    ]
     assert edges[0] == edges[1]

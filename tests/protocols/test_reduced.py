@@ -47,7 +47,9 @@ def test_many_values_run_with_the_house_method(values: int) -> None:
     assert all(plan.epsilon <= 4.0 for plan in machine.plans)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("mixture", "independent")])
+@pytest.mark.parametrize(
+    "method", [name for name in METHODS if name not in ("mixture", "independent")]
+)
 def test_many_values_run_with_every_method(method: str) -> None:
     schema, codes = people(3000, 8000)
     machine = start(method, schema, 4.0, len(codes))
@@ -70,9 +72,13 @@ def test_dependence_between_groups_is_learnt() -> None:
 
 def test_two_wide_attributes_and_groups_of_the_schemas_own() -> None:
     regions = tuple("north" if i % 2 else "south" for i in range(40))
-    city = Attribute("city", "categorical", tuple(f"c{i}" for i in range(40)), missing=True, groups=regions)
+    city = Attribute(
+        "city", "categorical", tuple(f"c{i}" for i in range(40)), missing=True, groups=regions
+    )
     shop = Attribute("shop", "ordinal", tuple(range(5000)))
-    reduction = reduce_schema(Schema((city, shop, Attribute("x", "boolean", (False, True)))), pairs=True)
+    reduction = reduce_schema(
+        Schema((city, shop, Attribute("x", "boolean", (False, True)))), pairs=True
+    )
     assert reduction is not None
     assert reduction.wide == ("city", "shop")
     assert reduction.asked.cardinalities == (3, GROUPS, 2)
@@ -84,7 +90,10 @@ def test_two_wide_attributes_and_groups_of_the_schemas_own() -> None:
 
 
 def test_pairs_beyond_every_mechanism_are_grouped_widest_first() -> None:
-    plain = [Attribute(name, "ordinal", tuple(range(k))) for name, k in (("a", 900), ("b", 800), ("c", 100))]
+    plain = [
+        Attribute(name, "ordinal", tuple(range(k)))
+        for name, k in (("a", 900), ("b", 800), ("c", 100))
+    ]
     reduction = reduce_schema(Schema(tuple(plain)), pairs=True)
     assert reduction is not None
     assert reduction.wide == ("a",)
@@ -113,7 +122,12 @@ def test_state_and_reports_pass_through() -> None:
     measured = {m.attributes: m for m in machine.measured()}
     assert measured["city",].frequencies.shape == (1500,)
     np.testing.assert_allclose(measured["twice",].frequencies, measured["job",].frequencies)
-    asked = {name for plan in machine.plans for question in plan.questions for name in question.attributes}
+    asked = {
+        name
+        for plan in machine.plans
+        for question in plan.questions
+        for name in question.attributes
+    }
     assert "twice" not in asked
 
 
@@ -132,7 +146,11 @@ def test_contradicting_orders_are_said_before_anybody_is_asked() -> None:
 def test_intervals_of_a_release_with_a_wide_attribute() -> None:
     schema, codes = people(1200, 4000)
     frame = pd.DataFrame(
-        {"city": [f"c{i}" for i in codes[:, 0]], "boat": codes[:, 1].astype(bool), "job": codes[:, 2] + 1}
+        {
+            "city": [f"c{i}" for i in codes[:, 0]],
+            "boat": codes[:, 1].astype(bool),
+            "job": codes[:, 2] + 1,
+        }
     )
     release = dither.publish(frame, epsilon=4.0, schema=schema, seed=1, rows=500)
     assert set(release.synthetic["city"]) <= set(schema["city"].values)
@@ -153,7 +171,9 @@ def test_a_stated_map_is_released(holdout: float) -> None:
         ),
         (Determines("grade", "points", (1, 2, 3)),),
     )
-    frame = pd.DataFrame({"grade": np.array(["A", "B", "C"])[grade], "points": grade + 1, "boat": boat == 1})
+    frame = pd.DataFrame(
+        {"grade": np.array(["A", "B", "C"])[grade], "points": grade + 1, "boat": boat == 1}
+    )
     release = dither.publish(
         frame,
         epsilon=6.0,
@@ -163,8 +183,12 @@ def test_a_stated_map_is_released(holdout: float) -> None:
         parameters={"total": 40, "screen": "never"},
         seed=1,
     )
-    assert (release.synthetic["points"] == release.synthetic["grade"].map({"A": 1, "B": 2, "C": 3})).all()
-    assert release.query("points == 2").estimate == pytest.approx(release.query("grade == 'B'").estimate)
+    assert (
+        release.synthetic["points"] == release.synthetic["grade"].map({"A": 1, "B": 2, "C": 3})
+    ).all()
+    assert release.query("points == 2").estimate == pytest.approx(
+        release.query("grade == 'B'").estimate
+    )
 
 
 def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
@@ -183,7 +207,12 @@ def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
         )
     )
     frame = pd.DataFrame({"city": np.array(names)[city], "boat": boat, "job": job})
-    options = {"parameters": {"total": 40, "screen": "never"}, "seed": 1, "replicates": 5, "rows": 20}
+    options = {
+        "parameters": {"total": 40, "screen": "never"},
+        "seed": 1,
+        "replicates": 5,
+        "rows": 20,
+    }
     release = dither.publish(frame, epsilon=6.0, schema=schema, **options)
     even = list(names[::2])
     for answer in (
@@ -198,20 +227,28 @@ def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
     assert joint.standard_errors is None
     assert "asked in groups" in joint.reason
     # Alone a city is known, and with other attributes a whole region.
-    alone, region = release.query({"city": even}), release.query({"boat": True, "city": list(names[:10])})
+    alone, region = (
+        release.query({"city": even}),
+        release.query({"boat": True, "city": list(names[:10])}),
+    )
     assert alone.low is not None
     assert region.low is not None
     assert region.low <= float((boat & (city < 10)).mean()) <= region.high
     assert release.marginal(["boat", "job"]).standard_errors is not None
 
 
-@pytest.mark.parametrize(("method", "told"), [("mixture", True), ("privincr", True), ("lopub", False)])
+@pytest.mark.parametrize(
+    ("method", "told"), [("mixture", True), ("privincr", True), ("lopub", False)]
+)
 def test_a_release_with_an_attribute_that_is_not_asked_is_finished(method: str, told: bool) -> None:
     city = np.random.default_rng(0).integers(0, 3, 12_000)
-    table = pd.DataFrame({"city": city, "state": np.array([0, 1, 1])[city], "same": city, "other": city})
+    table = pd.DataFrame(
+        {"city": city, "state": np.array([0, 1, 1])[city], "same": city, "other": city}
+    )
     rule = {"determines": "state", "by": "city", **({"outcomes": [0, 1, 1]} if told else {})}
     attributes = [
-        {"name": name, "kind": "ordinal", "values": [0, 1] if name == "state" else [0, 1, 2]} for name in table.columns
+        {"name": name, "kind": "ordinal", "values": [0, 1] if name == "state" else [0, 1, 2]}
+        for name in table.columns
     ]
     made = schema_from_json({"attributes": attributes, "rules": [rule]})
     release = dither.publish(table, epsilon=4, schema=made, method=method, seed=1)

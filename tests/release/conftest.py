@@ -56,14 +56,26 @@ def schema() -> Schema:
 @pytest.fixture
 def make_release(schema: Schema) -> Callable[..., Release]:
     def make(**changes: Any) -> Release:
-        marginals = (np.array([0.2, 0.5, 0.3]), np.array([0.4, 0.6]), np.array([0.1, 0.6, 0.2, 0.1]))
+        marginals = (
+            np.array([0.2, 0.5, 0.3]),
+            np.array([0.4, 0.6]),
+            np.array([0.1, 0.6, 0.2, 0.1]),
+        )
         model = Independent(schema, marginals)
         measured = [
             Marginal((name,), marginal + 0.001, np.full(marginal.shape, 0.01 * (i + 1)), 12345)
             for i, (name, marginal) in enumerate(zip(schema.names, marginals, strict=True))
         ]
-        plan = Plan(0, tuple(question(schema, [n], 2.0, "oue") for n in schema.names), (0.5, 0.25, 0.25))
-        table = pa.table({"colour": ["red", "blue"], NAUGHTY: [True, False], "age": pa.array([17, None], pa.int64())})
+        plan = Plan(
+            0, tuple(question(schema, [n], 2.0, "oue") for n in schema.names), (0.5, 0.25, 0.25)
+        )
+        table = pa.table(
+            {
+                "colour": ["red", "blue"],
+                NAUGHTY: [True, False],
+                "age": pa.array([17, None], pa.int64()),
+            }
+        )
         values: dict[str, Any] = {
             "method": "independent",
             "parameters": {"mechanism": "oue", "shares": [0.5, 0.25, 0.25]},
@@ -85,10 +97,21 @@ def make_release(schema: Schema) -> Callable[..., Release]:
             "reference": "Somebody 2020",
         }
         values |= changes
-        names = {"method", "epsilon_asked", "source", "schema_file", "population", "seed", "parameters", "simulated"}
+        names = {
+            "method",
+            "epsilon_asked",
+            "source",
+            "schema_file",
+            "population",
+            "seed",
+            "parameters",
+            "simulated",
+        }
         call = {name: values.pop(name) for name in names & values.keys()}
         renamed = {"epsilon_asked": "epsilon", "source": "table", "schema_file": "schema"}
-        return Release(call=Call(**{renamed.get(name, name): value for name, value in call.items()}), **values)
+        return Release(
+            call=Call(**{renamed.get(name, name): value for name, value in call.items()}), **values
+        )
 
     return make
 
@@ -99,4 +122,6 @@ def simulated(make_release: Callable[..., Release], schema: Schema) -> Release:
     rng = np.random.default_rng(5)
     joint = rng.dirichlet(np.full(24, 0.4)).reshape(3, 2, 4)
     codes = Dense(schema, joint).sample(4000, rng)
-    return make_release(model=Dense(schema, joint), simulated=True, truth=truth_from_codes(schema, codes))
+    return make_release(
+        model=Dense(schema, joint), simulated=True, truth=truth_from_codes(schema, codes)
+    )

@@ -57,7 +57,15 @@ OTHER: dict[str, Any] = {
 def test_the_record_has_every_argument_of_publish() -> None:
     arguments = set(inspect.signature(dither.publish).parameters) - {"progress"}
     of_campaigns = {"name", "participants", "participation", "campaign", "created", "finalised"}
-    of_campaigns |= {"title", "purpose", "epsilon_reason", "contact", "closes", "closes_at_reports", "assignment"}
+    of_campaigns |= {
+        "title",
+        "purpose",
+        "epsilon_reason",
+        "contact",
+        "closes",
+        "closes_at_reports",
+        "assignment",
+    }
     assert arguments == {f.name for f in fields(Call)} - {"simulated"} - of_campaigns
     assert arguments == set(OTHER)
 
@@ -103,9 +111,9 @@ def test_a_file_whose_name_begins_like_an_option_is_still_a_file() -> None:
 
 
 def test_a_campaign_is_asked_again_with_its_holdout() -> None:
-    create, finalise = campaign_command(replace(CALL, holdout=0.05, rows=7, parameters={"total": 200}), 1000).split(
-        "\n"
-    )
+    create, finalise = campaign_command(
+        replace(CALL, holdout=0.05, rows=7, parameters={"total": 200}), 1000
+    ).split("\n")
     assert create == (
         "dither campaign create --schema schema.json --epsilon 2 --participants 1000 --method mixture --holdout 0.05 "
         "--assignment token --set total=200"
@@ -115,7 +123,9 @@ def test_a_campaign_is_asked_again_with_its_holdout() -> None:
 
 def test_the_same_seed_and_options_give_the_same_release() -> None:
     """What the report claims of a seeded release, with every option that used to be forgotten."""
-    first = dither.publish("adult", epsilon=3.0, method="independent", rows=50, seed=3, path="reports", holdout=0.1)
+    first = dither.publish(
+        "adult", epsilon=3.0, method="independent", rows=50, seed=3, path="reports", holdout=0.1
+    )
     code = python_code(first.call).replace('release.save("out")', "")
     names: dict[str, Any] = {}
     exec(code, names)
@@ -128,7 +138,10 @@ def test_columns_that_the_command_line_cannot_name_are_left_to_python(columns: l
     call = {"function": "central_release", "table": "t.parquet", "epsilon": 1.0, "columns": columns}
     assert command_again(call) is None
     assert repr(columns) in python_again(call)
-    assert command_again(call | {"columns": ["a"]}) == "dither central t.parquet --epsilon 1 --columns a -o out"
+    assert (
+        command_again(call | {"columns": ["a"]})
+        == "dither central t.parquet --epsilon 1 --columns a -o out"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +156,9 @@ def test_columns_that_the_command_line_cannot_name_are_left_to_python(columns: l
         ("text", "text"),
     ],
 )
-def test_columns_of_tables_ranges_and_arrays_are_recorded_as_lists(value: object, expected: object) -> None:
+def test_columns_of_tables_ranges_and_arrays_are_recorded_as_lists(
+    value: object, expected: object
+) -> None:
     found = plain(value)
     assert found == expected
     assert json.loads(json.dumps(found)) == expected

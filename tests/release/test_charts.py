@@ -43,7 +43,9 @@ from dither.schema import Attribute, Schema
 def wide_release(make_release: Callable[..., Release], attributes: int) -> Release:
     """A mixture of six classes of people, with the truth."""
     values = tuple(f"a value with number {i}" for i in range(12))
-    schema = Schema(tuple(Attribute(f"attribute {i}", "categorical", values=values) for i in range(attributes)))
+    schema = Schema(
+        tuple(Attribute(f"attribute {i}", "categorical", values=values) for i in range(attributes))
+    )
     rng = np.random.default_rng(3)
     components = 6
     tables = tuple(rng.dirichlet(np.full(12, 0.7), size=components) for _ in range(attributes))
@@ -65,11 +67,17 @@ def test_a_hundred_attributes_stay_a_small_page(make_release: Callable[..., Rele
     release = wide_release(make_release, 100)
     html = release.report()
     assert len(html.encode()) < 1_500_000
-    assert html.count("<svg role=") == 3 + 1 + 24 + 1 + 12  # at a glance, distances, attributes, graph, pairs
+    assert (
+        html.count("<svg role=") == 3 + 1 + 24 + 1 + 12
+    )  # at a glance, distances, attributes, graph, pairs
     assert "The other 76 attributes" in html
-    assert all(f">attribute {i}<" in html or f">attribute {i}: 12 values" in html for i in range(100))
+    assert all(
+        f">attribute {i}<" in html or f">attribute {i}: 12 values" in html for i in range(100)
+    )
     assert "300 of 4,950 pairs" in html
-    assert re.search(r"Drawn are \d+ of the strongest among [\d,]+ dependent pairs, between \d+ of 100", html)
+    assert re.search(
+        r"Drawn are \d+ of the strongest among [\d,]+ dependent pairs, between \d+ of 100", html
+    )
 
 
 def test_the_graph_and_the_charts_show_the_strongest() -> None:
@@ -83,7 +91,11 @@ def test_the_graph_and_the_charts_show_the_strongest() -> None:
 def test_attributes_that_depend_most_are_charted(make_release: Callable[..., Release]) -> None:
     release = wide_release(make_release, 8)
     names = release.schema.names
-    strong = [Pair(names[5], names[2], 0.9), Pair(names[7], names[2], 0.5), Pair(names[0], names[1], 0.1)]
+    strong = [
+        Pair(names[5], names[2], 0.9),
+        Pair(names[7], names[2], 0.5),
+        Pair(names[0], names[1], 0.1),
+    ]
     assert figures.telling_attributes(release, strong, 3) == (names[2], names[5], names[7])
     assert figures.telling_attributes(release, [], 3) == names[:3]
 
@@ -96,29 +108,60 @@ def test_a_wide_net_is_searched_along_its_edges(make_release: Callable[..., Rele
     model = BayesNet(schema, parents, (np.array([0.5, 0.5]), *[flip] * 39))
     release = make_release(schema=schema, model=model, measured=())
     found = figures.strong_pairs(release)
-    assert {frozenset((p.first, p.second)) for p in found} == {frozenset((f"x{i}", f"x{i + 1}")) for i in range(39)}
+    assert {frozenset((p.first, p.second)) for p in found} == {
+        frozenset((f"x{i}", f"x{i + 1}")) for i in range(39)
+    }
     assert len(figures.compared_pairs(release)) == figures.MOST_DISTANT
 
 
 def test_every_label_stays_inside_its_picture() -> None:
     long = "an extremely long label that no phone has room for"
-    bars = (*(Bar(f"{long} {i}", 0.3, 0.1, 0.7, 0.2) for i in range(3)), Bar("WWWWWWWWWWWWWWWWWW", 0.1))
-    heat = HeatMap(
-        Pair("p", "q", 0.1), (long, "b"), tuple(f"{long} {i}" for i in range(8)), np.full((2, 8), 1 / 16), None, ""
+    bars = (
+        *(Bar(f"{long} {i}", 0.3, 0.1, 0.7, 0.2) for i in range(3)),
+        Bar("WWWWWWWWWWWWWWWWWW", 0.1),
     )
-    graph = dependency_chart([f"{long} {i}" for i in range(30)], [Pair(f"{long} 0", f"{long} 1", 0.2)])
+    heat = HeatMap(
+        Pair("p", "q", 0.1),
+        (long, "b"),
+        tuple(f"{long} {i}" for i in range(8)),
+        np.full((2, 8), 1 / 16),
+        None,
+        "",
+    )
+    graph = dependency_chart(
+        [f"{long} {i}" for i in range(30)], [Pair(f"{long} 0", f"{long} 1", 0.2)]
+    )
     counts = np.array([-20.0, 1e7, 123_456.0])
-    bins = histogram_chart(np.array([-1e6, 0.0, 3.0, 2e9]), counts, counts - 5e6, counts + 5e6, "bins")
-    points = [(10.0**i, 10.0 ** (3 * i), 10.0 ** (3 * i) / 2, 10.0 ** (3 * i) * 2) for i in range(5)]
-    lines = [line_chart([Line(0, points)], ("people", "error"), "lines", log_x=log, log_y=log) for log in (True, False)]
-    for svg in (attribute_chart(AttributeFigure("x", bars, bars)), graph, *heat_charts(heat), bins, *lines):
+    bins = histogram_chart(
+        np.array([-1e6, 0.0, 3.0, 2e9]), counts, counts - 5e6, counts + 5e6, "bins"
+    )
+    points = [
+        (10.0**i, 10.0 ** (3 * i), 10.0 ** (3 * i) / 2, 10.0 ** (3 * i) * 2) for i in range(5)
+    ]
+    lines = [
+        line_chart([Line(0, points)], ("people", "error"), "lines", log_x=log, log_y=log)
+        for log in (True, False)
+    ]
+    for svg in (
+        attribute_chart(AttributeFigure("x", bars, bars)),
+        graph,
+        *heat_charts(heat),
+        bins,
+        *lines,
+    ):
         root = ElementTree.fromstring(svg)
         _, _, width, height = map(float, root.attrib["viewBox"].split())
         for text in root.iter("text"):
             if "transform" in text.attrib:
                 continue
-            x, y, taken = float(text.attrib["x"]), float(text.attrib["y"]), text_width(text.text or "")
-            left = {"e": x - taken, "m": x - taken / 2, "n": x - taken / 2}.get(text.attrib.get("class", " ")[0], x)
+            x, y, taken = (
+                float(text.attrib["x"]),
+                float(text.attrib["y"]),
+                text_width(text.text or ""),
+            )
+            left = {"e": x - taken, "m": x - taken / 2, "n": x - taken / 2}.get(
+                text.attrib.get("class", " ")[0], x
+            )
             assert left >= -0.5, text.text
             assert left + taken <= width + 0.5, text.text
             assert 8 <= y <= height
@@ -153,7 +196,12 @@ def test_the_reckoned_luminance_is_that_of_the_standard() -> None:
 
 
 def test_numbers_of_cells_and_ticks() -> None:
-    assert [cell_text(v, 0.5) for v in (0.4034, 0.0994, 0.0996, 0.002)] == ["40", "9.9", "10", "0.2"]
+    assert [cell_text(v, 0.5) for v in (0.4034, 0.0994, 0.0996, 0.002)] == [
+        "40",
+        "9.9",
+        "10",
+        "0.2",
+    ]
     assert cell_text(0.0004, 0.005) == "0.04"
     assert ticks(0.43) == pytest.approx([0.0, 0.2, 0.4])
     assert ticks(1.0) == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -184,5 +232,7 @@ def test_an_attribute_nobody_has_is_drawn(make_release: Callable[..., Release]) 
     bars = (Bar("none", 0.0, 0.0, 0.0, 0.0),)
     ElementTree.fromstring(attribute_chart(AttributeFigure("x", bars, bars)))
     schema = Schema((Attribute("only", "boolean", values=(False, True)),))
-    release = make_release(schema=schema, model=Independent(schema, (np.array([1.0, 0.0]),)), measured=())
+    release = make_release(
+        schema=schema, model=Independent(schema, (np.array([1.0, 0.0]),)), measured=()
+    )
     assert "no pair has a dependence" in release.report()

@@ -12,18 +12,29 @@ from dither.errors import ParameterError
 from dither.release.compare import REACH, compare_manifests
 
 
-def manifest(frequencies: list[float], errors: list[float | None] | None, fingerprint: str = "a") -> dict[str, Any]:
-    estimate = {"attribute": "x", "labels": ["p", "q"], "frequencies": frequencies, "standard_errors": errors}
+def manifest(
+    frequencies: list[float], errors: list[float | None] | None, fingerprint: str = "a"
+) -> dict[str, Any]:
+    estimate = {
+        "attribute": "x",
+        "labels": ["p", "q"],
+        "frequencies": frequencies,
+        "standard_errors": errors,
+    }
     return {"schema_fingerprint": fingerprint, "estimates": [estimate]}
 
 
 def test_figures_differences_and_their_intervals() -> None:
-    (found,) = compare_manifests(manifest([0.3, 0.7], [0.03, 0.01]), manifest([0.5, 0.5], [0.04, 0.01]))
+    (found,) = compare_manifests(
+        manifest([0.3, 0.7], [0.03, 0.01]), manifest([0.5, 0.5], [0.04, 0.01])
+    )
     first, second = found.values
     assert first.difference == pytest.approx(0.2)
     assert first.low == pytest.approx(0.2 - REACH * 0.05)
     assert first.high == pytest.approx(0.2 + REACH * 0.05)
-    assert (first.first.low, first.second.high) == pytest.approx((0.3 - REACH * 0.03, 0.5 + REACH * 0.04))
+    assert (first.first.low, first.second.high) == pytest.approx(
+        (0.3 - REACH * 0.03, 0.5 + REACH * 0.04)
+    )
     assert first.differs
     assert second.differs
     assert found.distance == pytest.approx(0.2)
@@ -31,7 +42,9 @@ def test_figures_differences_and_their_intervals() -> None:
 
 def test_without_an_error_there_is_no_verdict() -> None:
     for errors in (None, [None, 0.1]):
-        (found,) = compare_manifests(manifest([0.3, 0.7], errors), manifest([0.9, 0.1], [0.001, 0.001]))
+        (found,) = compare_manifests(
+            manifest([0.3, 0.7], errors), manifest([0.9, 0.1], [0.001, 0.001])
+        )
         assert found.values[0].low is None
         assert not found.values[0].differs
 

@@ -27,7 +27,9 @@ def published(folder: Path) -> Callable[[Path], Any]:
 
 
 def counted(folder: Path) -> Callable[[Path], Any]:
-    dither.histogram([1.0, 2.0, 3.0] * 40, consumers=[2, 4], epsilon=2.0, low=0, high=4).save(folder)
+    dither.histogram([1.0, 2.0, 3.0] * 40, consumers=[2, 4], epsilon=2.0, low=0, high=4).save(
+        folder
+    )
     return dither.HistogramRelease.load
 
 
@@ -82,7 +84,9 @@ RELEASE: dict[str, Edit] = {
         *[(published, edit) for edit in RELEASE.values()],
     ],
 )
-def test_a_damaged_manifest_is_one_clear_error(make: Callable[..., Any], edit: Edit, tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_one_clear_error(
+    make: Callable[..., Any], edit: Edit, tmp_path: Path
+) -> None:
     load = make(tmp_path / "out")
     path = tmp_path / "out" / "release.json"
     load(tmp_path / "out")  # whole as it is
@@ -101,7 +105,9 @@ def test_nested_without_end(make: Callable[..., Any], tmp_path: Path) -> None:
         load(tmp_path / "out")
 
 
-@pytest.mark.parametrize(("key", "value"), [("asked", 0), ("population", "x"), ("edges", []), ("edges", [1.0])])
+@pytest.mark.parametrize(
+    ("key", "value"), [("asked", 0), ("population", "x"), ("edges", []), ("edges", [1.0])]
+)
 def test_damaged_cells(key: str, value: object, tmp_path: Path) -> None:
     load = counted(tmp_path / "out")
     path = tmp_path / "out" / "cells.bin"
@@ -145,23 +151,34 @@ def test_numbers_of_numpy_are_recorded_as_plain_ones(tmp_path: Path) -> None:
         seed=one,
         holdout=np.float64(0.1),
     )
-    assert (type(release.call.seed), type(release.call.rows), type(release.call.holdout)) == (int, int, float)
-    release.save(tmp_path / "a")
-    dither.histogram([1.0, 2.0] * 50, consumers=[3], epsilon=1, low=0, high=4, seed=one).save(tmp_path / "b")
-    dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex"], seed=one).save(tmp_path / "c")
-    dither.several_values([[1.0], [2.0]] * 20, consumers=[2], epsilon=1, low=0, high=4, most=1, seed=one).save(
-        tmp_path / "d"
+    assert (type(release.call.seed), type(release.call.rows), type(release.call.holdout)) == (
+        int,
+        int,
+        float,
     )
+    release.save(tmp_path / "a")
+    dither.histogram([1.0, 2.0] * 50, consumers=[3], epsilon=1, low=0, high=4, seed=one).save(
+        tmp_path / "b"
+    )
+    dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex"], seed=one).save(
+        tmp_path / "c"
+    )
+    dither.several_values(
+        [[1.0], [2.0]] * 20, consumers=[2], epsilon=1, low=0, high=4, most=1, seed=one
+    ).save(tmp_path / "d")
 
 
 @pytest.mark.parametrize(
-    "name", ["release.json", "schema.json", "model.bin", "measured.bin", "state.bin", "synthetic.parquet"]
+    "name",
+    ["release.json", "schema.json", "model.bin", "measured.bin", "state.bin", "synthetic.parquet"],
 )
 def test_a_file_of_another_release(name: str, tmp_path: Path) -> None:
     """The guarantee of one release says nothing about another's figures."""
     load = published(tmp_path / "out")
     other = {"a": ["x", "y", "z", "y"] * 25, "c": ["u", "v", "w", "w"] * 25}
-    dither.publish(pa.table(other), epsilon=8.0, method="independent", rows=5).save(tmp_path / "other")
+    dither.publish(pa.table(other), epsilon=8.0, method="independent", rows=5).save(
+        tmp_path / "other"
+    )
     (tmp_path / "out" / name).write_bytes((tmp_path / "other" / name).read_bytes())
     with pytest.raises(DitherError):
         load(tmp_path / "out")
@@ -178,7 +195,9 @@ def test_a_file_of_another_release(name: str, tmp_path: Path) -> None:
         ({"effective_n": None}, True),
     ],
 )
-def test_how_many_answers_a_measured_table_is_worth(wrong: dict[str, Any], fine: bool, tmp_path: Path) -> None:
+def test_how_many_answers_a_measured_table_is_worth(
+    wrong: dict[str, Any], fine: bool, tmp_path: Path
+) -> None:
     """None stands for a folder that an earlier version wrote: without the entry all answers count alike."""
     load = published(tmp_path / "out")
     path = tmp_path / "out" / "measured.bin"

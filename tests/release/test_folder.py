@@ -17,11 +17,22 @@ from dither.errors import InputError
 from dither.notice import Notice
 from dither.release import Release, check_target, folder, load_release, report
 
-FILES = {"synthetic.parquet", "release.json", "report.html", "schema.json", "model.bin", "measured.bin"}
+FILES = {
+    "synthetic.parquet",
+    "release.json",
+    "report.html",
+    "schema.json",
+    "model.bin",
+    "measured.bin",
+}
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(directory)): p.read_bytes()
+        for p in sorted(directory.rglob("*"))
+        if p.is_file()
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +42,9 @@ def quick_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_saved_release_reads_back(make_release: Callable[..., Release], tmp_path: Path) -> None:
-    release = make_release(population=99, schema_file="s.json", warnings=[Notice("care", "careful")])
+    release = make_release(
+        population=99, schema_file="s.json", warnings=[Notice("care", "careful")]
+    )
     ticks = count(0.0, 2.5)
     path = release.save(tmp_path / "deep" / "out", clock=lambda: next(ticks))
     assert path == tmp_path / "deep" / "out"
@@ -61,7 +74,9 @@ def test_an_earlier_release_is_replaced_and_what_lies_beside_it_kept(
     (target / "mine.txt").write_text("keep me")
     before = contents(target)
     for directory in (target, str(target)):
-        with pytest.raises(InputError, match=r"out holds a release; .* --overwrite \(Python: overwrite=True\)"):
+        with pytest.raises(
+            InputError, match=r"out holds a release; .* --overwrite \(Python: overwrite=True\)"
+        ):
             make_release(seed=8).save(directory)
     assert contents(target) == before
     make_release(seed=8).save(target, overwrite=True)
@@ -76,7 +91,9 @@ def test_an_empty_folder_is_filled(make_release: Callable[..., Release], tmp_pat
     assert {p.name for p in (tmp_path / "out").iterdir()} == FILES
 
 
-def test_a_foreign_folder_or_a_file_is_refused_untouched(make_release: Callable[..., Release], tmp_path: Path) -> None:
+def test_a_foreign_folder_or_a_file_is_refused_untouched(
+    make_release: Callable[..., Release], tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
     (tmp_path / "file").write_text("x")
@@ -157,7 +174,9 @@ def test_damaged_folders_are_named(make_release: Callable[..., Release], tmp_pat
         load_release(target)
 
 
-def test_a_pandas_table_is_written_too(make_release: Callable[..., Release], tmp_path: Path) -> None:
+def test_a_pandas_table_is_written_too(
+    make_release: Callable[..., Release], tmp_path: Path
+) -> None:
     table = pa.table({"colour": ["red"], "<b>x</b>": [True], "age": [17]})
     path = make_release(synthetic=table.to_pandas()).save(tmp_path / "out")
     assert load_release(path).synthetic.to_pylist() == table.to_pylist()
@@ -170,7 +189,9 @@ def test_the_three_kinds_are_told_apart_and_have_one_interface(tmp_path: Path) -
     kinds = {
         "release": dither.publish("adult", epsilon=1.0, method="independent", rows=5, seed=1),
         "histogram": dither.histogram(table, consumers=[2], epsilon=1.0, low=0, high=4, seed=1),
-        "central": dither.central_release("adult", epsilon=1.0, method="laplace", columns=[name], seed=1),
+        "central": dither.central_release(
+            "adult", epsilon=1.0, method="laplace", columns=[name], seed=1
+        ),
     }
     for kind, release in kinds.items():
         folder = release.save(tmp_path / kind)

@@ -56,7 +56,9 @@ class PageParser(HTMLParser):
 
     @property
     def said(self) -> str:
-        return "\n".join((*self.words, *(value for name, value in self.attributes if name == "aria-label")))
+        return "\n".join(
+            (*self.words, *(value for name, value in self.attributes if name == "aria-label"))
+        )
 
 
 def dangers(html: str) -> list[str]:
@@ -64,7 +66,11 @@ def dangers(html: str) -> list[str]:
     seen = PageParser(html)
     bad = ("script", "img", "iframe", "object", "embed", "link", "base", "form", "b")
     found = [tag for tag in seen.tags if tag in bad]
-    found += [name for name, _ in seen.attributes if name.startswith("on") or name in ("src", "srcdoc", "action")]
+    found += [
+        name
+        for name, _ in seen.attributes
+        if name.startswith("on") or name in ("src", "srcdoc", "action")
+    ]
     found += [f"comment {words}" for words in seen.comments]
     found += [
         value
@@ -78,7 +84,11 @@ def dangers(html: str) -> list[str]:
 def report(make_release: Callable[..., Release], folder: Path) -> str:
     schema = Schema(tuple(Attribute(name, "categorical", values=HOSTILE) for name in NAMES))
     rng = np.random.default_rng(3)
-    model = Mixture(schema, np.full(3, 1 / 3), tuple(rng.dirichlet(np.full(len(HOSTILE), 0.3), size=3) for _ in NAMES))
+    model = Mixture(
+        schema,
+        np.full(3, 1 / 3),
+        tuple(rng.dirichlet(np.full(len(HOSTILE), 0.3), size=3) for _ in NAMES),
+    )
     changes: dict[str, Any] = {
         "schema": schema,
         "model": model,
@@ -87,7 +97,10 @@ def report(make_release: Callable[..., Release], folder: Path) -> str:
         "truth": truth_from_codes(schema, model.sample(500, rng)),
         "synthetic": pa.table({name: ["x"] for name in NAMES}),
         "parameters": {HOSTILE[0]: HOSTILE[1]},
-        "notes": {HOSTILE[2]: list(HOSTILE), "manipulation": {name: {"1%": 0.1, "5%": 0.2} for name in NAMES}},
+        "notes": {
+            HOSTILE[2]: list(HOSTILE),
+            "manipulation": {name: {"1%": 0.1, "5%": 0.2} for name in NAMES},
+        },
         "warnings": [Notice("hostile", words) for words in HOSTILE],
         "seconds": {HOSTILE[0]: 1.0},
         "source": " ".join(HOSTILE),
@@ -99,13 +112,17 @@ def report(make_release: Callable[..., Release], folder: Path) -> str:
 
 def histogram_page(make_release: Callable[..., Release], folder: Path) -> str:
     consumers = [Consumer(name, (0.0, 1.0, 3.0)) for name in NAMES]
-    return histogram([0.5, 2.0] * 50, consumers=consumers, epsilon=1.0, low=0, high=3, seed=1).report()
+    return histogram(
+        [0.5, 2.0] * 50, consumers=consumers, epsilon=1.0, low=0, high=3, seed=1
+    ).report()
 
 
 def central_page(make_release: Callable[..., Release], folder: Path) -> str:
     schema = Schema(tuple(Attribute(name, "categorical", values=HOSTILE) for name in NAMES[:3]))
     rows = pa.table({name: list(HOSTILE) * 20 for name in NAMES[:3]})
-    return central_release(rows, epsilon=1.0, method="laplace", schema=schema, seed=1, replicates=2).report()
+    return central_release(
+        rows, epsilon=1.0, method="laplace", schema=schema, seed=1, replicates=2
+    ).report()
 
 
 def benchmark_page(make_release: Callable[..., Release], folder: Path) -> str:
@@ -125,7 +142,12 @@ def hostile_bench() -> Bench:
     return Bench("made-up", HOSTILE[5], " ".join(HOSTILE), (study,), "smoke")
 
 
-PAGES = {"report": report, "histogram": histogram_page, "central": central_page, "benchmark": benchmark_page}
+PAGES = {
+    "report": report,
+    "histogram": histogram_page,
+    "central": central_page,
+    "benchmark": benchmark_page,
+}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -141,7 +163,9 @@ def test_names_and_labels_are_inert_on_every_page(
 
 def test_the_contents_of_benchmarks_are_inert(tmp_path: Path) -> None:
     outcome = execute(hostile_bench(), tmp_path / "one", show=lambda words: None)
-    html = write_contents({HOSTILE[1]: outcome, "one": outcome}, tmp_path).read_text(encoding="utf-8")
+    html = write_contents({HOSTILE[1]: outcome, "one": outcome}, tmp_path).read_text(
+        encoding="utf-8"
+    )
     assert dangers(html) == []
     assert ("href", "one/index.html") in PageParser(html).attributes
 

@@ -29,7 +29,9 @@ def people(rows: int = 4000) -> pa.Table:
 
 def collected(method: str, holdout: float = 0.0, seed: int = 1) -> Release:
     """As the collector makes it: no truth."""
-    release = dither.publish(people(), epsilon=4.0, method=method, rows=50, seed=seed, holdout=holdout)
+    release = dither.publish(
+        people(), epsilon=4.0, method=method, rows=50, seed=seed, holdout=holdout
+    )
     return replace(release, call=replace(release.call, simulated=False), truth=None)
 
 
@@ -65,7 +67,9 @@ def test_held_out_answers_are_not_counted() -> None:
     assert np.median(half / whole) == pytest.approx(2**0.5, rel=0.25)
 
 
-def test_a_measured_pair_wins_and_unknown_ones_say_so(make_release: Callable[..., Release], simulated: Release) -> None:
+def test_a_measured_pair_wins_and_unknown_ones_say_so(
+    make_release: Callable[..., Release], simulated: Release
+) -> None:
     names = simulated.schema.names[:2]
     joint = simulated.model.marginal(names)
     held = Marginal(tuple(names), joint, np.full(joint.shape, 0.02), 12345)
@@ -111,7 +115,9 @@ def test_split_errors_are_those_of_products_of_single_estimates(name: str) -> No
     assert split_errors(first, second, np.full((3, 2), 1 / 6), n) != pytest.approx(spread, rel=0.06)
 
 
-def single_estimates(mechanism: Mechanism, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def single_estimates(
+    mechanism: Mechanism, values: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """(support - q) / (p - q) of each person's report, drawn by the law of the mechanism."""
     p, q, k = float(mechanism.p), float(mechanism.q), mechanism.cells
     own = values[..., None] == np.arange(k)
@@ -134,7 +140,9 @@ def test_groups_of_a_heat_map_add_up_in_squares(make_release: Callable[..., Rele
     kinds = np.arange(12, 0, -1) / 78
     model = Independent(schema, (np.full(24, 1 / 24), kinds))
     release = make_release(schema=schema, model=model, measured=())
-    heat = figures.heat_map(release, figures.Pair("kind", "steps", 1.0), lambda names: np.full((24, 12), 0.01))
+    heat = figures.heat_map(
+        release, figures.Pair("kind", "steps", 1.0), lambda names: np.full((24, 12), 0.01)
+    )
     assert (heat.pair.first, heat.pair.second) == ("steps", "kind")
     assert heat.intervals
     assert heat.estimate.shape == (12, 8)

@@ -42,7 +42,9 @@ class KnownErrors:
     caution: str = ""
     apart: bool = False  # states the sums' own variances and forgets how they hang together
 
-    def linear(self, attributes: Sequence[str], groups: Sequence[np.ndarray], questions: np.ndarray) -> LinearAnswer:
+    def linear(
+        self, attributes: Sequence[str], groups: Sequence[np.ndarray], questions: np.ndarray
+    ) -> LinearAnswer:
         axes = [SCHEMA.index(name) for name in attributes]
         places = np.ix_(*groups)
         whole = np.zeros((len(questions), *SHAPE))
@@ -71,7 +73,13 @@ COVARIANCE = covariance()
 @pytest.fixture
 def ask(make_release: Callable[..., Release]) -> Callable[..., Release]:
     table = pa.table({"sex": ["f"], "size": [1], "age": pa.array([3.5])})
-    facts = {"schema": SCHEMA, "model": Dense(SCHEMA, TRUTH), "synthetic": table, "measured": (), "participants": 1000}
+    facts = {
+        "schema": SCHEMA,
+        "model": Dense(SCHEMA, TRUTH),
+        "synthetic": table,
+        "measured": (),
+        "participants": 1000,
+    }
     release = make_release(**facts)
 
     def make(cells: np.ndarray = TRUTH, stated: np.ndarray = COVARIANCE, **known: Any) -> Release:
@@ -81,7 +89,9 @@ def ask(make_release: Callable[..., Release]) -> Callable[..., Release]:
 
 
 def draws(count: int, seed: int) -> np.ndarray:
-    errors = np.random.default_rng(seed).multivariate_normal(np.zeros(CELLS), COVARIANCE, count, method="svd")
+    errors = np.random.default_rng(seed).multivariate_normal(
+        np.zeros(CELLS), COVARIANCE, count, method="svd"
+    )
     return np.asarray(TRUTH + errors.reshape(count, *SHAPE))
 
 
@@ -142,10 +152,14 @@ def test_a_table_has_a_row_for_each_combination_and_adds_up(ask: Callable[..., R
         (alone.estimate, alone.low, alone.high, alone.standard_error)
     )
     assert release.table("age").rows[-1].values == ("(missing)",)
-    assert sum(row.estimate for row in release.table(["age", "sex", "size"]).rows) == pytest.approx(1.0)
+    assert sum(row.estimate for row in release.table(["age", "sex", "size"]).rows) == pytest.approx(
+        1.0
+    )
 
 
-def test_means_leave_missing_answers_out_and_say_what_they_assume(ask: Callable[..., Release]) -> None:
+def test_means_leave_missing_answers_out_and_say_what_they_assume(
+    ask: Callable[..., Release],
+) -> None:
     release = ask()
     by_age = TRUTH.sum(axis=(0, 1))[:4]
     answer = release.mean("age")
@@ -164,9 +178,13 @@ def test_whole_numbers_are_counted_as_such(ask: Callable[..., Release]) -> None:
     assert whole.query("age <= 19").estimate == pytest.approx(by_age[0])
     assert whole.query("age == 7").estimate == pytest.approx(by_age[0] / 20)
     assert whole.query("age == 100").estimate == pytest.approx(by_age[3] / 41)
-    assert whole.mean("age").estimate == pytest.approx(by_age @ [9.5, 29.5, 49.5, 80] / by_age.sum())
+    assert whole.mean("age").estimate == pytest.approx(
+        by_age @ [9.5, 29.5, 49.5, 80] / by_age.sum()
+    )
     people = np.repeat(np.arange(101), 1) * 1.0
-    weights = np.concatenate([np.repeat(by_age[:3] / 20, 20), np.repeat(by_age[3] / 41, 41)]).cumsum()
+    weights = np.concatenate(
+        [np.repeat(by_age[:3] / 20, 20), np.repeat(by_age[3] / 41, 41)]
+    ).cumsum()
     for level in (0.1, 0.5, 0.83):
         smallest = people[np.searchsorted(weights, level * weights[-1])]
         assert whole.quantile("age", [level]).rows[0].estimate == smallest
@@ -194,10 +212,13 @@ def test_differences_and_ratios_of_anything(ask: Callable[..., Release]) -> None
 
 def test_fieller_is_the_set_of_ratios_that_are_not_ruled_out() -> None:
     a, b, variances, reach = 0.3, 0.5, (4e-3, 1e-3, 2e-3), 1.96
-    low, high = fieller(np.array(a), b, (np.array(variances[0]), np.array(variances[1]), variances[2]), reach)
+    low, high = fieller(
+        np.array(a), b, (np.array(variances[0]), np.array(variances[1]), variances[2]), reach
+    )
     ratios = np.linspace(0, 2, 200_001)
     kept = ratios[
-        np.abs(a - ratios * b) <= reach * np.sqrt(variances[0] - 2 * ratios * variances[1] + ratios**2 * variances[2])
+        np.abs(a - ratios * b)
+        <= reach * np.sqrt(variances[0] - 2 * ratios * variances[1] + ratios**2 * variances[2])
     ]
     assert (low, high) == pytest.approx((kept.min(), kept.max()), abs=2e-5)
     unsure = fieller(np.array(a), 0.05, (np.array(4e-3), np.array(1e-3), 2e-3), reach)
@@ -216,13 +237,21 @@ FIGURES: dict[str, Callable[[Release], Answer]] = {
     "difference of means": lambda r: r.mean("age", "sex == 'f'") - r.mean("age"),
 }
 DRAWS = 300
-BAND = 3.3 * math.sqrt(0.95 * 0.05 / DRAWS)  # 3.3 standard deviations of a coverage counted on so many draws
+BAND = 3.3 * math.sqrt(
+    0.95 * 0.05 / DRAWS
+)  # 3.3 standard deviations of a coverage counted on so many draws
 
 
-def coverage(ask: Callable[..., Release], figure: Callable[[Release], Answer], apart: bool = False) -> float:
+def coverage(
+    ask: Callable[..., Release], figure: Callable[[Release], Answer], apart: bool = False
+) -> float:
     truth = figure(ask()).estimate
     answers = [figure(ask(cells, apart=apart)) for cells in draws(DRAWS, 11)]
-    return float(np.mean([a.low <= truth <= a.high for a in answers if a.low is not None and a.high is not None]))
+    return float(
+        np.mean(
+            [a.low <= truth <= a.high for a in answers if a.low is not None and a.high is not None]
+        )
+    )
 
 
 @pytest.mark.slow
@@ -244,32 +273,54 @@ def test_quantiles_hold_as_often_as_they_say(ask: Callable[..., Release]) -> Non
     tables = [ask(cells).quantile("age", levels, "sex == 'm'") for cells in draws(DRAWS, 12)]
     for i, truth in enumerate(truths):
         rows = [table.rows[i] for table in tables]
-        held = np.mean([row.low <= truth <= row.high for row in rows if row.low is not None and row.high is not None])
+        held = np.mean(
+            [
+                row.low <= truth <= row.high
+                for row in rows
+                if row.low is not None and row.high is not None
+            ]
+        )
         assert abs(held - 0.95) < BAND
-        narrow = [abs(row.estimate - truth) <= (row.high - row.low) / 4 for row in rows if row.high and row.low]
+        narrow = [
+            abs(row.estimate - truth) <= (row.high - row.low) / 4
+            for row in rows
+            if row.high and row.low
+        ]
         assert np.mean(narrow) < 0.95 - BAND  # half as wide would be found out
 
 
-def family(ask: Callable[..., Release], simultaneous: bool, freedom: float = math.inf, **asked: str) -> float:
+def family(
+    ask: Callable[..., Release], simultaneous: bool, freedom: float = math.inf, **asked: str
+) -> float:
     """How often all rows of a table hold together. With a finite freedom the covariance itself is estimated from so few draws."""
     truth = [row.estimate for row in ask().table(["size", "age"], **asked).rows]
     rng, held = np.random.default_rng(5), []
     for cells in draws(DRAWS, 13):
         stated = COVARIANCE
         if math.isfinite(freedom):
-            sample = rng.multivariate_normal(np.zeros(CELLS), COVARIANCE, int(freedom), method="svd")
+            sample = rng.multivariate_normal(
+                np.zeros(CELLS), COVARIANCE, int(freedom), method="svd"
+            )
             stated = sample.T @ sample / freedom
-        rows = ask(cells, stated, freedom=freedom).table(["size", "age"], simultaneous=simultaneous, **asked).rows
+        rows = (
+            ask(cells, stated, freedom=freedom)
+            .table(["size", "age"], simultaneous=simultaneous, **asked)
+            .rows
+        )
         held.append(all(row.low <= t <= row.high for row, t in zip(rows, truth, strict=True)))  # type: ignore[operator]
     return float(np.mean(held))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [{}, {"given": "sex == 'm'"}])
-def test_simultaneous_intervals_hold_together(ask: Callable[..., Release], asked: dict[str, str]) -> None:
+def test_simultaneous_intervals_hold_together(
+    ask: Callable[..., Release], asked: dict[str, str]
+) -> None:
     assert family(ask, True, **asked) > 0.95 - BAND
     assert family(ask, True, 19.0, **asked) > 0.95 - BAND
-    assert family(ask, False, **asked) < 0.95 - BAND  # intervals for each row on its own would be found out
+    assert (
+        family(ask, False, **asked) < 0.95 - BAND
+    )  # intervals for each row on its own would be found out
 
 
 # What cannot be told.
@@ -288,7 +339,9 @@ def test_a_divisor_that_may_be_zero_gives_no_interval(ask: Callable[..., Release
     table = release.table("sex", given="size == 4")
     assert {row.low for row in table.rows} == {None}
     assert "divisor-unsure" in [warning.code for warning in table.warnings]
-    assert "divisor-unsure" in [w.code for w in release.quantile("age", [0.5], "size == 4").warnings]
+    assert "divisor-unsure" in [
+        w.code for w in release.quantile("age", [0.5], "size == 4").warnings
+    ]
     nobody = ask().query("sex == 'f'", given="age > 200")
     assert math.isnan(nobody.estimate)
     assert nobody.to_json()["estimate"] is None
@@ -296,7 +349,10 @@ def test_a_divisor_that_may_be_zero_gives_no_interval(ask: Callable[..., Release
 
 def test_no_interval_without_a_reason(ask: Callable[..., Release]) -> None:
     release = ask(stated=np.full((CELLS, CELLS), np.nan), caution="they were never asked together")
-    for answer in (release.query("sex == 'f' and age >= 40", "size == 1"), release.mean("age", "sex == 'f'")):
+    for answer in (
+        release.query("sex == 'f' and age >= 40", "size == 1"),
+        release.mean("age", "sex == 'f'"),
+    ):
         assert (answer.low, answer.high, answer.standard_error) == (None, None, None)
         assert "they were never asked together" in [str(warning) for warning in answer.warnings]
     for table in (release.table(["sex"], given="size == 1"), release.quantile("age", [0.5])):
@@ -307,7 +363,9 @@ def test_no_interval_without_a_reason(ask: Callable[..., Release]) -> None:
     assert [str(warning) for warning in cautious.warnings] == ["taken as independent"]
 
 
-def test_a_release_that_cannot_be_drawn_anew_still_answers(make_release: Callable[..., Release]) -> None:
+def test_a_release_that_cannot_be_drawn_anew_still_answers(
+    make_release: Callable[..., Release],
+) -> None:
     release = make_release(method="lopub", parameters={})
     answer = release.query("colour == 'red' and age < 18")
     assert answer.estimate == pytest.approx(0.02)
@@ -351,7 +409,10 @@ def test_bad_questions_are_refused(ask: Callable[..., Release]) -> None:
         (lambda: release.table(["sex", "sex"]), "each once"),
         (lambda: release.table("sx"), "did you mean 'sex'"),
         (lambda: release.mean("sex"), "its values are no numbers"),
-        (lambda: release.quantile("size", [0.5]), "size is ordinal; quantiles are of numbers in bins"),
+        (
+            lambda: release.quantile("size", [0.5]),
+            "size is ordinal; quantiles are of numbers in bins",
+        ),
         (lambda: release.quantile("age", [1.5]), "a quantile's level must lie in"),
         (lambda: release.quantile("age", []), "at least one level"),
     ]:
@@ -364,7 +425,9 @@ def test_a_table_of_too_many_rows_is_refused(make_release: Callable[..., Release
 
     wide = Schema(tuple(Attribute(f"a{i}", "numeric", edges=tuple(range(51))) for i in range(2)))
     model = Independent(wide, (np.full(50, 0.02), np.full(50, 0.02)))
-    release = make_release(schema=wide, model=model, synthetic=pa.table({"a0": [1], "a1": [1]}), measured=())
+    release = make_release(
+        schema=wide, model=model, synthetic=pa.table({"a0": [1], "a1": [1]}), measured=()
+    )
     with pytest.raises(ParameterError, match="2,500 rows, more than 2,000"):
         release.table(["a0", "a1"])
 
@@ -392,7 +455,14 @@ def test_answers_are_tables_of_other_libraries(ask: Callable[..., Release]) -> N
     assert answer.to_arrow().to_pylist()[0]["estimate"] == answer.estimate
     assert answer.to_pandas()["low"][0] == answer.low
     assert answer.to_polars()["high"][0] == answer.high
-    assert table.to_arrow().column_names == ["sex", "size", "estimate", "low", "high", "standard_error"]
+    assert table.to_arrow().column_names == [
+        "sex",
+        "size",
+        "estimate",
+        "low",
+        "high",
+        "standard_error",
+    ]
     assert table.to_pandas().shape == table.to_polars().shape == (6, 6)
     unknown = ask(stated=np.full((CELLS, CELLS), np.nan)).table(["sex"])
     assert unknown.to_arrow()["low"].to_pylist() == [None, None]
@@ -407,7 +477,9 @@ def test_answers_say_what_they_are(ask: Callable[..., Release]) -> None:
     table: AnswerTable = release.table(["age", "sex", "size"])
     assert len(table) == 30
     assert "… and 18 smaller ones" in repr(table)
-    assert "without an interval" in repr(ask(stated=np.full((CELLS, CELLS), np.nan)).query("sex == 'f'"))
+    assert "without an interval" in repr(
+        ask(stated=np.full((CELLS, CELLS), np.nan)).query("sex == 'f'")
+    )
 
 
 def test_lists_are_asked_for_where_one_value_is_given(ask: Callable[..., Release]) -> None:

@@ -34,7 +34,9 @@ SCHEMA = Schema(
 )
 READER = Reader(SCHEMA, {"age": 1.0, "pay": 0.1, "when": 1.0})
 JOINT = (
-    np.random.default_rng(3).dirichlet(np.full(int(np.prod(SCHEMA.cardinalities)), 0.3)).reshape(SCHEMA.cardinalities)
+    np.random.default_rng(3)
+    .dirichlet(np.full(int(np.prod(SCHEMA.cardinalities)), 0.3))
+    .reshape(SCHEMA.cardinalities)
 )
 
 
@@ -48,7 +50,12 @@ INSIDE: dict[str, dict[tuple[float, float], list[object]]] = {
         (4.0, 6.0): [4 + (i + 0.5) / 8 for i in range(16)],
         (9.0, 9.0): [9.0],
     },
-    "pay": {(0.0, 0.0): [0.0], (0.0, 0.3): [0.1, 0.2], (0.3, 0.9): [0.3, 0.4, 0.5, 0.6, 0.7, 0.8], (0.9, 0.9): [0.9]},
+    "pay": {
+        (0.0, 0.0): [0.0],
+        (0.0, 0.3): [0.1, 0.2],
+        (0.3, 0.9): [0.3, 0.4, 0.5, 0.6, 0.7, 0.8],
+        (0.9, 0.9): [0.9],
+    },
     "when": {
         (19782.0, 19784.0): ["2024-02-29", "2024-03-01"],
         (19784.0, 19789.0): [f"2024-03-0{day}" for day in range(2, 7)],
@@ -103,7 +110,9 @@ def people_of(attribute: Attribute) -> list[tuple[int, float, object]]:
         if attribute.name == "age":
             last = code == attribute.answers - 1
             values = [
-                k for k in range(20) if attribute.edges[code] <= k < attribute.edges[code + 1] + (0.1 if last else 0)
+                k
+                for k in range(20)
+                if attribute.edges[code] <= k < attribute.edges[code + 1] + (0.1 if last else 0)
             ]
         elif attribute.kind == "numeric":
             low, high = attribute.edges[code : code + 2]
@@ -124,7 +133,9 @@ def counted(text: str) -> float:
     for person in product(*(people_of(a) for a in used)):
         values = {a.name: value for a, (_, _, value) in zip(used, person, strict=True)}
         if eval(code, {"__builtins__": {}, "attr": values, **calls, **values}):
-            share += joint[tuple(c for c, _, _ in person)] * float(np.prod([s for _, s, _ in person]))
+            share += joint[tuple(c for c, _, _ in person)] * float(
+                np.prod([s for _, s, _ in person])
+            )
     return share
 
 
@@ -140,22 +151,38 @@ def asked(where: object, reader: Reader = READER) -> float:
 
 SIGNS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 ATOMS = st.one_of(
-    st.builds("colour {} {!r}".format, st.sampled_from(["==", "!="]), st.sampled_from(["red", "it's blue", None])),
+    st.builds(
+        "colour {} {!r}".format,
+        st.sampled_from(["==", "!="]),
+        st.sampled_from(["red", "it's blue", None]),
+    ),
     st.builds("colour {} ['red', None]".format, st.sampled_from(["in", "not in"])),
     st.sampled_from(["member", "not member", "member == False", "True", "False"]),
     st.builds("size {} {!r}".format, SIGNS, st.sampled_from(SIZES)),
-    st.builds("{} {} grade".format, st.sampled_from([1, 2, 5, 3.5, -1]), SIGNS.filter(lambda s: s not in ("==", "!="))),
+    st.builds(
+        "{} {} grade".format,
+        st.sampled_from([1, 2, 5, 3.5, -1]),
+        SIGNS.filter(lambda s: s not in ("==", "!=")),
+    ),
     st.builds("grade {} {}".format, SIGNS, st.sampled_from([1, 2, 5])),
     st.builds("age {} {}".format, SIGNS, st.integers(-1, 13)),
     st.builds("{} <= age < {}".format, st.integers(0, 7), st.sampled_from([3, 7.5, 9, 12])),
     st.builds("between(age, {}, {})".format, st.integers(0, 7), st.integers(4, 12)),
     st.builds("age in [{}, 11, None]".format, st.integers(0, 12)),
     st.builds("gain {} {}".format, SIGNS, st.sampled_from([0, 4, 9])),
-    st.builds("{} < gain <= {}".format, st.sampled_from([0, 1, 4]), st.sampled_from([2, 3.5, 4, 9])),
-    st.builds("pay {} {}".format, SIGNS, st.sampled_from([0, 0.1, 0.2, 0.3, 0.7, 0.9])),
-    st.builds("when {} '2024-0{}'".format, SIGNS, st.sampled_from(["2-29", "3-01", "3-02", "3-04", "3-06"])),
     st.builds(
-        "{} < attr['odd-weight'] <= {}".format, st.sampled_from([0, 0.25, 0.5]), st.sampled_from([0.375, 1, 1.5, 7])
+        "{} < gain <= {}".format, st.sampled_from([0, 1, 4]), st.sampled_from([2, 3.5, 4, 9])
+    ),
+    st.builds("pay {} {}".format, SIGNS, st.sampled_from([0, 0.1, 0.2, 0.3, 0.7, 0.9])),
+    st.builds(
+        "when {} '2024-0{}'".format,
+        SIGNS,
+        st.sampled_from(["2-29", "3-01", "3-02", "3-04", "3-06"]),
+    ),
+    st.builds(
+        "{} < attr['odd-weight'] <= {}".format,
+        st.sampled_from([0, 0.25, 0.5]),
+        st.sampled_from([0.375, 1, 1.5, 7]),
     ),
 )
 TEXTS = st.recursive(
@@ -177,7 +204,9 @@ def test_a_question_counts_whom_python_would_count(text: str) -> None:
 
 def test_the_count_tells_wrong_readings_apart() -> None:
     assert abs(asked("age <= 4") - counted("age < 4")) > 0.01
-    assert abs(asked("age < 7") - asked("age < 7", Reader(SCHEMA))) > 0.001  # whole numbers are not spread evenly
+    assert (
+        abs(asked("age < 7") - asked("age < 7", Reader(SCHEMA))) > 0.001
+    )  # whole numbers are not spread evenly
 
 
 @pytest.mark.parametrize(
@@ -185,7 +214,10 @@ def test_the_count_tells_wrong_readings_apart() -> None:
     [
         ({}, "True"),
         ({"colour": "red", "member": True}, "colour == 'red' and member"),
-        ({"colour": ["red", None], "size": {"large"}}, "colour in ['red', None] and size == 'large'"),
+        (
+            {"colour": ["red", None], "size": {"large"}},
+            "colour in ['red', None] and size == 'large'",
+        ),
         ({"age": (4, 9)}, "4 <= age < 9"),
         ({"age": (None, 7), "odd-weight": (0.25, None)}, "age < 7 and attr['odd-weight'] >= 0.25"),
         ({"age": 4, "grade": np.int64(5)}, "age == 4 and grade == 5"),
@@ -206,13 +238,18 @@ def test_other_ways_to_say_it() -> None:
 
 def test_values_that_are_treated_alike_share_a_group() -> None:
     grid = build_grid(READER, [READER.read("age >= 5 and colour != 'red' and age < 20")])
-    assert [int(groups.max()) + 1 for groups in grid.groups] == [3, 2]  # below, from 5 on, missing; red, not red
+    assert [int(groups.max()) + 1 for groups in grid.groups] == [
+        3,
+        2,
+    ]  # below, from 5 on, missing; red, not red
     divided = build_grid(READER, [READER.read("age >= 7")])
     assert divided.groups[0].tolist() == [0, 0, 2, 1, 0]
 
 
 def test_many_attributes_stay_small_and_too_many_are_refused() -> None:
-    wide = Reader(Schema(tuple(Attribute(f"a{i}", "numeric", edges=tuple(range(100))) for i in range(24))))
+    wide = Reader(
+        Schema(tuple(Attribute(f"a{i}", "numeric", edges=tuple(range(100))) for i in range(24)))
+    )
     grid = build_grid(wide, [wide.read(" and ".join(f"a{i} >= 50" for i in range(15)))])
     assert grid.weights(grid.holds(wide.read("a0 >= 50"))).shape == (2,) * 15
     with pytest.raises(ParameterError, match="16,777,216 combinations of a0, "):
@@ -225,7 +262,11 @@ def test_many_attributes_stay_small_and_too_many_are_refused() -> None:
         ("age >= 7", "inside-a-bin", "7 divides [5, 9.5), whose people are taken as evenly spread"),
         ("age <= 7", "inside-a-bin", "the bin's ends would be exact"),
         ("attr['odd-weight'] > 0.25", "inside-a-bin", "0.25 divides [0, 0.5)"),
-        ("age > 90", "outside-the-domain", "age is compared with 90, outside its range from 0 to 12"),
+        (
+            "age > 90",
+            "outside-the-domain",
+            "age is compared with 90, outside its range from 0 to 12",
+        ),
         ("age == 3.5", "outside-the-domain", "only multiples of 1 are known"),
     ],
 )
@@ -236,7 +277,8 @@ def test_what_is_not_exact_is_said(text: str, code: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["age >= 5", "age <= 4", "age < 4.5", "age < 9.5", "attr['odd-weight'] >= 0.5", "age == 4"]
+    "text",
+    ["age >= 5", "age <= 4", "age < 4.5", "age < 9.5", "attr['odd-weight'] >= 0.5", "age == 4"],
 )
 def test_an_edge_is_exact(text: str) -> None:
     assert notes_of([READER.read(text)]) == ()
@@ -364,5 +406,9 @@ def test_a_question_is_text_or_a_mapping() -> None:
 
 
 def test_names_in_compatibility_form_are_found() -> None:
-    reader = Reader(Schema((Attribute("\N{LATIN SMALL LIGATURE FI}t", "boolean", values=(False, True)),)))
-    assert reader.read("\N{LATIN SMALL LIGATURE FI}t") == reader.read("attr['\N{LATIN SMALL LIGATURE FI}t']")
+    reader = Reader(
+        Schema((Attribute("\N{LATIN SMALL LIGATURE FI}t", "boolean", values=(False, True)),))
+    )
+    assert reader.read("\N{LATIN SMALL LIGATURE FI}t") == reader.read(
+        "attr['\N{LATIN SMALL LIGATURE FI}t']"
+    )

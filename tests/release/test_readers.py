@@ -17,7 +17,13 @@ import dither
 from dither.cli import run
 from dither.errors import DitherError, PrivacyError
 from dither.release import Release
-from dither.release.words import RESTS_ON, central_json, hidden_sentence, readers_sentence, shown_bound
+from dither.release.words import (
+    RESTS_ON,
+    central_json,
+    hidden_sentence,
+    readers_sentence,
+    shown_bound,
+)
 from dither.uncertainty.amplification import Bound, CentralGuarantee
 
 RNG = np.random.default_rng(5)
@@ -82,7 +88,9 @@ def test_a_seed_leaves_readers_no_guarantee(release: Release, tmp_path: Path) ->
 
 
 def test_without_privacy_nobody_is_promised_anything() -> None:
-    open_release = dither.publish(TABLE, epsilon=math.inf, method="jtree-nonprivate", rows=10, no_privacy=True)
+    open_release = dither.publish(
+        TABLE, epsilon=math.inf, method="jtree-nonprivate", rows=10, no_privacy=True
+    )
     assert open_release.central is None
     assert open_release.readers.startswith("None.")
 
@@ -100,7 +108,9 @@ def test_without_privacy_nobody_is_promised_anything() -> None:
     ],
     ids=str,
 )
-def test_a_damaged_guarantee_is_one_clear_error(release: Release, tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_a_damaged_guarantee_is_one_clear_error(
+    release: Release, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
     folder = release.save(tmp_path / "out")
     manifest = json.loads((folder / "release.json").read_text())
     manifest["central"] |= wrong
@@ -128,7 +138,9 @@ def test_no_figure_promises_more_than_was_found() -> None:
     central = CentralGuarantee(bound, Bound(0.0101, 4.441e-13, 9000))
     assert "(0.124, 4.5 × 10⁻¹³)" in readers_sentence(central, simulated=False)
     assert "one of 900 " in readers_sentence(central, simulated=False)
-    assert readers_sentence(central, simulated=True).startswith("In a collection run with this plan, ")
+    assert readers_sentence(central, simulated=True).startswith(
+        "In a collection run with this plan, "
+    )
     assert hidden_sentence(central) is not None
     assert hidden_sentence(CentralGuarantee(bound, bound)) is None
 

@@ -33,7 +33,9 @@ CONTRACT = (
 )
 
 
-def test_a_marginal_has_labels_frequencies_and_measured_errors(make_release: Callable[..., Release]) -> None:
+def test_a_marginal_has_labels_frequencies_and_measured_errors(
+    make_release: Callable[..., Release],
+) -> None:
     release = make_release()
     one = release.marginal(["colour"])
     assert one.labels == (("red", "green <&>", "blue"),)
@@ -54,7 +56,9 @@ def test_a_marginal_has_labels_frequencies_and_measured_errors(make_release: Cal
         release.marginal(["nobody"])
 
 
-def test_a_pair_measured_in_another_order_gives_its_errors(make_release: Callable[..., Release]) -> None:
+def test_a_pair_measured_in_another_order_gives_its_errors(
+    make_release: Callable[..., Release],
+) -> None:
     errors = np.arange(12.0).reshape(4, 3)
     small = Marginal(("colour", "age"), np.full((3, 4), 1 / 12), np.zeros((3, 4)), 12344)
     large = Marginal(("age", "colour"), np.full((4, 3), 1 / 12), errors, 12345)
@@ -64,24 +68,39 @@ def test_a_pair_measured_in_another_order_gives_its_errors(make_release: Callabl
     assert np.array_equal(found, errors.T)
 
 
-def test_a_marginal_becomes_an_arrow_table(make_release: Callable[..., Release], schema: Schema) -> None:
+def test_a_marginal_becomes_an_arrow_table(
+    make_release: Callable[..., Release], schema: Schema
+) -> None:
     table = make_release().marginal(["colour", "age"]).to_arrow()
     assert table.column_names == ["colour", "age", "frequency", "standard_error"]
     assert table.num_rows == 12
     assert table.slice(5, 1).to_pylist() == [
-        {"colour": "green <&>", "age": "[18, 65)", "frequency": pytest.approx(0.3), "standard_error": None}
+        {
+            "colour": "green <&>",
+            "age": "[18, 65)",
+            "frequency": pytest.approx(0.3),
+            "standard_error": None,
+        }
     ]
     one = make_release().marginal(["age"]).to_arrow()
     assert one["age"].to_pylist()[-1] == "(missing)"
     assert one["standard_error"].to_pylist() == pytest.approx([0.03] * 4)
     odd = Schema((Attribute("frequency", "boolean", values=(False, True)),))
     release = make_release(schema=odd, model=Independent(odd, (np.array([0.5, 0.5]),)), measured=[])
-    assert release.marginal("frequency").to_arrow().column_names == ["frequency", "frequency_", "standard_error"]
+    assert release.marginal("frequency").to_arrow().column_names == [
+        "frequency",
+        "frequency_",
+        "standard_error",
+    ]
 
 
-def test_the_manifest_keeps_the_contract(make_release: Callable[..., Release], schema: Schema) -> None:
+def test_the_manifest_keeps_the_contract(
+    make_release: Callable[..., Release], schema: Schema
+) -> None:
     data = json.loads(json.dumps(make_release().to_json(), allow_nan=False))
-    assert set(CONTRACT) | {"dither_version", "schema_fingerprint", "guarantee", "format"} <= set(data)
+    assert set(CONTRACT) | {"dither_version", "schema_fingerprint", "guarantee", "format"} <= set(
+        data
+    )
     assert data["epsilon_achieved"] <= data["epsilon_asked"] == 2.0
     assert (data["participants"], data["rounds"], data["rows"], data["seed"]) == (12345, 1, 2, 7)
     assert data["seconds"] == {"read": 0.25, "fit": 1.5}
@@ -106,7 +125,9 @@ def test_the_manifest_never_holds_the_truth(simulated: Release, schema: Schema) 
     assert not any(str(value) in json.dumps(without) for value in truth)
 
 
-def test_a_release_that_breaks_its_promise_is_refused(make_release: Callable[..., Release], schema: Schema) -> None:
+def test_a_release_that_breaks_its_promise_is_refused(
+    make_release: Callable[..., Release], schema: Schema
+) -> None:
     with pytest.raises(PrivacyError, match="more than"):
         make_release(epsilon_achieved=math.nextafter(2.0, 3.0))
     with pytest.raises(PrivacyError, match="finite"):
@@ -147,11 +168,15 @@ def test_a_truth_counts_any_marginal(schema: Schema) -> None:
     assert joint[1, 2] == 0.25
 
 
-def test_warnings_tell_of_little_data_cuts_and_fallbacks(make_release: Callable[..., Release]) -> None:
+def test_warnings_tell_of_little_data_cuts_and_fallbacks(
+    make_release: Callable[..., Release],
+) -> None:
     assert find_warnings(make_release()) == ()
     inferred = Notice("inferred-domain", "inferred")
     wide = [Marginal(("colour",), np.array([0.8, 0.5, -0.3]), np.full(3, 0.4), 10)]
-    found = find_warnings(make_release(measured=wide, notes={"fallbacks": ["no pair kept"]}, warnings=[inferred]))
+    found = find_warnings(
+        make_release(measured=wide, notes={"fallbacks": ["no pair kept"]}, warnings=[inferred])
+    )
     assert found[:2] == (inferred, Notice("fallback", "Fallback used: no pair kept."))
     assert [notice.code for notice in found[2:]] == ["too-little-data", "cut-at-zero"]
     assert found[2].message.startswith("Too little data")
@@ -160,12 +185,20 @@ def test_warnings_tell_of_little_data_cuts_and_fallbacks(make_release: Callable[
     assert find_warnings(make_release(measured=mixed))[0].message.startswith("Little data for age")
 
 
-def test_the_manifest_s_warnings_have_a_code_and_a_message(make_release: Callable[..., Release]) -> None:
+def test_the_manifest_s_warnings_have_a_code_and_a_message(
+    make_release: Callable[..., Release],
+) -> None:
     """All of them, those that the figures call for too: the same list that the report shows."""
-    release = make_release(notes={"fallbacks": ["no pair kept"]}, warnings=[Notice("care", "careful")])
+    release = make_release(
+        notes={"fallbacks": ["no pair kept"]}, warnings=[Notice("care", "careful")]
+    )
     assert release.to_json()["warnings"] == [
         {"code": "care", "message": "careful", "advice": ""},
-        {"code": "fallback", "message": "Fallback used: no pair kept.", "advice": ADVICE["fallback"]},
+        {
+            "code": "fallback",
+            "message": "Fallback used: no pair kept.",
+            "advice": ADVICE["fallback"],
+        },
     ]
 
 

@@ -57,7 +57,14 @@ def page(simulated: Release) -> Page:
 
 
 def test_a_simulated_report_says_what_matters(page: Page, simulated: Release) -> None:
-    for words in ("12,345 participants", "epsilon 2", "7.39", "independent", "This is a simulation", "Somebody 2020"):
+    for words in (
+        "12,345 participants",
+        "epsilon 2",
+        "7.39",
+        "independent",
+        "This is a simulation",
+        "Somebody 2020",
+    ):
         assert words in page.text
     assert "Dependency graph" in page.text
     assert "What it does not promise" in page.text
@@ -117,7 +124,9 @@ def test_without_a_truth_pairs_stand_beside_their_intervals(
 ) -> None:
     model = simulated.model
     both = combinations(simulated.schema.names, 2)
-    measured = [Marginal(p, model.marginal(p), np.full(model.marginal(p).shape, 0.02), 12345) for p in both]
+    measured = [
+        Marginal(p, model.marginal(p), np.full(model.marginal(p).shape, 0.02), 12345) for p in both
+    ]
     release = make_release(model=model, measured=measured)
     pair = figures.strong_pairs(release)[0]
     heat = figures.heat_map(release, pair)
@@ -127,7 +136,9 @@ def test_without_a_truth_pairs_stand_beside_their_intervals(
     assert "Half-width of the 95 % interval, ± %" in shown.text
     assert "± 3.92 %" in shown.text.replace("\xa0", " ")
     assert shown.text.count("3.9 ") >= heat.beside.size  # the numbers stand in the cells
-    assert any("95 % interval" in (a.get("aria-label") or "") for tag, a in shown.tags if tag == "svg")
+    assert any(
+        "95 % interval" in (a.get("aria-label") or "") for tag, a in shown.tags if tag == "svg"
+    )
 
 
 def test_pairs_are_ranked_by_mutual_information(simulated: Release) -> None:
@@ -175,7 +186,10 @@ def big_release(make_release: Callable[..., Release]) -> Release:
     )
     rng = np.random.default_rng(1)
     marginals = tuple(rng.dirichlet(np.ones(k)) for k in schema.cardinalities)
-    measured = [Marginal((a.name,), m, np.full(m.shape, 0.001), 12345) for a, m in zip(schema, marginals, strict=True)]
+    measured = [
+        Marginal((a.name,), m, np.full(m.shape, 0.001), 12345)
+        for a, m in zip(schema, marginals, strict=True)
+    ]
     codes = np.stack([rng.integers(0, k, 500) for k in schema.cardinalities], axis=1)
     return make_release(
         schema=schema,
@@ -188,14 +202,20 @@ def big_release(make_release: Callable[..., Release]) -> Release:
 
 def figure_of(release: Release, name: str) -> figures.AttributeFigure:
     assert release.truth is not None
-    return figures.attribute_figure(release.schema[name], release.marginal([name]), release.truth.marginal([name]))
+    return figures.attribute_figure(
+        release.schema[name], release.marginal([name]), release.truth.marginal([name])
+    )
 
 
-def test_large_domains_are_drawn_in_few_bars_that_lose_nothing(make_release: Callable[..., Release]) -> None:
+def test_large_domains_are_drawn_in_few_bars_that_lose_nothing(
+    make_release: Callable[..., Release],
+) -> None:
     release = big_release(make_release)
     many = figure_of(release, "many")
     assert len(many.bars) == 20
-    assert [bar.estimate for bar in many.bars] == sorted((bar.estimate for bar in many.table), reverse=True)[:20]
+    assert [bar.estimate for bar in many.bars] == sorted(
+        (bar.estimate for bar in many.table), reverse=True
+    )[:20]
     assert "100 more" in many.remark
     for name, most in (("steps", 20), ("pay", 20)):
         figure = figure_of(release, name)
@@ -226,7 +246,9 @@ def test_only_so_many_charts_are_drawn_but_every_attribute_is_listed(
     assert all(name in shown.text for name in ("colour", "<b>x</b>", "age"))
 
 
-def test_the_command_to_rerun_is_quoted_and_python_compiles(make_release: Callable[..., Release]) -> None:
+def test_the_command_to_rerun_is_quoted_and_python_compiles(
+    make_release: Callable[..., Release],
+) -> None:
     release = make_release(
         simulated=True,
         source="my people.csv",
@@ -235,7 +257,9 @@ def test_the_command_to_rerun_is_quoted_and_python_compiles(make_release: Callab
         parameters={"deep": True, "k": None},
     )
     command = rerun_command(release)
-    assert command.startswith("dither publish 'my people.csv' --epsilon 2 --method independent --schema ")
+    assert command.startswith(
+        "dither publish 'my people.csv' --epsilon 2 --method independent --schema "
+    )
     assert "--population 50" in command
     assert command.endswith("--set deep=true -o out")
     compile(rerun_python(release), "rerun", "exec")
@@ -245,19 +269,27 @@ def test_the_command_to_rerun_is_quoted_and_python_compiles(make_release: Callab
 def test_a_collected_release_says_how_to_ask_again(make_release: Callable[..., Release]) -> None:
     release = make_release(parameters={"deep": True, "k": None})
     command = rerun_command(release)
-    assert command.startswith("dither campaign create --schema schema.json --epsilon 2 --participants 12345 ")
-    assert "--method independent --holdout 0 --assignment token --seed 7 --set deep=true\n" in command
+    assert command.startswith(
+        "dither campaign create --schema schema.json --epsilon 2 --participants 12345 "
+    )
+    assert (
+        "--method independent --holdout 0 --assignment token --seed 7 --set deep=true\n" in command
+    )
     compile(rerun_python(release), "read", "exec")
     assert "dither.load_release" in Page(release.report()).text
 
 
 @pytest.mark.parametrize("differ", [[], ["age"]])
-def test_a_collection_says_whether_its_rounds_agree(make_release: Callable[..., Release], differ: list[str]) -> None:
+def test_a_collection_says_whether_its_rounds_agree(
+    make_release: Callable[..., Release], differ: list[str]
+) -> None:
     tests = [{"attribute": "age", "rounds": [0, 2], "statistic": 3.0, "degrees": 2, "p": 0.223}]
     said = "The rounds differ about age." if differ else "No difference can be told."
     note = {"differ": differ, "level": 0.01, "tests": tests, "sentence": said}
     release = make_release(notes={"rounds_agree": note})
-    assert [w.code for w in find_warnings(release) if w.code == "rounds-differ"] == ["rounds-differ"] * len(differ)
+    assert [w.code for w in find_warnings(release) if w.code == "rounds-differ"] == [
+        "rounds-differ"
+    ] * len(differ)
     page = release.report()
     assert said in page
     assert "Do the rounds agree?" in page

@@ -41,7 +41,9 @@ def test_notes_of_other_methods_lose_their_underscores() -> None:
         "objective": "per_consumer",
     }
     told = dict(in_words(notes))
-    assert told["The first round"].startswith("5\N{NO-BREAK SPACE}% of the people, 6 attributes, asked to see")
+    assert told["The first round"].startswith(
+        "5\N{NO-BREAK SPACE}% of the people, 6 attributes, asked to see"
+    )
     assert told["The first round"].endswith("is less than 0.0001.")
     assert told["Pairs kept after each round"] == "105, 30"
     assert told["Sets of attributes modelled together"] == "a and b; b and c_d"
@@ -52,7 +54,15 @@ def test_notes_of_other_methods_lose_their_underscores() -> None:
 
 def test_numbers_are_written_as_people_write_them() -> None:
     numbers = (16710.0755, 0.05, 7.65e-287, 3.0, 1.5e15, 582.06, 0.0)
-    assert [plain_number(n) for n in numbers] == ["16,710", "0.05", "8 × 10⁻²⁸⁷", "3", "1.5 × 10¹⁵", "582.1", "0"]
+    assert [plain_number(n) for n in numbers] == [
+        "16,710",
+        "0.05",
+        "8 × 10⁻²⁸⁷",
+        "3",
+        "1.5 × 10¹⁵",
+        "582.1",
+        "0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +81,10 @@ def test_edges_of_bins_are_too(edges: tuple[float, ...], shown: list[str]) -> No
 
 
 def test_lines_break_after_marks_and_never_inside_a_word_that_fits() -> None:
-    assert breakable("education_num and marital_status") == "education_<wbr>num and marital_<wbr>status"
+    assert (
+        breakable("education_num and marital_status")
+        == "education_<wbr>num and marital_<wbr>status"
+    )
     assert breakable("1,234.5 – 99.5 %") == "1,234.5 – 99.5 %"
     assert breakable("<b>&") == "&lt;b&gt;&amp;"
     assert breakable("x" * 30) == "x" * 24 + "<wbr>" + "x" * 6

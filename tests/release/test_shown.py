@@ -54,13 +54,21 @@ def test_every_label_is_escaped_in_html(make_release: Callable[..., Release]) ->
     assert "&lt;b&gt;x&lt;/b&gt;" in release.table([NAUGHTY])._repr_html_()
 
 
-def test_pictures_stand_alone_and_hold_no_script(make_release: Callable[..., Release], tmp_path: Path) -> None:
+def test_pictures_stand_alone_and_hold_no_script(
+    make_release: Callable[..., Release], tmp_path: Path
+) -> None:
     release = make_release(method="lopub", parameters={})
     pictures = [shown.plot() for shown in asked(release)[1:]]  # type: ignore[attr-defined]
     for picture in pictures:
         root = ElementTree.fromstring(picture._repr_svg_())
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
-        assert {part.tag.split("}")[1] for part in root.iter()} <= {"svg", "style", "path", "g", "text"}
+        assert {part.tag.split("}")[1] for part in root.iter()} <= {
+            "svg",
+            "style",
+            "path",
+            "g",
+            "text",
+        }
         assert not re.search(r"\son\w+=|href|url\(", picture.svg)
         html = picture._repr_html_()
         checked(html.replace('">', '"/>'))
@@ -86,7 +94,9 @@ def test_a_picture_has_the_interval_of_each_figure() -> None:
     assert reaches[1].count("v6") == 4
 
 
-def test_a_release_draws_what_depends_on_what(simulated: Release, make_release: Callable[..., Release]) -> None:
+def test_a_release_draws_what_depends_on_what(
+    simulated: Release, make_release: Callable[..., Release]
+) -> None:
     assert "Graph of" in simulated.plot().words
     assert simulated.plot("colour").words == simulated.marginal("colour").plot().words
     with pytest.raises(InputError, match="no attributes of this release depend on each other"):
@@ -94,7 +104,9 @@ def test_a_release_draws_what_depends_on_what(simulated: Release, make_release: 
 
 
 def test_marginals_show_intervals_where_they_are_known() -> None:
-    marginal = Marginal(("a",), np.array([0.25, 0.75]), np.array([0.1, np.nan]), labels=(("x", "y"),))
+    marginal = Marginal(
+        ("a",), np.array([0.25, 0.75]), np.array([0.1, np.nan]), labels=(("x", "y"),)
+    )
     html = marginal._repr_html_()
     assert "0.0540 to 0.4460" in html  # 0.25 plus and minus 1.96 standard errors
     assert html.count("none") == 1

@@ -21,12 +21,16 @@ def written(table: pa.Table) -> list[list[str]]:
     return list(csv.reader(io.StringIO(out.getvalue().decode())))
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())]
+)
 def test_text_that_would_run_is_marked_and_no_other(kind: pa.DataType) -> None:
     column = pa.array(RISKY + SAFE, pa.string()).cast(kind)
     rows = written(pa.table({"=name": column, "number": pa.array([-1.5] * len(column))}))
     assert rows[0] == ["'=name", "number"]
-    assert [row[0] for row in rows[1:]] == [f"'{text}" for text in RISKY] + [text or "" for text in SAFE]
+    assert [row[0] for row in rows[1:]] == [f"'{text}" for text in RISKY] + [
+        text or "" for text in SAFE
+    ]
     assert {row[1] for row in rows[1:]} == {"-1.5"}, "numbers stay numbers"
 
 

@@ -44,7 +44,9 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     numbers = {"consumers": [2, 4], "epsilon": 2.0, "low": 0, "high": 4}
     dither.histogram([1.0, 2.0, 3.0] * 40, **numbers).save(home / "histogram")
     dither.histogram([1.0, 2.0, 3.0] * 40, method="ranges", **numbers).save(home / "ranges")
-    dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex", "income"]).save(home / "central")
+    dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex", "income"]).save(
+        home / "central"
+    )
     return home
 
 
@@ -85,7 +87,11 @@ def refused(load: Load, folder: Path) -> str | None:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [*((kind, "release.json") for kind in LOADERS), ("table", "schema.json"), ("central", "schema.json")],
+    [
+        *((kind, "release.json") for kind in LOADERS),
+        ("table", "schema.json"),
+        ("central", "schema.json"),
+    ],
 )
 def test_wrong_values_are_one_error_when_a_folder_is_read_or_shown(
     kind: str, name: str, golden: Path, tmp_path: Path
@@ -109,7 +115,9 @@ def test_wrong_values_are_one_error_when_a_folder_is_read_or_shown(
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_missing_and_truncated_files_are_one_error_that_names_them(kind: str, golden: Path, tmp_path: Path) -> None:
+def test_missing_and_truncated_files_are_one_error_that_names_them(
+    kind: str, golden: Path, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(golden / kind, tmp_path / "out"))
     for path in sorted(folder.iterdir()):
         if path.is_dir():

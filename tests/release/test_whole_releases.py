@@ -26,7 +26,12 @@ from dither.schema import Attribute, Schema
 
 VALUES = np.random.default_rng(7).beta(2, 5, 2000) * 10
 TABLE = pa.table({"a": ["x", "y"] * 150, "b": ["u", "v", "w"] * 100})
-SCHEMA = Schema((Attribute("a", "categorical", values=("x", "y")), Attribute("b", "ordinal", values=("u", "v", "w"))))
+SCHEMA = Schema(
+    (
+        Attribute("a", "categorical", values=("x", "y")),
+        Attribute("b", "ordinal", values=("u", "v", "w")),
+    )
+)
 CONSUMERS = [3, [0, 1, 4, 10], {"name": "mine", "width": 2.5, "epsilon": 1.5}]
 WRITTEN_NOWHERE = {"truth", "clipped", "moved"}  # true figures, for whoever holds the data
 COMMON = ("method", "parameters", "dither_version", "warnings", "notes", "save", "load", "report")
@@ -34,26 +39,50 @@ CARE = Notice("care", "careful")
 
 
 def synthetic_release() -> Release:
-    made = dither.publish(TABLE, epsilon=2.0, method="independent", schema=SCHEMA, rows=40, path="reports")
+    made = dither.publish(
+        TABLE, epsilon=2.0, method="independent", schema=SCHEMA, rows=40, path="reports"
+    )
     made = made.with_replicates(5)
     return replace(made, warnings=(*made.warnings, CARE), dither_version="0.0.1")
 
 
 def histogram_release(consumers: list[Any] = CONSUMERS, **options: Any) -> HistogramRelease:
-    given = {"consumers": consumers, "epsilon": 2.0, "low": 0, "high": 10, "method": "sampled", "out_of_range": "clip"}
-    given |= {"parameters": {"share": 0.5}, "consistent": True, "path": "reports", "seed": 3, **options}
+    given = {
+        "consumers": consumers,
+        "epsilon": 2.0,
+        "low": 0,
+        "high": 10,
+        "method": "sampled",
+        "out_of_range": "clip",
+    }
+    given |= {
+        "parameters": {"share": 0.5},
+        "consistent": True,
+        "path": "reports",
+        "seed": 3,
+        **options,
+    }
     return replace(dither.histogram(VALUES, **given), dither_version="0.0.1")
 
 
 def central_release() -> dither.CentralRelease:
-    made = dither.central_release(TABLE, epsilon=1.0, method="csm", schema=SCHEMA, columns=["b", "a"], seed=3)
+    made = dither.central_release(
+        TABLE, epsilon=1.0, method="csm", schema=SCHEMA, columns=["b", "a"], seed=3
+    )
     return replace(made, warnings=(*made.warnings, CARE), dither_version="0.0.1")
 
 
 def whole_histogram() -> HistogramRelease:
     """With every field that there is, of simulations and of campaigns."""
-    facts = CollectedBy("0f" * 16, "pay", clip=True, title="Pay", purpose="Wages", created="2027-01-01")
-    return replace(histogram_release(), campaign=facts, schema=SCHEMA, collected_mean=MeanAnswer(1.5, 0.25, 900))
+    facts = CollectedBy(
+        "0f" * 16, "pay", clip=True, title="Pay", purpose="Wages", created="2027-01-01"
+    )
+    return replace(
+        histogram_release(),
+        campaign=facts,
+        schema=SCHEMA,
+        collected_mean=MeanAnswer(1.5, 0.25, 900),
+    )
 
 
 KINDS: list[Callable[[], Any]] = [synthetic_release, histogram_release, central_release]
@@ -92,7 +121,9 @@ def test_a_release_reads_back_field_by_field(make: Callable[[], Any], tmp_path: 
             assert same(now, default_of(field)), field.name
             continue
         assert was is not None, field.name
-        assert not same(was, default_of(field)), f"{field.name} has its default, so this test would not see it lost"
+        assert not same(was, default_of(field)), (
+            f"{field.name} has its default, so this test would not see it lost"
+        )
         if (
             field.name == "seconds"
         ):  # writing has its own; of a curator's release only those that tell nothing of the records
@@ -111,7 +142,15 @@ def test_all_kinds_have_the_same_nouns(make: Callable[[], Any], tmp_path: Path) 
         assert hasattr(release, name), name
     assert hasattr(release, "marginal") or hasattr(release, "answer")
     manifest = release.to_json()
-    assert {"method", "parameters", "dither_version", "warnings", "notes", "call", "seed"} <= manifest.keys()
+    assert {
+        "method",
+        "parameters",
+        "dither_version",
+        "warnings",
+        "notes",
+        "call",
+        "seed",
+    } <= manifest.keys()
 
 
 @pytest.mark.parametrize(
@@ -121,20 +160,30 @@ def test_all_kinds_have_the_same_nouns(make: Callable[[], Any], tmp_path: Path) 
         (dither.central_release, central_release),
         (
             several_values,
-            lambda: several_values([[0.1], [0.7, 0.2]], consumers=[2], epsilon=1.0, low=0, high=1, most=2, seed=1),
+            lambda: several_values(
+                [[0.1], [0.7, 0.2]], consumers=[2], epsilon=1.0, low=0, high=1, most=2, seed=1
+            ),
         ),
     ],
 )
-def test_the_record_has_every_argument_and_python_takes_it(function: Any, make: Callable[[], Any]) -> None:
+def test_the_record_has_every_argument_and_python_takes_it(
+    function: Any, make: Callable[[], Any]
+) -> None:
     release = make()
     data, *options = inspect.signature(function).parameters
     assert set(release.call) == {"function", *options} - set(NEVER_RECORDED)
     names: dict[str, Any] = {data: {"values": VALUES, "table": TABLE}[data]}
     if release.method.startswith("several"):
         names["values"] = [[0.1], [0.7, 0.2]]
-    code = python_again(release.call).replace('release.save("out")', "").replace("'schema.json'", "SCHEMA")
+    code = (
+        python_again(release.call)
+        .replace('release.save("out")', "")
+        .replace("'schema.json'", "SCHEMA")
+    )
     exec(code, names | {"SCHEMA": SCHEMA}, names)
-    assert names["release"].to_json()["call"] == release.call | ({"schema": "schema.json"} if data == "table" else {})
+    assert names["release"].to_json()["call"] == release.call | (
+        {"schema": "schema.json"} if data == "table" else {}
+    )
     figures = "estimate" if data == "table" else "consumers"
     assert same(getattr(names["release"], figures), getattr(release, figures))
 
@@ -149,27 +198,76 @@ def rerun(release: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(shlex.split(words)[1:]) == 0
 
 
-def test_the_command_of_a_histogram_makes_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_a_histogram_makes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
-    words = ["histogram", "adult", "--column", "age", "--bins", "3,5", "--edges", "17,30.5,90", "--epsilon", "1.25"]
-    words += ["--method", "sampled", "--set", "share=0.25", "--consistent", "--seed", "5", "--path", "reports"]
-    assert run([*words, "--out-of-range", "clip", "--low", "17", "--high", "90", "-o", str(out)]) == 0
+    words = [
+        "histogram",
+        "adult",
+        "--column",
+        "age",
+        "--bins",
+        "3,5",
+        "--edges",
+        "17,30.5,90",
+        "--epsilon",
+        "1.25",
+    ]
+    words += [
+        "--method",
+        "sampled",
+        "--set",
+        "share=0.25",
+        "--consistent",
+        "--seed",
+        "5",
+        "--path",
+        "reports",
+    ]
+    assert (
+        run([*words, "--out-of-range", "clip", "--low", "17", "--high", "90", "-o", str(out)]) == 0
+    )
     release = dither.HistogramRelease.load(out)
     rerun(release, tmp_path / "elsewhere", monkeypatch)
     assert same(dither.HistogramRelease.load("out"), release)
 
 
-def test_the_command_of_a_central_release_makes_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_a_central_release_makes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
-    words = ["central", "adult", "--columns", "sex,income", "--epsilon", "0.5", "--method", "hierarchical"]
-    words += ["--set", "branching=3", "--neighbours", "replace", "--replicates", "5", "--seed", "6", "-o", str(out)]
+    words = [
+        "central",
+        "adult",
+        "--columns",
+        "sex,income",
+        "--epsilon",
+        "0.5",
+        "--method",
+        "hierarchical",
+    ]
+    words += [
+        "--set",
+        "branching=3",
+        "--neighbours",
+        "replace",
+        "--replicates",
+        "5",
+        "--seed",
+        "6",
+        "-o",
+        str(out),
+    ]
     assert run(words) == 0
     release = dither.CentralRelease.load(out)
     rerun(release, tmp_path / "elsewhere", monkeypatch)
     assert same(replace(dither.CentralRelease.load("out"), seconds=release.seconds), release)
 
 
-@pytest.mark.parametrize("call", [{"table": None}, {"consumers": CONSUMERS}, {"consumers": [[0, 1], 3]}])
+@pytest.mark.parametrize(
+    "call", [{"table": None}, {"consumers": CONSUMERS}, {"consumers": [[0, 1], 3]}]
+)
 def test_a_command_that_could_not_say_all_is_not_written(call: dict[str, Any]) -> None:
     whole = {**(histogram_release([3]).call or {}), "table": "people.csv", "column": "age"}
     assert command_again(whole) is not None

@@ -47,7 +47,9 @@ def test_any_bytes_are_an_envelope_or_refused(data: bytes) -> None:
 
 @given(ENVELOPES, st.data())
 @settings(deadline=None)
-def test_a_damaged_envelope_is_refused_or_is_another_envelope(envelope: Envelope, data: st.DataObject) -> None:
+def test_a_damaged_envelope_is_refused_or_is_another_envelope(
+    envelope: Envelope, data: st.DataObject
+) -> None:
     whole = bytearray(encode(envelope))
     kind = data.draw(st.sampled_from(["cut", "grow", "flip"]))
     if kind == "cut":
@@ -69,7 +71,9 @@ def test_a_damaged_envelope_is_refused_or_is_another_envelope(envelope: Envelope
 def test_the_limits_hold_at_the_limit_and_one_beyond() -> None:
     token, payload = bytes(32), b"x"
     full = Envelope(
-        bytes(16), 0, tuple(Report(i.to_bytes(32, "big"), 0, payload) for i in range(limits.REQUEST_REPORTS))
+        bytes(16),
+        0,
+        tuple(Report(i.to_bytes(32, "big"), 0, payload) for i in range(limits.REQUEST_REPORTS)),
     )
     assert decode(encode(full)) == full
     with pytest.raises(ReportError, match="1001"):
@@ -99,4 +103,6 @@ def test_the_limits_hold_at_the_limit_and_one_beyond() -> None:
 )
 def test_what_does_not_fit_is_not_encoded(change: dict[str, object]) -> None:
     with pytest.raises(ReportError):
-        encode(Envelope(**({"campaign": ONE.campaign, "round": 0, "reports": ONE.reports} | change)))  # type: ignore[arg-type]
+        encode(
+            Envelope(**({"campaign": ONE.campaign, "round": 0, "reports": ONE.reports} | change))
+        )  # type: ignore[arg-type]

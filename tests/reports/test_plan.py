@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from dither.errors import ReportError
 from dither.mechanisms import oue
 from dither.reports import Plan
-from dither.reports.plan import Question, check_payload, is_asked, pick, place, report_id, token_hash
+from dither.reports.plan import (
+    Question,
+    check_payload,
+    is_asked,
+    pick,
+    place,
+    report_id,
+    token_hash,
+)
 
 CAMPAIGN = bytes(16)
 N = 4000
@@ -24,11 +32,15 @@ TOKENS = [hashlib.sha256(f"{i}".encode()).digest() for i in range(N)]
 
 @cache
 def plan(shares: tuple[float, ...], number: int = 0) -> Plan:
-    return Plan(number, tuple(Question((f"a{i}",), oue(9, 1.0)) for i in range(len(shares))), shares)
+    return Plan(
+        number, tuple(Question((f"a{i}",), oue(9, 1.0)) for i in range(len(shares))), shares
+    )
 
 
 def test_ids_differ_by_token_campaign_and_round_and_repeat_otherwise() -> None:
-    seen = {report_id(t, c, r) for t in TOKENS[:20] for c in (CAMPAIGN, b"\1" * 16) for r in range(5)}
+    seen = {
+        report_id(t, c, r) for t in TOKENS[:20] for c in (CAMPAIGN, b"\1" * 16) for r in range(5)
+    }
     assert len(seen) == 200
     assert report_id(TOKENS[0], CAMPAIGN, 3) == report_id(TOKENS[0], CAMPAIGN, 3)
     assert token_hash(TOKENS[0]) not in seen
@@ -41,7 +53,9 @@ def test_questions_come_with_their_shares() -> None:
         spread = math.sqrt(N * share * (1 - share))
         assert abs(picked.count(i) - N * share) <= 5 * spread, f"question {i}"
     assert picked == [pick(t, CAMPAIGN, plan(shares)) for t in TOKENS]
-    assert picked != [pick(t, CAMPAIGN, plan(shares, 1)) for t in TOKENS], "another round is another draw"
+    assert picked != [pick(t, CAMPAIGN, plan(shares, 1)) for t in TOKENS], (
+        "another round is another draw"
+    )
 
 
 def test_a_share_of_zero_is_never_picked_even_at_the_end_of_the_range() -> None:
@@ -61,7 +75,9 @@ def walk(point: float, shares: tuple[float, ...]) -> int:
     return last
 
 
-SHARES = st.lists(st.one_of(st.just(0.0), st.floats(1e-18, 1.0)), min_size=1, max_size=40).filter(any)
+SHARES = st.lists(st.one_of(st.just(0.0), st.floats(1e-18, 1.0)), min_size=1, max_size=40).filter(
+    any
+)
 
 
 @pytest.mark.slow
@@ -103,8 +119,12 @@ def test_places_are_uniform_and_rounds_cover_everybody_once() -> None:
     starts = [0.0]
     for share in shares:
         starts.append(starts[-1] + share)
-    assert starts[-1] != 1.0, "the sum is not exactly one in floats, and nobody may fall into the gap"
-    asked = [[is_asked(t, CAMPAIGN, s, p) for s, p in zip(starts, shares, strict=False)] for t in TOKENS]
+    assert starts[-1] != 1.0, (
+        "the sum is not exactly one in floats, and nobody may fall into the gap"
+    )
+    asked = [
+        [is_asked(t, CAMPAIGN, s, p) for s, p in zip(starts, shares, strict=False)] for t in TOKENS
+    ]
     assert all(sum(row) == 1 for row in asked)
 
 
@@ -116,7 +136,12 @@ def test_the_place_does_not_tell_the_question() -> None:
 def test_payloads_are_checked_against_the_question() -> None:
     single = plan((0.5, 0.5))
     check_payload(single, 1, b"\xff\x01")
-    for question, payload in ((1, b"\xff"), (1, b"\xff\x02"), (2, b"\xff\x01"), (-1, b"\xff\x01\xff\x01")):
+    for question, payload in (
+        (1, b"\xff"),
+        (1, b"\xff\x02"),
+        (2, b"\xff\x01"),
+        (-1, b"\xff\x01\xff\x01"),
+    ):
         with pytest.raises(ReportError):
             check_payload(single, question, payload)
     split = Plan(0, single.questions, split=True)

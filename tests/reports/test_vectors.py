@@ -54,7 +54,8 @@ def keep(case: dict[str, Any]) -> None:  # noqa: PLR0912 (one branch for each ki
             mechanism.check_report(report)
     elif "reports" in case:
         reports = tuple(
-            Report(bytes.fromhex(r["token"]), r["question"], bytes.fromhex(r["payload"])) for r in case["reports"]
+            Report(bytes.fromhex(r["token"]), r["question"], bytes.fromhex(r["payload"]))
+            for r in case["reports"]
         )
         envelope = Envelope(bytes.fromhex(case["campaign"]), case["round"], reports)
         data = encode(envelope)
@@ -113,14 +114,18 @@ def test_a_quarter_or_more_is_negative_and_every_mechanism_is_there(name: str) -
 def test_the_files_are_what_this_version_writes(tmp_path: Path) -> None:
     write_vectors(tmp_path)
     for name in NAMES:
-        assert (tmp_path / f"{name}.json").read_bytes() == (ROOT / "vectors" / f"{name}.json").read_bytes()
+        assert (tmp_path / f"{name}.json").read_bytes() == (
+            ROOT / "vectors" / f"{name}.json"
+        ).read_bytes()
     assert all_vectors() == all_vectors()
 
 
 @pytest.mark.slow
 def test_the_browsers_encoder_keeps_every_vector() -> None:
     node = require(shutil.which("node"), "Node")
-    done = subprocess.run([node, "--test"], cwd=ROOT / "js", capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [node, "--test"], cwd=ROOT / "js", capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stdout
     written = sum(path.read_text().count("\ntest(") for path in (ROOT / "js").glob("*.test.js"))
     assert f"# pass {written + len(NAMES)}" in done.stdout, "every test of every file has run"

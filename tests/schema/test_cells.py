@@ -19,7 +19,9 @@ def test_cells_are_numbered_with_the_last_attribute_fastest(codes, positions):
     chosen = range(len(SIZES)) if positions is None else positions
     expected = np.zeros(len(codes), np.int64)
     if len(chosen):
-        expected = np.ravel_multi_index(tuple(codes[:, i] for i in chosen), tuple(SIZES[i] for i in chosen))
+        expected = np.ravel_multi_index(
+            tuple(codes[:, i] for i in chosen), tuple(SIZES[i] for i in chosen)
+        )
     cells = cells_of(codes, SIZES, positions)
     assert cells.dtype == np.int64
     np.testing.assert_array_equal(cells, expected)
@@ -28,7 +30,9 @@ def test_cells_are_numbered_with_the_last_attribute_fastest(codes, positions):
 def test_codes_of_cells_are_the_codes_again(codes):
     np.testing.assert_array_equal(codes_of(cells_of(codes, SIZES), SIZES), codes)
     every = np.arange(24)
-    np.testing.assert_array_equal(codes_of(every, SIZES), np.stack(np.unravel_index(every, SIZES), axis=1))
+    np.testing.assert_array_equal(
+        codes_of(every, SIZES), np.stack(np.unravel_index(every, SIZES), axis=1)
+    )
 
 
 def test_codes_of_small_types_do_not_overflow():

@@ -42,7 +42,12 @@ ROW = st.tuples(
 )
 ORDER = ["income", "flag", "colour", "age", "size"]
 ARROW_TYPES = {
-    "colour": [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
+    "colour": [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+    ],
     "size": [pa.int8(), pa.uint16(), pa.int64(), pa.float32(), pa.decimal128(8, 2), pa.string()],
     "flag": [pa.bool_(), pa.int8(), pa.string()],
     "age": [pa.int8(), pa.uint64(), pa.int64(), pa.float64(), pa.decimal128(8, 1)],
@@ -60,7 +65,10 @@ def arrow_table(rows, types):
         elif pa.types.is_decimal(wanted):
             values = [None if v is None else decimal.Decimal(v) for v in values]
         elif pa.types.is_integer(wanted) or pa.types.is_floating(wanted):
-            values = [None if v is None else (float if pa.types.is_floating(wanted) else int)(v) for v in values]
+            values = [
+                None if v is None else (float if pa.types.is_floating(wanted) else int)(v)
+                for v in values
+            ]
         columns[name] = pa.array(values, wanted)
     return pa.table(columns).select(ORDER)
 
@@ -74,7 +82,11 @@ def expected_codes(rows):
             if value is None:
                 line.append(attribute.answers)
             elif attribute.kind == "numeric":
-                inside = [k for k in range(attribute.answers) if attribute.edges[k] <= value < attribute.edges[k + 1]]
+                inside = [
+                    k
+                    for k in range(attribute.answers)
+                    if attribute.edges[k] <= value < attribute.edges[k + 1]
+                ]
                 line.append(inside[0] if inside else attribute.answers - 1)
             else:
                 line.append(attribute.values.index(value))
@@ -112,10 +124,16 @@ def test_polars_round_trip(rows, types):
     assert again.dtypes == table.dtypes
 
 
-@given(st.lists(ROW, min_size=1, max_size=30), TYPES, st.sampled_from(["numpy", "nullable", "arrow", "object"]))
+@given(
+    st.lists(ROW, min_size=1, max_size=30),
+    TYPES,
+    st.sampled_from(["numpy", "nullable", "arrow", "object"]),
+)
 @settings(max_examples=80, deadline=None)
 def test_pandas_round_trip(rows, types, backend):
-    arrow = arrow_table(rows, {k: (pa.string() if v == pa.string_view() else v) for k, v in types.items()})
+    arrow = arrow_table(
+        rows, {k: (pa.string() if v == pa.string_view() else v) for k, v in types.items()}
+    )
     if backend == "numpy":
         table = arrow.to_pandas()
     elif backend == "nullable":
@@ -123,7 +141,9 @@ def test_pandas_round_trip(rows, types, backend):
     elif backend == "arrow":
         table = arrow.to_pandas(types_mapper=pd.ArrowDtype)
     else:
-        table = pd.DataFrame({name: pd.Series(arrow[name].to_pylist(), dtype=object) for name in ORDER})
+        table = pd.DataFrame(
+            {name: pd.Series(arrow[name].to_pylist(), dtype=object) for name in ORDER}
+        )
     table.index = range(5, 5 + len(table))
     _, again, _ = check_round_trip(table, rows)
     assert list(again.dtypes) == list(table.dtypes)
@@ -142,17 +162,27 @@ def test_files_encode_like_the_table_they_were_written_from(tmp_path_factory, ro
     write_table(table, folder / "t.parquet")
     for path in folder.iterdir():
         for schema in (SCHEMA, None):
-            np.testing.assert_array_equal(encode(read_table(path, schema), SCHEMA).codes, expected_codes(rows))
+            np.testing.assert_array_equal(
+                encode(read_table(path, schema), SCHEMA).codes, expected_codes(rows)
+            )
 
 
 def test_categorical_types_come_back_as_they_were():
     schema = one(kind="categorical", values=("a", "b", "c"), missing=True)
     codes = np.array([[2], [0], [3]], dtype=np.int32)
     cases = [
-        pd.DataFrame({"x": pd.Categorical(["b", "a"], categories=["b", "a", "unused", "c"], ordered=True)}),
+        pd.DataFrame(
+            {"x": pd.Categorical(["b", "a"], categories=["b", "a", "unused", "c"], ordered=True)}
+        ),
         pl.DataFrame({"x": pl.Series(["b", "a"], dtype=pl.Enum(["b", "c", "a"]))}),
         pl.DataFrame({"x": pl.Series(["b", "a"], dtype=pl.Categorical)}),
-        pa.table({"x": pa.array(["b", "a"]).dictionary_encode().cast(pa.dictionary(pa.int16(), pa.large_string()))}),
+        pa.table(
+            {
+                "x": pa.array(["b", "a"])
+                .dictionary_encode()
+                .cast(pa.dictionary(pa.int16(), pa.large_string()))
+            }
+        ),
     ]
     for table in cases:
         encoded = encode(table, schema)
@@ -171,17 +201,26 @@ def test_a_domain_wider_than_the_type_widens_the_type():
     enum = pl.DataFrame({"x": pl.Series(["b"], dtype=pl.Enum(["b", "a"]))})
     assert decode(codes, schema, encode(enum, schema).layout, RNG(0))["x"].to_list() == ["new", "b"]
     category = pd.DataFrame({"x": pd.Categorical(["b"])})
-    assert decode(codes, schema, encode(category, schema).layout, RNG(0))["x"].tolist() == ["new", "b"]
+    assert decode(codes, schema, encode(category, schema).layout, RNG(0))["x"].tolist() == [
+        "new",
+        "b",
+    ]
     mixed = one(kind="categorical", values=(1, 2, "other"))
     for make in (pd.DataFrame, pl.DataFrame, pa.table):
         encoded = encode(make({"x": [1, 2, 7]}), mixed, unknown="other")
         assert encoded.codes[:, 0].tolist() == [0, 1, 2]
         assert encoded.clipped == {"x": 1}
         again = decode(encoded.codes, mixed, encoded.layout, RNG(0))
-        assert list(again["x"].to_pylist() if make is pa.table else again["x"]) == ["1", "2", "other"]
+        assert list(again["x"].to_pylist() if make is pa.table else again["x"]) == [
+            "1",
+            "2",
+            "other",
+        ]
     small = one(kind="ordinal", values=(1, 300))
     table = pa.table({"x": pa.array([1], pa.int8())})
-    assert decode(np.array([[1]]), small, encode(table, small).layout, RNG(0))["x"].to_pylist() == [300]
+    assert decode(np.array([[1]]), small, encode(table, small).layout, RNG(0))["x"].to_pylist() == [
+        300
+    ]
 
 
 def test_missing_stays_integer_and_boolean_where_the_column_had_none():
@@ -192,13 +231,24 @@ def test_missing_stays_integer_and_boolean_where_the_column_had_none():
             numeric("n", low=0, high=100, missing=True),
         )
     )
-    table = pd.DataFrame({"i": np.array([1, 2], np.int8), "b": [True, False], "n": np.array([3, 4], np.uint16)})
+    table = pd.DataFrame(
+        {"i": np.array([1, 2], np.int8), "b": [True, False], "n": np.array([3, 4], np.uint16)}
+    )
     layout = encode(table, schema).layout
     gaps = decode(np.array([[2, 2, 16], [0, 1, 3]]), schema, layout, RNG(0))
     assert [str(t) for t in gaps.dtypes] == ["Int8", "boolean", "UInt16"]
     assert gaps.isna().all(axis=1).tolist() == [True, False]
-    assert [str(t) for t in decode(np.array([[1, 0, 3]]), schema, layout, RNG(0)).dtypes] == ["int8", "bool", "uint16"]
-    frame = decode(np.array([[2, 2, 16], [0, 1, 3]]), schema, encode(pl.DataFrame(table), schema).layout, RNG(0))
+    assert [str(t) for t in decode(np.array([[1, 0, 3]]), schema, layout, RNG(0)).dtypes] == [
+        "int8",
+        "bool",
+        "uint16",
+    ]
+    frame = decode(
+        np.array([[2, 2, 16], [0, 1, 3]]),
+        schema,
+        encode(pl.DataFrame(table), schema).layout,
+        RNG(0),
+    )
     assert frame.dtypes == [pl.Int8, pl.Boolean, pl.UInt16]
     assert frame.null_count().row(0) == (1, 1, 1)
 
@@ -236,7 +286,9 @@ def test_values_match_by_number_or_by_text(values, cells, codes):
     assert again["x"].to_pylist() == pa.table({"x": cells})["x"].to_pylist()
 
 
-@pytest.mark.parametrize("words", [("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("1", "0")])
+@pytest.mark.parametrize(
+    "words", [("True", "False"), ("true", "false"), ("TRUE", "FALSE"), ("1", "0")]
+)
 def test_text_booleans_keep_their_spelling(words):
     schema = one(kind="boolean", values=(False, True))
     encoded = encode(pa.table({"x": [words[0]]}), schema)
@@ -246,7 +298,8 @@ def test_text_booleans_keep_their_spelling(words):
 
 
 @pytest.mark.parametrize(
-    ("values", "cell"), [(("01", "1"), "001"), (("1", "1.0"), 1.0), (("x", "y"), "X"), ((1, 2), "1 ")]
+    ("values", "cell"),
+    [(("01", "1"), "001"), (("1", "1.0"), 1.0), (("x", "y"), "X"), ((1, 2), "1 ")],
 )
 def test_what_could_mean_two_things_or_nothing_does_not_match(values, cell):
     with pytest.raises(TableError, match="'x': value"):
@@ -262,7 +315,11 @@ AGE = Schema((numeric("age", low=0, high=100),))
 @pytest.mark.parametrize(
     ("columns", "schema", "parts"),
     [
-        ({"race": ["a", "zed", "b", "y", "zed"]}, CATEGORIES, ["'race'", "'zed'", "3 rows", "row 2"]),
+        (
+            {"race": ["a", "zed", "b", "y", "zed"]},
+            CATEGORIES,
+            ["'race'", "'zed'", "3 rows", "row 2"],
+        ),
         ({"race": ["a", "zed"]}, WITH_OTHER, ["'race'", "'zed'", "row 2", "'other'"]),
         ({"race": [3]}, CATEGORIES, ["'race'", "3"]),
         ({"race": ["a", None, None]}, CATEGORIES, ["'race'", "missing", "2 rows", "row 2"]),
@@ -291,7 +348,10 @@ def test_errors_name_the_culprit(make, columns, schema, parts):
 
 def test_nan_is_missing_in_every_kind():
     schema = Schema((numeric("age", low=0, high=100, missing=True),))
-    for table in (pl.DataFrame({"age": [1.0, float("nan")]}), pa.table({"age": [1.0, float("nan")]})):
+    for table in (
+        pl.DataFrame({"age": [1.0, float("nan")]}),
+        pa.table({"age": [1.0, float("nan")]}),
+    ):
         assert encode(table, schema).codes[1, 0] == 16
 
 
@@ -338,9 +398,18 @@ def test_dates_are_refused():
 
 
 def test_chunks_with_different_dictionaries():
-    chunks = [pa.array(["b", "a"]).dictionary_encode(), pa.array(["a", None, "b"]).dictionary_encode()]
+    chunks = [
+        pa.array(["b", "a"]).dictionary_encode(),
+        pa.array(["a", None, "b"]).dictionary_encode(),
+    ]
     schema = one("race", kind="categorical", values=("a", "b"), missing=True)
-    assert encode(pa.table({"race": pa.chunked_array(chunks)}), schema).codes[:, 0].tolist() == [1, 0, 0, 2, 1]
+    assert encode(pa.table({"race": pa.chunked_array(chunks)}), schema).codes[:, 0].tolist() == [
+        1,
+        0,
+        0,
+        2,
+        1,
+    ]
 
 
 def test_decode_refuses_codes_outside_the_domain():
@@ -382,7 +451,9 @@ def _again(values, held):
 )
 def test_numbers_near_the_end_of_a_wide_type_are_not_cut_off(most, held):
     values = [i * most // 199 for i in range(0, 200)]
-    drawn = _again([decimal.Decimal(v) for v in values] if pa.types.is_decimal(held) else values, held)
+    drawn = _again(
+        [decimal.Decimal(v) for v in values] if pa.types.is_decimal(held) else values, held
+    )
     assert abs(float(np.mean([float(v) / most for v in drawn])) - 0.5) < 0.01
 
 

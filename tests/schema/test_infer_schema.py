@@ -43,7 +43,9 @@ def test_rules(make):
 
 def test_declared_orders_are_kept():
     for table in (
-        pd.DataFrame({"x": pd.Categorical(["lo", "hi"], categories=["lo", "mid", "hi"], ordered=True)}),
+        pd.DataFrame(
+            {"x": pd.Categorical(["lo", "hi"], categories=["lo", "mid", "hi"], ordered=True)}
+        ),
         pl.DataFrame({"x": pl.Series(["lo", "hi"], dtype=pl.Enum(["lo", "mid", "hi"]))}),
     ):
         assert infer_schema(table)["x"] == Attribute("x", "ordinal", values=("lo", "mid", "hi"))
@@ -111,7 +113,9 @@ def test_command_takes_a_bundled_name(capsys):
     assert json.loads(capsys.readouterr().out)["attributes"][0]["name"] == "age"
 
 
-@pytest.mark.parametrize(("content", "part"), [(None, "file not found"), ("a,a\n1,2\n", "'a'"), ("a\nx\nx\n", "'a'")])
+@pytest.mark.parametrize(
+    ("content", "part"), [(None, "file not found"), ("a,a\n1,2\n", "'a'"), ("a\nx\nx\n", "'a'")]
+)
 def test_command_fails_with_one_line(tmp_path, capsys, content, part):
     path = tmp_path / "t.csv"
     if content:
@@ -154,4 +158,6 @@ def test_half_precision_and_whole_numbers_beyond_64_bits():
     assert infer_schema(pa.table({"x": halves}))["x"].kind == "numeric"
     far = pa.table({"x": pa.array([2**63, 2**64 - 1] * 40, pa.uint64()), "y": [2.0**70, 1.0] * 40})
     assert draft_schema(far)["y"].values == (1.0, 2.0**70)
-    assert draft_schema(far).dropped[0][1].startswith("holds whole numbers that do not fit in 64 bits")
+    assert (
+        draft_schema(far).dropped[0][1].startswith("holds whole numbers that do not fit in 64 bits")
+    )

@@ -37,7 +37,11 @@ RULES = [
 
 def schema(*rules: object) -> Schema:
     return schema_from_json(
-        {"format": "dither-schema-1", "attributes": [a.to_json() for a in ATTRIBUTES], "rules": list(rules)}
+        {
+            "format": "dither-schema-1",
+            "attributes": [a.to_json() for a in ATTRIBUTES],
+            "rules": list(rules),
+        }
     )
 
 
@@ -53,7 +57,9 @@ def test_rules_are_read_and_written() -> None:
     assert again == made
     assert again.fingerprint == made.fingerprint
     assert Schema(ATTRIBUTES).fingerprint != made.fingerprint
-    assert "rules" not in Schema(ATTRIBUTES).to_json(), "a schema without rules has the fingerprint it always had"
+    assert "rules" not in Schema(ATTRIBUTES).to_json(), (
+        "a schema without rules has the fingerprint it always had"
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,8 +76,18 @@ def test_rules_are_read_and_written() -> None:
         ({"impossible": {"degree": ["phd"], "rent": [0]}}, "'phd'"),
         ({"impossible": {"degree": [], "rent": [0]}}, "not empty"),
         ({"impossible": {"degree": ["none"]}}, "two to"),
-        ({"determines": "years", "by": "degree", "map": {"none": 5, "school": 12}}, "lacks 'college'"),
-        ({"determines": "years", "by": "degree", "map": {"none": 5, "school": 12, "college": 99}}, "99"),
+        (
+            {"determines": "years", "by": "degree", "map": {"none": 5, "school": 12}},
+            "lacks 'college'",
+        ),
+        (
+            {
+                "determines": "years",
+                "by": "degree",
+                "map": {"none": 5, "school": 12, "college": 99},
+            },
+            "99",
+        ),
         ({"determines": "years", "by": "degree", "outcomes": [1, 2]}, "3 outcomes"),
         ({"determines": "degree", "by": "end"}, "can be missing"),
         ("order", "is not one of"),
@@ -175,17 +191,24 @@ def test_the_method_uses_the_rules_end_to_end(tmp_path) -> None:
         Attribute("years", "ordinal", (5, 12, 16)),
         Attribute("child", "categorical", ("yes", "no")),
     )
-    known = Schema(attributes, (Determines("degree", "years"), Impossible((("sex", ("m",)), ("child", ("yes",))))))
+    known = Schema(
+        attributes,
+        (Determines("degree", "years"), Impossible((("sex", ("m",)), ("child", ("yes",))))),
+    )
     release = dither.publish(frame, epsilon=3.0, schema=known, seed=2)
     made = release.synthetic
-    assert (made["years"] == made["degree"].map({"none": 5, "school": 12, "college": 16})).all(), "the map was learnt"
+    assert (made["years"] == made["degree"].map({"none": 5, "school": 12, "college": 16})).all(), (
+        "the map was learnt"
+    )
     assert not ((made["sex"] == "m") & (made["child"] == "yes")).any()
     assert release.notes["not_asked"] == ["years"]
     assert release.model.marginal(["sex", "child"])[1, 0] == 0
     asked = {name for plan in release.asked for name in plan.sizes}
     assert asked
     loaded = dither.load_release(release.save(tmp_path / "out"))
-    np.testing.assert_array_equal(loaded.model.marginal(["years", "sex"]), release.model.marginal(["years", "sex"]))
+    np.testing.assert_array_equal(
+        loaded.model.marginal(["years", "sex"]), release.model.marginal(["years", "sex"])
+    )
     (interval,) = dither.bootstrap(loaded, [["years", "child"]], replicates=5)
     assert interval.frequencies.shape == (3, 2)
     assert np.isfinite(interval.standard_errors).all()
@@ -198,7 +221,10 @@ def _pair(held: pa.DataType, rules: list[object], names: str = "ab", **more: obj
     tops = dict(zip("abc", (50, 50, 100), strict=True))
     made = schema_from_json(
         {
-            "attributes": [{"name": n, "kind": "numeric", "min": 0, "max": tops[n], "bins": 8, **more} for n in names],
+            "attributes": [
+                {"name": n, "kind": "numeric", "min": 0, "max": tops[n], "bins": 8, **more}
+                for n in names
+            ],
             "rules": rules,
         }
     )
@@ -214,7 +240,9 @@ def _column(table: pa.Table, name: str) -> np.ndarray:
     return np.array([float(v) for v in table.column(name).to_pylist()])
 
 
-@pytest.mark.parametrize("held", [pa.int32(), pa.int64(), pa.decimal128(6, 1), pa.decimal128(6, 0), pa.float64()])
+@pytest.mark.parametrize(
+    "held", [pa.int32(), pa.int64(), pa.decimal128(6, 1), pa.decimal128(6, 0), pa.float64()]
+)
 def test_sums_hold_in_columns_that_count_in_steps_of_their_own(held: pa.DataType) -> None:
     table = _pair(held, [{"sum": ["a", "b"], "is": "c"}], "abc")
     off = _column(table, "a") + _column(table, "b") - _column(table, "c")
@@ -223,8 +251,12 @@ def test_sums_hold_in_columns_that_count_in_steps_of_their_own(held: pa.DataType
 
 @pytest.mark.parametrize("held", [pa.int32(), pa.decimal128(6, 0), pa.float32(), pa.float16()])
 @pytest.mark.parametrize("unit", [None, 0.5])
-def test_strict_orders_hold_in_columns_that_count_in_steps_of_their_own(held: pa.DataType, unit: float | None) -> None:
-    table = _pair(held, [{"order": ["a", "b"], "strict": True}], **({} if unit is None else {"unit": unit}))
+def test_strict_orders_hold_in_columns_that_count_in_steps_of_their_own(
+    held: pa.DataType, unit: float | None
+) -> None:
+    table = _pair(
+        held, [{"order": ["a", "b"], "strict": True}], **({} if unit is None else {"unit": unit})
+    )
     assert (_column(table, "a") < _column(table, "b")).all()
 
 
@@ -232,7 +264,14 @@ def test_instants_in_a_column_of_days_keep_a_strict_order() -> None:
     made = schema_from_json(
         {
             "attributes": [
-                {"name": n, "kind": "datetime", "min": "2020-01-01", "max": "2020-03-31", "by": "month"} for n in "ab"
+                {
+                    "name": n,
+                    "kind": "datetime",
+                    "min": "2020-01-01",
+                    "max": "2020-03-31",
+                    "by": "month",
+                }
+                for n in "ab"
             ],
             "rules": [{"order": ["a", "b"], "strict": True}],
         }
@@ -250,7 +289,18 @@ def test_a_number_that_is_learnt_to_be_determined_is_one_number() -> None:
     codes[:, 1] = np.array([0, 1, 1])[codes[:, 0]]
     codes[:, 6] = 0
     table = decode(codes, made, plain_layout(made), RNG(0))
-    assert len(set(zip(table.column("degree").to_pylist(), table.column("years").to_pylist(), strict=True))) == 3
+    assert (
+        len(
+            set(
+                zip(
+                    table.column("degree").to_pylist(),
+                    table.column("years").to_pylist(),
+                    strict=True,
+                )
+            )
+        )
+        == 3
+    )
 
 
 def test_what_a_map_determines_stays_where_an_order_binds_it_too() -> None:
@@ -261,7 +311,10 @@ def test_what_a_map_determines_stays_where_an_order_binds_it_too() -> None:
                 {"name": "a", "kind": "numeric", "edges": [0, 50, 100]},
                 {"name": "b", "kind": "numeric", "edges": [0, 50, 100]},
             ],
-            "rules": [{"determines": "a", "by": "g", "map": {"x": 20, "y": 70}}, {"order": ["a", "b"]}],
+            "rules": [
+                {"determines": "a", "by": "g", "map": {"x": 20, "y": 70}},
+                {"order": ["a", "b"]},
+            ],
         }
     )
     codes = np.zeros((1000, 3), dtype=np.int32, order="F")
@@ -275,17 +328,25 @@ def test_a_table_that_contradicts_a_determination_to_be_learnt_is_refused() -> N
     made = schema_from_json(
         {
             "attributes": [
-                {"name": "city", "kind": "categorical", "values": ["Graz", "Linz"], "missing": True},
+                {
+                    "name": "city",
+                    "kind": "categorical",
+                    "values": ["Graz", "Linz"],
+                    "missing": True,
+                },
                 {"name": "state", "kind": "categorical", "values": ["St", "Up"], "missing": True},
             ],
             "rules": [{"determines": "state", "by": "city"}],
         }
     )
-    fine = pd.DataFrame({"city": ["Linz", "Graz", "Linz", None] * 9, "state": ["Up", "St", "Up", None] * 9})
+    fine = pd.DataFrame(
+        {"city": ["Linz", "Graz", "Linz", None] * 9, "state": ["Up", "St", "Up", None] * 9}
+    )
     encode(fine, made)
     wrong = pd.concat([fine, pd.DataFrame({"city": ["Linz"], "state": ["St"]})], ignore_index=True)
     with pytest.raises(
-        TableError, match=r"^1 rows break a rule of the schema, first row 37 \(city = Linz, state = St\)"
+        TableError,
+        match=r"^1 rows break a rule of the schema, first row 37 \(city = Linz, state = St\)",
     ):
         encode(wrong, made)
     assert dither.evaluate(fine, wrong, made).broken == (0.0, 1 / 37)

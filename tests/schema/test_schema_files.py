@@ -16,7 +16,9 @@ def test_importing_the_schema_package_needs_only_the_standard_library():
         "heavy = {'numpy', 'narwhals', 'pyarrow', 'pandas', 'polars'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -55,7 +57,10 @@ def test_schema_file_round_trip_in_both_forms(tmp_path):
     path.write_text(json.dumps(schema.to_json()))
     assert load_schema(path) == schema
     assert load_schema(path).fingerprint == schema.fingerprint
-    plain = {"n": {"kind": "numeric", "min": 0, "max": 10.5}, "c": {"kind": "categorical", "values": ["x", "y"]}}
+    plain = {
+        "n": {"kind": "numeric", "min": 0, "max": 10.5},
+        "c": {"kind": "categorical", "values": ["x", "y"]},
+    }
     assert schema_from_json(plain)["n"].edges[-1] == 10.5
 
 
@@ -89,7 +94,13 @@ def test_wrong_files_are_named(tmp_path):
     path = tmp_path / "s.json"
     with pytest.raises(SchemaError, match=r"s\.json"):
         load_schema(path)
-    for text in ("{", "[]", "{}", '{"a": {"kind": "boolean"}, "a": {"kind": "boolean"}}', '{"attributes": [{}]}'):
+    for text in (
+        "{",
+        "[]",
+        "{}",
+        '{"a": {"kind": "boolean"}, "a": {"kind": "boolean"}}',
+        '{"attributes": [{}]}',
+    ):
         path.write_text(text)
         with pytest.raises(SchemaError, match=r"s\.json"):
             load_schema(path)
@@ -99,7 +110,8 @@ def test_wrong_files_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"a": {"kind": "numeric", "min": 0, "max": 5, "bins": 1' + "0" * 5_000 + "}}"]
+    "text",
+    ["[" * 100_000, '{"a": {"kind": "numeric", "min": 0, "max": 5, "bins": 1' + "0" * 5_000 + "}}"],
 )
 def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
     path = tmp_path / "schema.json"
@@ -124,10 +136,16 @@ def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
         ({"kind": "categorical", "values": ["a", "b"], "groups": ["g"]}, "one group for each"),
         ({"kind": "categorical", "values": ["a", "b"], "groups": ["g", 5]}, "text"),
         ({"kind": "categorical", "values": ["a", "b"], "groups": "g"}, "list"),
-        ({"kind": "date", "edges": ["2024-01-01", "2024-02-01"], "cycles": [["weekday"]]}, "no cycle"),
+        (
+            {"kind": "date", "edges": ["2024-01-01", "2024-02-01"], "cycles": [["weekday"]]},
+            "no cycle",
+        ),
         ({"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": [["day"]]}, "by"),
         ({"kind": "date", "min": 5, "max": []}, "no date"),
-        ({"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": []}, "by names at least one"),
+        (
+            {"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": []},
+            "by names at least one",
+        ),
         ({"kind": "numeric", "min": -1e308, "max": 1e308, "shape": "heaped"}, "further apart"),
         ({"kind": "numeric", "min": 0, "max": 5e-324, "shape": "heaped"}, "nearer"),
         ({"kind": "numeric", "min": 0, "max": 5e-324, "shape": "skewed"}, "nearer"),
@@ -144,7 +162,12 @@ def test_hostile_entries_are_one_clear_line(entry, part):
 
 
 def test_groups_are_read_either_way():
-    listed = {"kind": "categorical", "values": ["Leeds", "York", "Bath"], "groups": ["N", "N", "S"], "missing": True}
+    listed = {
+        "kind": "categorical",
+        "values": ["Leeds", "York", "Bath"],
+        "groups": ["N", "N", "S"],
+        "missing": True,
+    }
     named = listed | {"groups": {"S": ["Bath"], "N": ["York", "Leeds"]}}
     one, two = (schema_from_json({"x": entry})["x"] for entry in (listed, named))
     assert one == two

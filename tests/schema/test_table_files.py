@@ -20,9 +20,19 @@ def write(path, text):
 
 def test_csv_types_and_missing_cells(tmp_path):
     table = read_table(
-        write(tmp_path / "t.csv", "i,f,s,b,d,e\n1,1.5,NA,True,2020-01-02,\n,n/a,,,NULL,\n3,2,y,false,2021-01-01,?\n")
+        write(
+            tmp_path / "t.csv",
+            "i,f,s,b,d,e\n1,1.5,NA,True,2020-01-02,\n,n/a,,,NULL,\n3,2,y,false,2021-01-01,?\n",
+        )
     )
-    assert [str(t) for t in table.schema.types] == ["int64", "double", "string", "bool", "date32[day]", "null"]
+    assert [str(t) for t in table.schema.types] == [
+        "int64",
+        "double",
+        "string",
+        "bool",
+        "date32[day]",
+        "null",
+    ]
     assert [c.null_count for c in table.columns] == [1, 1, 2, 1, 1, 3]
     assert table["s"].to_pylist() == [None, None, "y"]
     other = read_table(tmp_path / "t.csv", options=CsvOptions(missing=("", "n/a", "NULL", "?")))
@@ -30,7 +40,9 @@ def test_csv_types_and_missing_cells(tmp_path):
 
 
 def test_what_a_schema_lists_is_an_answer(tmp_path):
-    path = write(tmp_path / "t.csv", "country,day,n\nNA,2020-01-02,1\nDE,2020-01-03,NA\n,2020-01-02,2\n")
+    path = write(
+        tmp_path / "t.csv", "country,day,n\nNA,2020-01-02,1\nDE,2020-01-03,NA\n,2020-01-02,2\n"
+    )
     schema = Schema(
         (
             Attribute("country", "categorical", ("DE", "NA"), missing=True),
@@ -65,7 +77,9 @@ def test_the_form_of_a_file_is_found_and_said(tmp_path, name, content, said):
 
 def test_a_form_that_is_stated_is_believed(tmp_path):
     path = write(tmp_path / "t.csv", "a;b\n1,5;2\n")
-    table, notes = read_noted(path, options=CsvOptions(delimiter=";", decimal=",", encoding="utf-8"))
+    table, notes = read_noted(
+        path, options=CsvOptions(delimiter=";", decimal=",", encoding="utf-8")
+    )
     assert table.to_pylist() == [{"a": 1.5, "b": 2}]
     assert notes == []
     assert read_table(path, options=CsvOptions(delimiter="\t")).column_names == ["a;b"]
@@ -81,14 +95,21 @@ def test_a_form_that_is_stated_is_believed(tmp_path):
 
 
 def test_codes_with_leading_zeros_stay_text(tmp_path):
-    table = read_table(write(tmp_path / "t.csv", "zip,year,half\n01003,2001,0.5\n99501,2002,00.25\n,0,1\n"))
+    table = read_table(
+        write(tmp_path / "t.csv", "zip,year,half\n01003,2001,0.5\n99501,2002,00.25\n,0,1\n")
+    )
     assert table["zip"].to_pylist() == ["01003", "99501", None]
     assert table["year"].to_pylist() == [2001, 2002, 0]
     assert str(table["half"].type) == "double"
 
 
 def test_csv_of_one_column_keeps_its_empty_lines(tmp_path):
-    assert read_table(write(tmp_path / "t.csv", 'a\n1\n\n""\n3\n'))["a"].to_pylist() == [1, None, None, 3]
+    assert read_table(write(tmp_path / "t.csv", 'a\n1\n\n""\n3\n'))["a"].to_pylist() == [
+        1,
+        None,
+        None,
+        3,
+    ]
 
 
 def test_csv_with_byte_order_mark_and_line_breaks_inside_quotes(tmp_path):
@@ -98,7 +119,12 @@ def test_csv_with_byte_order_mark_and_line_breaks_inside_quotes(tmp_path):
 
 def test_with_a_schema_text_stays_text(tmp_path):
     path = write(tmp_path / "t.csv", "zip,k\n01,1\n1,2\n")
-    schema = Schema((Attribute("zip", "categorical", values=("01", "1")), Attribute("k", "ordinal", values=(1, 2))))
+    schema = Schema(
+        (
+            Attribute("zip", "categorical", values=("01", "1")),
+            Attribute("k", "ordinal", values=(1, 2)),
+        )
+    )
     table = read_table(path, schema)
     assert table["zip"].to_pylist() == ["01", "1"]
     assert table["k"].to_pylist() == [1, 2]
@@ -147,14 +173,24 @@ def test_parquet_without_rows_or_columns(tmp_path):
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_every_kind_is_written(tmp_path, make):
     write_table(make({"a": [1, 2], "b": ["x", "y"]}), tmp_path / "t.parquet")
-    assert read_table(tmp_path / "t.parquet").to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    assert read_table(tmp_path / "t.parquet").to_pylist() == [
+        {"a": 1, "b": "x"},
+        {"a": 2, "b": "y"},
+    ]
     assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
 
 
 def test_csv_is_written_where_the_name_says_so(tmp_path):
     labels = pa.array(["x", "y"]).dictionary_encode()
-    write_table(pa.table({"a": [1, None], "b": labels, "d": pa.array([0, 1], pa.date32())}), tmp_path / "t.csv")
-    assert (tmp_path / "t.csv").read_text().splitlines() == ['"a","b","d"', '1,"x",1970-01-01', ',"y",1970-01-02']
+    write_table(
+        pa.table({"a": [1, None], "b": labels, "d": pa.array([0, 1], pa.date32())}),
+        tmp_path / "t.csv",
+    )
+    assert (tmp_path / "t.csv").read_text().splitlines() == [
+        '"a","b","d"',
+        '1,"x",1970-01-01',
+        ',"y",1970-01-02',
+    ]
 
 
 def test_a_pandas_index_is_not_written(tmp_path):

@@ -30,7 +30,11 @@ def told(**by_name: dict[str, Any]) -> Schema:
 def test_they_change_no_fingerprint_and_survive_a_file(tmp_path: Path) -> None:
     bare = schema_from_json(BARE)
     schema = told(
-        often={"question": "How often?", "help": "In a week.\nOr so.", "labels": {"1": "never", "3": "<often>"}},
+        often={
+            "question": "How often?",
+            "help": "In a week.\nOr so.",
+            "labels": {"1": "never", "3": "<often>"},
+        },
         member={"labels": ["No", "Yes"]},
         age={"question": "How old?", "labels": ["young", "old"]},
     )
@@ -40,7 +44,9 @@ def test_they_change_no_fingerprint_and_survive_a_file(tmp_path: Path) -> None:
     assert load_schema(tmp_path / "schema.json") == schema
     assert schema["often"].spoken == ("never", "2", "<often>", "(missing)")
     assert schema["member"].spoken == ("No", "Yes")
-    assert schema["often"].labels == bare["often"].labels == ("1", "2", "3", "(missing)"), "tables have the values"
+    assert schema["often"].labels == bare["often"].labels == ("1", "2", "3", "(missing)"), (
+        "tables have the values"
+    )
     assert told(often={"labels": ["a", "b", "c", "no answer"]})["often"].spoken[-1] == "no answer"
 
 

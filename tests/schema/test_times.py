@@ -32,8 +32,18 @@ def made(**entry: object) -> Attribute:
         ("month", 16, "2023-03-10 to before 2023-04-01", "2024-06-01 to before 2024-06-21"),
         ("week", 68, "2023-03-10 to before 2023-03-13", "2024-06-17 to before 2024-06-21"),
         ("day", 469, "2023-03-10 to before 2023-03-11", "2024-06-20 to before 2024-06-21"),
-        ("weekday", 7, "2023-03-10 to before 2024-06-21 Mon", "2023-03-10 to before 2024-06-21 Sun"),
-        (["month", "weekday"], 112, "2023-03-10 to before 2023-04-01 Mon", "2024-06-01 to before 2024-06-21 Sun"),
+        (
+            "weekday",
+            7,
+            "2023-03-10 to before 2024-06-21 Mon",
+            "2023-03-10 to before 2024-06-21 Sun",
+        ),
+        (
+            ["month", "weekday"],
+            112,
+            "2023-03-10 to before 2023-04-01 Mon",
+            "2024-06-01 to before 2024-06-21 Sun",
+        ),
     ],
 )
 def test_days_are_cut_by_the_calendar(by: object, cells: int, first: str, last: str) -> None:
@@ -64,8 +74,14 @@ def test_days_are_cut_by_the_calendar(by: object, cells: int, first: str, last: 
 
 
 def test_months_and_years_are_named() -> None:
-    assert made(kind="date", min="2023-01-01", max="2024-12-31", by="year").labels == ("2023", "2024")
-    assert made(kind="date", min="2023-01-01", max="2023-02-28", by="month").labels == ("2023-01", "2023-02")
+    assert made(kind="date", min="2023-01-01", max="2024-12-31", by="year").labels == (
+        "2023",
+        "2024",
+    )
+    assert made(kind="date", min="2023-01-01", max="2023-02-28", by="month").labels == (
+        "2023-01",
+        "2023-02",
+    )
     assert period_edges(0, 0, "year") == [0, 1]
 
 
@@ -73,7 +89,12 @@ def test_hours_and_instants() -> None:
     attribute = made(kind="datetime", min="2024-01-01", max="2024-01-31", by=["weekday", "hour"])
     assert attribute.answers == 7 * 24
     assert code_of(attribute, "2024-01-03T17:45:00") == 2 * 24 + 17
-    assert code_of(attribute, dt.datetime(2024, 1, 3, 19, 45, tzinfo=dt.timezone(dt.timedelta(hours=2)))) == 2 * 24 + 17
+    assert (
+        code_of(
+            attribute, dt.datetime(2024, 1, 3, 19, 45, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+        )
+        == 2 * 24 + 17
+    )
     assert code_of(attribute, "2024-02-01T00:00:00") is None
     for value in ("2024-01-03T25:00", "yesterday", 5, None, True):
         assert code_of(attribute, value) is None
@@ -86,13 +107,26 @@ def test_hours_and_instants() -> None:
         ({"kind": "date", "min": "2024-03-02", "max": "2024-03-01"}, "after"),
         ({"kind": "date", "min": "2024-01-01"}, "min and max"),
         ({"kind": "date", "min": "2024-01-01", "max": "2024-03-01", "by": "moon"}, "moon"),
-        ({"kind": "date", "min": "2024-01-01", "max": "2024-03-01", "by": "hour"}, "no cycle 'hour'"),
-        ({"kind": "date", "min": "2024-01-01", "max": "2024-03-01", "by": ["year", "month"]}, "one of"),
+        (
+            {"kind": "date", "min": "2024-01-01", "max": "2024-03-01", "by": "hour"},
+            "no cycle 'hour'",
+        ),
+        (
+            {"kind": "date", "min": "2024-01-01", "max": "2024-03-01", "by": ["year", "month"]},
+            "one of",
+        ),
         ({"kind": "date", "min": "0001-01-01", "max": "9998-01-01", "by": "day"}, "values or bins"),
         ({"kind": "date", "min": "2024-01-01", "max": "9999-12-31", "by": "year"}, "9998"),
         ({"kind": "date", "edges": ["2024-01-01", 5]}, "no date"),
         ({"kind": "date", "values": ["a"]}, "no 'values'"),
-        ({"kind": "datetime", "edges": ["2024-01-01T00:00:00", "2024-01-02T00:00:00"], "atoms": [1]}, "no 'atoms'"),
+        (
+            {
+                "kind": "datetime",
+                "edges": ["2024-01-01T00:00:00", "2024-01-02T00:00:00"],
+                "atoms": [1],
+            },
+            "no 'atoms'",
+        ),
     ],
 )
 def test_wrong_times_are_named(entry: dict[str, object], part: str) -> None:
@@ -113,10 +147,17 @@ def columns(rows: int = 400) -> dict[str, np.ndarray]:
 
 def tables() -> list[object]:
     data = columns()
-    arrow = pa.table({"day": pa.array(data["day"]), "at": pa.array(data["at"]), "stay": pa.array(data["stay"])})
+    arrow = pa.table(
+        {"day": pa.array(data["day"]), "at": pa.array(data["at"]), "stay": pa.array(data["stay"])}
+    )
     frame = pl.from_arrow(arrow)
     assert isinstance(frame, pl.DataFrame)
-    return [arrow, frame, arrow.to_pandas(), arrow.to_pandas().assign(at=lambda f: f["at"].dt.tz_localize("UTC"))]
+    return [
+        arrow,
+        frame,
+        arrow.to_pandas(),
+        arrow.to_pandas().assign(at=lambda f: f["at"].dt.tz_localize("UTC")),
+    ]
 
 
 @pytest.mark.parametrize("which", range(4))
@@ -127,7 +168,11 @@ def test_a_synthetic_table_has_the_same_types_and_plausible_days(which: int) -> 
     encoded = encode(table, schema)
     out = decode(encoded.codes, schema, encoded.layout, RNG(2))
     types = (
-        (lambda t: t.schema) if which == 0 else (lambda t: dict(t.schema)) if which == 1 else (lambda t: list(t.dtypes))
+        (lambda t: t.schema)
+        if which == 0
+        else (lambda t: dict(t.schema))
+        if which == 1
+        else (lambda t: list(t.dtypes))
     )
     assert types(out) == types(table)
     np.testing.assert_array_equal(encode(out, schema).codes, encoded.codes)
@@ -138,10 +183,20 @@ def test_the_codes_of_a_table_are_those_of_a_device() -> None:
     schema = Schema(
         (
             attribute_from_json(
-                "day", {"kind": "date", "min": "2023-01-01", "max": "2024-12-31", "by": ["quarter", "weekday"]}
+                "day",
+                {
+                    "kind": "date",
+                    "min": "2023-01-01",
+                    "max": "2024-12-31",
+                    "by": ["quarter", "weekday"],
+                },
             ),
-            attribute_from_json("at", {"kind": "datetime", "min": "2023-01-01", "max": "2024-12-31", "by": ["hour"]}),
-            attribute_from_json("stay", {"kind": "duration", "min": 0, "max": 7200, "atoms": [0], "unit": 1}),
+            attribute_from_json(
+                "at", {"kind": "datetime", "min": "2023-01-01", "max": "2024-12-31", "by": ["hour"]}
+            ),
+            attribute_from_json(
+                "stay", {"kind": "duration", "min": 0, "max": 7200, "atoms": [0], "unit": 1}
+            ),
         )
     )
     table = pa.table({name: pa.array(values) for name, values in data.items()})
@@ -164,7 +219,9 @@ def test_the_codes_of_a_table_are_those_of_a_device() -> None:
 def test_csv_with_dates_goes_through(tmp_path) -> None:
     path = tmp_path / "t.csv"
     data = columns()
-    pd.DataFrame({"day": data["day"], "at": data["at"], "x": RNG(0).integers(0, 2, 400)}).to_csv(path, index=False)
+    pd.DataFrame({"day": data["day"], "at": data["at"], "x": RNG(0).integers(0, 2, 400)}).to_csv(
+        path, index=False
+    )
     release = dither.publish(path, epsilon=8.0, seed=1)
     assert [str(t) for t in release.synthetic.schema.types][:2] == ["date32[day]", "timestamp[s]"]
     assert release.synthetic["day"].to_pandas().min() >= dt.date(2023, 1, 1)
@@ -185,11 +242,17 @@ def test_what_is_no_time_is_named() -> None:
         with pytest.raises(TableError) as caught:
             encode(pa.table({"t": column}), schema)
         assert part in str(caught.value)
-    assert decode(np.array([[0]]), schema, plain_layout(schema), RNG(0))["t"][0].as_py().year == 2023
+    assert (
+        decode(np.array([[0]]), schema, plain_layout(schema), RNG(0))["t"][0].as_py().year == 2023
+    )
 
 
 def test_decimals_stay_decimals() -> None:
-    prices = pa.array(RNG(0).integers(0, 9999, 300), pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(24, 2))
+    prices = (
+        pa.array(RNG(0).integers(0, 9999, 300), pa.int64())
+        .cast(pa.decimal128(19, 0))
+        .cast(pa.decimal128(24, 2))
+    )
     table = pa.table({"price": prices})
     schema = dither.infer_schema(table)
     encoded = encode(table, schema)

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither.schema.line import lay_out
-from dither.schema.within import draw_multiples, draw_places, draw_reals, from_multiples, knots, multiples_in
+from dither.schema.within import (
+    draw_multiples,
+    draw_places,
+    draw_reals,
+    from_multiples,
+    knots,
+    multiples_in,
+)
 
 RNG = np.random.default_rng
 
@@ -16,7 +23,9 @@ RNG = np.random.default_rng
 def chi_square(drawn, support, shares=None):
     counts = np.array([(drawn == value).sum() for value in support])
     assert counts.sum() == len(drawn)
-    expected = len(drawn) * (np.full(len(support), 1 / len(support)) if shares is None else np.asarray(shares))
+    expected = len(drawn) * (
+        np.full(len(support), 1 / len(support)) if shares is None else np.asarray(shares)
+    )
     return ((counts - expected) ** 2 / expected).sum()
 
 
@@ -46,7 +55,9 @@ def test_the_density_is_continuous_keeps_every_share_and_is_never_negative(seed)
 
 def test_places_follow_the_density():
     """Against numerical integration of the same three knots; draws of a uniform block would fail."""
-    found = knots(np.array([0.0, 1, 2]), np.array([1.0, 2, 3]), np.array([100, 40, 5]), np.array([True, True]))
+    found = knots(
+        np.array([0.0, 1, 2]), np.array([1.0, 2, 3]), np.array([100, 40, 5]), np.array([True, True])
+    )
     uniform = (np.arange(20_000) + 0.5) / 20_000
     for i in range(3):
         places = draw_places(found, np.full(20_000, i), uniform)
@@ -55,7 +66,9 @@ def test_places_follow_the_density():
         mean = (grid * density).sum() / density.sum()
         assert abs(places.mean() - mean) < 1e-3
         assert (np.diff(places) >= 0).all()
-    assert draw_places(found, np.zeros(20_000, int), uniform).mean() < 0.49  # falls: not the block's 0.5
+    assert (
+        draw_places(found, np.zeros(20_000, int), uniform).mean() < 0.49
+    )  # falls: not the block's 0.5
 
 
 def test_an_exponential_is_drawn_more_truly_than_by_blocks():
@@ -78,14 +91,18 @@ def test_a_bin_alone_is_uniform_over_its_integers():
     line = lay_out([0.0, 4.2])
     codes = np.zeros(20_000, dtype=np.int32)
     # Chi-square with k - 1 degrees of freedom: mean k - 1, variance 2(k - 1); six standard deviations above.
-    assert chi_square(draw_multiples(line, codes, 1.0, (-99, 99), RNG(1)), range(5)) < 4 + 6 * np.sqrt(8)
+    assert chi_square(
+        draw_multiples(line, codes, 1.0, (-99, 99), RNG(1)), range(5)
+    ) < 4 + 6 * np.sqrt(8)
     # Rounding a uniform real is a usual mistake: it gives the outer integers half their share, and this test sees it.
     assert chi_square(np.rint(RNG(4).uniform(0, 4.2, 20_000)), range(5)) > 4 + 6 * np.sqrt(8)
 
 
 def test_a_bin_without_multiples_gives_the_nearest():
     first, last = multiples_in(lay_out([0.0, 0.4, 0.6, 0.9, 1.5, 1.7, 1.9]), 1.0, (-99, 99))
-    assert first.tolist() == last.tolist() == [0, 0, 1, 1, 1, 1]  # nothing beyond 1.9, although 2 is nearer to 1.8
+    assert (
+        first.tolist() == last.tolist() == [0, 0, 1, 1, 1, 1]
+    )  # nothing beyond 1.9, although 2 is nearer to 1.8
     first, last = multiples_in(lay_out([0.0, 100.0, 200.0, 1e300]), 1.0, (-128, 127))
     assert first.tolist() == [0, 100, 127]
     assert last.tolist() == [99, 127, 127]
@@ -135,7 +152,8 @@ def test_wide_and_narrow_numbers_do_not_overflow():
 @pytest.mark.parametrize("unit", [0.25, 0.05, 1.0, 10.0])
 def test_units(unit):
     drawn = from_multiples(
-        draw_multiples(lay_out([0, 50, 100]), RNG(0).integers(0, 2, 999), unit, (0, 10**6), RNG(1)), unit
+        draw_multiples(lay_out([0, 50, 100]), RNG(0).integers(0, 2, 999), unit, (0, 10**6), RNG(1)),
+        unit,
     )
     np.testing.assert_allclose(drawn / unit, np.rint(drawn / unit), atol=1e-9)
     assert drawn.max() <= 100

@@ -59,7 +59,9 @@ class Held:
         self._go_on.set()
         self._operator.join(60)
         said = json.loads(self.answers[0].body)
-        return self.answers[0].status, str(said.get("type", said.get("state"))).removeprefix("urn:dither:problem:")
+        return self.answers[0].status, str(said.get("type", said.get("state"))).removeprefix(
+            "urn:dither:problem:"
+        )
 
 
 @pytest.fixture
@@ -96,22 +98,31 @@ def test_a_closing_that_the_method_refuses(held: Held) -> None:
     assert [t.result for t in taken] == ["waiting"] * 3
     assert all(t.spent > 1.9 for t in taken), "it is spent, so it must not be lost"
     sent = [device.outbox(held.campaign)[0].body for device, _ in people[:3]]
-    assert people[3][1]().take_part(RECORD).result == "not-open", "whoever only looks now is not asked yet"
-    assert [make().send().result for _, make in people[:3]] == ["waiting"] * 3, "nor is it final at the next try"  # type: ignore[union-attr]
+    assert people[3][1]().take_part(RECORD).result == "not-open", (
+        "whoever only looks now is not asked yet"
+    )
+    assert [make().send().result for _, make in people[:3]] == ["waiting"] * 3, (
+        "nor is it final at the next try"
+    )  # type: ignore[union-attr]
     answer = held.caller.upload(held.campaign, sent[0])
     assert (answer.status, answer.retry_after) == (503, 5.0)
     assert held.end_closing() == (409, "too-few-answers")
     assert held.caller.status(held.campaign)["rounds"][0]["reports"] == 0
     assert [make().take_part(RECORD).result for _, make in people] == ["acknowledged"] * 4
     assert held.caller.status(held.campaign)["rounds"][0]["reports"] == 4
-    assert [held.caller.upload(held.campaign, body).status for body in sent] == [200] * 3, "the same bytes"
+    assert [held.caller.upload(held.campaign, body).status for body in sent] == [200] * 3, (
+        "the same bytes"
+    )
     for device, _ in people:
         device.close()
 
 
 def test_once_the_round_is_closed_it_is_final(held: Held) -> None:
     plan = plan_of(held.caller.announcement(held.campaign))
-    bodies = [envelope_of(held.campaign, plan, [token_of(i) for i in range(first, first + 60)]) for first in (0, 60)]
+    bodies = [
+        envelope_of(held.campaign, plan, [token_of(i) for i in range(first, first + 60)])
+        for first in (0, 60)
+    ]
     assert held.caller.upload(held.campaign, bodies[0]).status == 201
     held.begin_closing()
     assert held.caller.upload(held.campaign, bodies[1]).status == 503
@@ -136,11 +147,18 @@ def test_uploads_that_were_judged_before_the_closing_and_reach_the_store_after_i
     assert store.move(Move(held.campaign, State.OPEN, 0, State.CLOSING, 0, round_state="closing"))
     answer = held.caller.upload(held.campaign, body)
     said = json.loads(answer.body)
-    assert (answer.status, said["type"], answer.retry_after) == (503, "urn:dither:problem:round-closing", 5.0)
+    assert (answer.status, said["type"], answer.retry_after) == (
+        503,
+        "urn:dither:problem:round-closing",
+        5.0,
+    )
     assert said["results"] == ["wrong-question", "round-closing"]
     elsewhere.open(held.campaign)
     answer = held.caller.upload(held.campaign, body)
-    assert (answer.status, json.loads(answer.body)["results"]) == (422, ["wrong-question", "stored"])
+    assert (answer.status, json.loads(answer.body)["results"]) == (
+        422,
+        ["wrong-question", "stored"],
+    )
 
 
 def test_a_sender_of_batches_waits_for_the_round_to_open_again(held: Held) -> None:

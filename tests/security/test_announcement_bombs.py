@@ -17,7 +17,14 @@ import dither.mechanisms.probability
 import dither.schema.attribute
 from dither.client import read_announcement
 from dither.errors import DitherError, ParameterError, SchemaError
-from dither.mechanisms import GRR, BloomRappor, SetStrategy, SubsetSelection, mechanism_from_json, oue
+from dither.mechanisms import (
+    GRR,
+    BloomRappor,
+    SetStrategy,
+    SubsetSelection,
+    mechanism_from_json,
+    oue,
+)
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.schema import Attribute, Schema, numeric, schema_from_json
 
@@ -103,7 +110,9 @@ def test_sets_that_are_too_much_work_are_refused_before_anything_is_built_of_the
     asked = plan(names=("colour",)).to_json()
     lists = {"sets": ["1"] * count, "high": [2] * count, "low": [1] * count, "rest": [1]}
     mechanism = {"name": "strategy", "cells": cells, **lists, "threshold_bits": 32}
-    mechanisms = [mechanism | {"rest": [1, i]} for i in range(2 if count == 300 else 1)]  # of which one would do
+    mechanisms = [
+        mechanism | {"rest": [1, i]} for i in range(2 if count == 300 else 1)
+    ]  # of which one would do
     asked["questions"] = [{"attributes": ["colour"], "mechanism": m} for m in mechanisms]
     asked["shares"] = [1.0] + [0.0] * (len(mechanisms) - 1)
     refused(announce(plan()) | {"plan": asked}, said)
@@ -113,7 +122,9 @@ def test_sets_that_are_too_much_work_are_refused_before_anything_is_built_of_the
 def test_the_largest_sets_are_checked_in_no_time_and_a_mask_of_a_million_bits_is_refused() -> None:
     cells, count = 2048, limits.MOST_PAIRS // 2048
     low = 2**20
-    strategy = SetStrategy(cells, (1,) * count, (low,) * count, (low,) * count, (2**32 - count * low,) * cells)
+    strategy = SetStrategy(
+        cells, (1,) * count, (low,) * count, (low,) * count, (2**32 - count * low,) * cells
+    )
     data = strategy.to_json()
     started = time.process_time()
     assert mechanism_from_json(data) == strategy
@@ -127,7 +138,10 @@ def test_many_different_mechanisms_are_refused_before_their_epsilon_is_worked_ou
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = plan(names=("colour",)).to_json()
-    mechanisms = [GRR(3, 1 << 20).to_json() | {"other": (1 << 20) + i} for i in range(limits.MOST_MECHANISMS + 1)]
+    mechanisms = [
+        GRR(3, 1 << 20).to_json() | {"other": (1 << 20) + i}
+        for i in range(limits.MOST_MECHANISMS + 1)
+    ]
     asked["questions"] = [{"attributes": ["colour"], "mechanism": m} for m in mechanisms]
     asked["shares"] = [1.0] + [0.0] * (len(mechanisms) - 1)
     worked = 0
@@ -196,13 +210,17 @@ def test_a_split_plan_asks_nothing_twice() -> None:
     body = announce(plan(epsilon=0.1, split=True, shares=()))
     body["plan"]["questions"].append(body["plan"]["questions"][0])
     refused(body, "twice")
-    assert Plan(0, (a, a), (0.5, 0.5)).epsilon == a.mechanism.epsilon, "nobody answers two questions of this one"
+    assert Plan(0, (a, a), (0.5, 0.5)).epsilon == a.mechanism.epsilon, (
+        "nobody answers two questions of this one"
+    )
 
 
 def test_a_split_plan_has_one_allowance_of_randomness() -> None:
     schema = Schema(tuple(Attribute(name, "ordinal", tuple(range(65_536))) for name in ("a", "b")))
     each = [Question((name,), SubsetSelection.for_epsilon(65_536, 0.5)) for name in schema.names]
-    assert sum(q.mechanism.report_bytes for q in each) == limits.REPORT_BYTES, "the report could be sent"
+    assert sum(q.mechanism.report_bytes for q in each) == limits.REPORT_BYTES, (
+        "the report could be sent"
+    )
     read_announcement(json.dumps(announce(Plan(0, tuple(each), (0.5, 0.5)), schema)).encode())
     refused(announce(Plan(0, tuple(each), split=True), schema), "too large for a device")
 
@@ -284,15 +302,28 @@ def test_a_schema_that_only_states_bins_is_not_announced() -> None:
 
 def test_a_question_about_many_attributes_is_bounded() -> None:
     schema = Schema(tuple(Attribute(f"a{i}", "boolean", (False, True)) for i in range(4096)))
-    asked = {"attributes": list(schema.names), "mechanism": oue(4, 1.0).to_json() | {"cells": 2**31}}
+    asked = {
+        "attributes": list(schema.names),
+        "mechanism": oue(4, 1.0).to_json() | {"cells": 2**31},
+    }
     body = announce(plan(), schema)
-    refused(body | {"plan": plan().to_json() | {"questions": [asked], "shares": [1.0]}}, "does not fit the schema")
+    refused(
+        body | {"plan": plan().to_json() | {"questions": [asked], "shares": [1.0]}},
+        "does not fit the schema",
+    )
 
 
 def test_plans_read_elsewhere_are_as_strict() -> None:
     good = plan().to_json()
     assert plan_from_json(good) == plan()
-    for wrong in (None, [], {}, good | {"questions": {}}, good | {"shares": "1"}, good | {"population": 10**400}):
+    for wrong in (
+        None,
+        [],
+        {},
+        good | {"questions": {}},
+        good | {"shares": "1"},
+        good | {"population": 10**400},
+    ):
         with pytest.raises(DitherError):
             plan_from_json(wrong)
     assert SCHEMA.cells(["colour"]) == 3
@@ -309,7 +340,10 @@ def repeated_names(size: int) -> dict[str, Any]:
 
 
 def with_attribute(**entry: Any) -> dict[str, Any]:
-    schema = {"format": "dither-schema-1", "attributes": [{"name": "a", "kind": "categorical", **entry}]}
+    schema = {
+        "format": "dither-schema-1",
+        "attributes": [{"name": "a", "kind": "categorical", **entry}],
+    }
     return announce(plan()) | {"schema": schema}
 
 
@@ -318,19 +352,25 @@ def mapped_groups(size: int) -> dict[str, Any]:
 
 
 def mapped_labels(size: int) -> dict[str, Any]:
-    return with_attribute(values=[str(i) for i in range(size)], labels={f"-{i}": "l" for i in range(size)})
+    return with_attribute(
+        values=[str(i) for i in range(size)], labels={f"-{i}": "l" for i in range(size)}
+    )
 
 
 def mapped_rule(size: int) -> dict[str, Any]:
     values = [str(i) for i in range(size)]
     body = with_attribute(values=values)
     body["schema"]["attributes"].append({"name": "b", "kind": "boolean"})
-    body["schema"]["rules"] = [{"determines": "b", "by": "a", "map": {f"-{value}": True for value in values}}]
+    body["schema"]["rules"] = [
+        {"determines": "b", "by": "a", "map": {f"-{value}": True for value in values}}
+    ]
     return body
 
 
 @pytest.mark.parametrize("body", [repeated_names, mapped_groups, mapped_labels, mapped_rule])
-def test_the_work_grows_no_faster_than_the_announcement(body: Callable[[int], dict[str, Any]]) -> None:
+def test_the_work_grows_no_faster_than_the_announcement(
+    body: Callable[[int], dict[str, Any]],
+) -> None:
     """Ten times the bytes took a hundred times the work: an announcement of 8 MiB kept a device busy for hours."""
 
     def work(size: int) -> float:

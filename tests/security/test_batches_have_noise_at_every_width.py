@@ -13,7 +13,16 @@ import pytest
 from scipy.stats import chi2
 
 from dither.errors import ParameterError
-from dither.mechanisms import GRR, BloomRappor, Hadamard, LocalHash, SetStrategy, SubsetSelection, oue, sue
+from dither.mechanisms import (
+    GRR,
+    BloomRappor,
+    Hadamard,
+    LocalHash,
+    SetStrategy,
+    SubsetSelection,
+    oue,
+    sue,
+)
 from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
 from dither.mechanisms.means import Duchi, Piecewise
 from dither.mechanisms.probability import DRAW_WIDTHS
@@ -52,7 +61,9 @@ def test_a_batch_follows_the_exact_law(bits: int) -> None:
 
 
 @pytest.mark.parametrize("bits", DRAW_WIDTHS)
-def test_a_batch_whose_draws_are_too_short_would_be_noticed(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_whose_draws_are_too_short_would_be_noticed(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The fault itself: draws of eight bits less than the thresholds assume."""
 
     def too_short(stream: RandomStream, count: int, width: int) -> Any:
@@ -81,7 +92,11 @@ def test_hashed_answers_are_true_as_often_as_stated(bits: int) -> None:
     built = LocalHash.for_epsilon(9, 1.0, threshold_bits=bits)
     rows = built.randomise_many(np.full(PEOPLE, 5), RandomStream.from_seed("hash", bits)).rows
     true = sum(
-        built.bucket(int.from_bytes(row[:4].tobytes(), "little"), int.from_bytes(row[4:8].tobytes(), "little"), 5)
+        built.bucket(
+            int.from_bytes(row[:4].tobytes(), "little"),
+            int.from_bytes(row[4:8].tobytes(), "little"),
+            5,
+        )
         == row[8]
         for row in rows
     )

@@ -84,7 +84,9 @@ def numbers(*names: str) -> st.SearchStrategy[dict[str, int]]:
 
 # The whole numbers of every mechanism that has nothing else; strategies have lists, and a test of their own below.
 FIELDS = {
-    name: tuple(f.name for f in fields(kind.cls) if f.name not in ("name", "cells", "threshold_bits"))
+    name: tuple(
+        f.name for f in fields(kind.cls) if f.name not in ("name", "cells", "threshold_bits")
+    )
     for name, kind in MECHANISMS.items()
     if name != "strategy"
 }
@@ -95,7 +97,9 @@ MOST_CELLS = {"subset": 5, "sue": 6, "oue": 6, "bloom": 6}
 @pytest.mark.parametrize("name", FIELDS)
 @MANY
 @given(data=st.data())
-def test_whatever_can_be_announced_is_refused_or_costs_what_it_says(name: str, data: st.DataObject) -> None:
+def test_whatever_can_be_announced_is_refused_or_costs_what_it_says(
+    name: str, data: st.DataObject
+) -> None:
     cells = data.draw(st.integers(0, MOST_CELLS.get(name, 20)), "cells")
     announced = {"name": name, "cells": cells} | data.draw(numbers(*FIELDS[name]), "fields")
     try:
@@ -105,7 +109,9 @@ def test_whatever_can_be_announced_is_refused_or_costs_what_it_says(name: str, d
     assume(not isinstance(built, BloomRappor) or built.bits <= 12)
     try:
         claimed = built.epsilon
-    except ParameterError:  # Bloom filters that are all the same: nothing could be learnt, and nothing is answered
+    except (
+        ParameterError
+    ):  # Bloom filters that are all the same: nothing could be learnt, and nothing is answered
         assert isinstance(built, BloomRappor)
         assert len(set(built.filters)) == 1
         return
@@ -192,20 +198,29 @@ def test_the_law_of_randomised_response_and_hashing_is_that_of_every_draw(other:
     for a, b in ((5 << 28, 0), (2**32 // 9, 0), (123456789, 987654321)):
         for value in range(9):
             shown = a.to_bytes(4, "little") + b.to_bytes(4, "little")
-            law = {n.to_bytes(9, "little"): chance for n, chance in hashing.chances(value, a, b).items()}
+            law = {
+                n.to_bytes(9, "little"): chance
+                for n, chance in hashing.chances(value, a, b).items()
+            }
             assert law == reports_of(hashing, value, shown)
 
 
 def test_the_law_of_coefficients_is_that_of_every_draw() -> None:
     built = Hadamard(6, 2, 77, COARSE)
     for value in range(6):
-        assert built.law(value) == mixed(reports_of(built, value, bytes([index])) for index in range(8))
+        assert built.law(value) == mixed(
+            reports_of(built, value, bytes([index])) for index in range(8)
+        )
 
 
-@pytest.mark.parametrize("built", [Unary("sue", 2, 200, 31, COARSE), BloomRappor(3, 2, 1, 90, 4, COARSE)])
+@pytest.mark.parametrize(
+    "built", [Unary("sue", 2, 200, 31, COARSE), BloomRappor(3, 2, 1, 90, 4, COARSE)]
+)
 def test_the_law_of_bits_is_that_of_every_pair_of_draws(built: Any) -> None:
     for value in range(built.cells):
-        assert built.law(value) == mixed(reports_of(built, value, bytes([first])) for first in range(256))
+        assert built.law(value) == mixed(
+            reports_of(built, value, bytes([first])) for first in range(256)
+        )
 
 
 @pytest.mark.parametrize(("size", "missing"), [(1, 20), (2, 33), (3, 41), (3, 5)])
@@ -316,11 +331,19 @@ def test_windows(levels: int, width: int, base: int) -> None:
 
 
 def level_laws(built: Any) -> list[Law]:
-    return [built.law(levels) for levels in itertools.product(range(built.levels), repeat=built.attributes)]
+    return [
+        built.law(levels)
+        for levels in itertools.product(range(built.levels), repeat=built.attributes)
+    ]
 
 
 @MANY
-@given(levels=st.integers(0, 7), step=st.integers(-1, 260), coin=st.integers(-1, 257), width=st.integers(1, 5))
+@given(
+    levels=st.integers(0, 7),
+    step=st.integers(-1, 260),
+    coin=st.integers(-1, 257),
+    width=st.integers(1, 5),
+)
 def test_grids_of_means(levels: int, step: int, coin: int, width: int) -> None:
     try:
         duchi = Duchi(levels, step, COARSE)
@@ -340,7 +363,9 @@ def test_grids_of_means(levels: int, step: int, coin: int, width: int) -> None:
 @MANY
 @given(
     cells=st.integers(2, 4),
-    outputs=st.lists(st.tuples(st.integers(-1, 16), st.integers(-2, 60), st.integers(-2, 60)), max_size=4),
+    outputs=st.lists(
+        st.tuples(st.integers(-1, 16), st.integers(-2, 60), st.integers(-2, 60)), max_size=4
+    ),
 )
 def test_strategies(cells: int, outputs: list[tuple[int, int, int]]) -> None:
     sets, high, low = (tuple(o[i] for o in outputs) for i in range(3))
@@ -370,7 +395,10 @@ def test_a_split_plan_costs_what_all_its_answers_take_together() -> None:
     first, second = GRR(3, 37, COARSE), Unary("oue", 3, 100, 60, COARSE)
     plan = Plan(0, (Question(("a",), first), Question(("a", "b"), second)), split=True)
     laws = [
-        {r + s: x * y for (r, x), (s, y) in itertools.product(first.law(v).items(), second.law(v).items())}
+        {
+            r + s: x * y
+            for (r, x), (s, y) in itertools.product(first.law(v).items(), second.law(v).items())
+        }
         for v in range(3)
     ]
     check_claim(plan.epsilon, laws)

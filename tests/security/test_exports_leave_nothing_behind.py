@@ -13,7 +13,16 @@ from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 import pytest
-from collector_harness import KEY, Caller, ServerProcess, ServerThread, envelope_of, plan_of, token_of, until
+from collector_harness import (
+    KEY,
+    Caller,
+    ServerProcess,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    token_of,
+    until,
+)
 
 from dither.client.transport import Answer
 from dither.collector.sqlite import SqliteStore
@@ -39,7 +48,12 @@ def filled(running: ServerThread, people: int = 30) -> tuple[Caller, str]:
     caller = Caller(running.url)
     campaign = caller.create()
     plan = plan_of(caller.announcement(campaign))
-    assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i) for i in range(people)])).status == 201
+    assert (
+        caller.upload(
+            campaign, envelope_of(campaign, plan, [token_of(i) for i in range(people)])
+        ).status
+        == 201
+    )
     return caller, campaign
 
 
@@ -65,7 +79,9 @@ def open_files(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("asked", [None, "bytes=abc", "bytes=999999999-", "bytes=0-3", "bytes=-1", "bytes=5-2,1-0"])
+@pytest.mark.parametrize(
+    "asked", [None, "bytes=abc", "bytes=999999999-", "bytes=0-3", "bytes=-1", "bytes=5-2,1-0"]
+)
 def test_whatever_part_is_asked_for_all_of_it_is_sent_and_nothing_stays(
     running: ServerThread, scratch: Path, asked: str | None
 ) -> None:
@@ -114,7 +130,9 @@ def test_a_reader_who_goes_away_leaves_nothing_open(running: ServerThread, scrat
 def test_a_collector_that_ends_while_it_is_read(tmp_path: Path, end: str) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    with ServerProcess(tmp_path / "c.db", before=f"import tempfile; tempfile.tempdir = {str(scratch)!r}") as server:
+    with ServerProcess(
+        tmp_path / "c.db", before=f"import tempfile; tempfile.tempdir = {str(scratch)!r}"
+    ) as server:
         caller = Caller(server.url)
         campaign = caller.create()
         caller.connection.close()
@@ -122,7 +140,9 @@ def test_a_collector_that_ends_while_it_is_read(tmp_path: Path, end: str) -> Non
     store = SqliteStore(tmp_path / "c.db")
     large(store, campaign)
     store.close()
-    with ServerProcess(tmp_path / "c.db", before=f"import tempfile; tempfile.tempdir = {str(scratch)!r}") as server:
+    with ServerProcess(
+        tmp_path / "c.db", before=f"import tempfile; tempfile.tempdir = {str(scratch)!r}"
+    ) as server:
         with begun(server.url, campaign) as reader:
             assert reader.recv(12) == b"HTTP/1.1 200"
             if end == "SIGKILL":

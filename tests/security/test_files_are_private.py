@@ -56,7 +56,9 @@ def modes(folder: Path) -> dict[str, int]:
 
 def test_the_collectors_database_and_everything_beside_it(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path / "c.db")):
-        assert modes(tmp_path) == dict.fromkeys(("c.db", "c.db-wal", "c.db-shm", "c.db.lock"), 0o600)
+        assert modes(tmp_path) == dict.fromkeys(
+            ("c.db", "c.db-wal", "c.db-shm", "c.db.lock"), 0o600
+        )
 
 
 def test_a_database_that_was_open_to_others_no_longer_is(tmp_path: Path) -> None:
@@ -85,7 +87,9 @@ def test_a_device_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert modes(tmp_path) == {}
 
 
-def test_opening_a_device_twice_in_a_process_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> None:
+def test_opening_a_device_twice_in_a_process_leaves_the_locks_of_the_first_alone(
+    tmp_path: Path,
+) -> None:
     first = Device(tmp_path / "device.db")
     code = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n"
@@ -94,7 +98,10 @@ def test_opening_a_device_twice_in_a_process_leaves_the_locks_of_the_first_alone
     with first.transaction():
         make_private(tmp_path / "device.db")
         done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / "device.db")], capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, str(tmp_path / "device.db")],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert done.stdout == "database is locked\n"
     first.close()
@@ -109,7 +116,9 @@ def test_the_admin_key_made_or_found(tmp_path: Path) -> None:
     assert modes(tmp_path) == {"admin.key": 0o600}
 
 
-def test_a_file_that_cannot_be_made_private_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_made_private_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "c.db").touch(0o666)
 
     def not_mine(path: object, mode: int) -> None:
@@ -120,7 +129,9 @@ def test_a_file_that_cannot_be_made_private_is_refused(tmp_path: Path, monkeypat
         SqliteStore(tmp_path / "c.db")
 
 
-def test_tokens_and_raw_reports_that_an_operator_takes_away(running: ServerThread, tmp_path: Path) -> None:
+def test_tokens_and_raw_reports_that_an_operator_takes_away(
+    running: ServerThread, tmp_path: Path
+) -> None:
     own = tmp_path / "own"
     own.mkdir()
     key, schema = own / "key", own / "schema.json"
@@ -129,21 +140,45 @@ def test_tokens_and_raw_reports_that_an_operator_takes_away(running: ServerThrea
     make_private(schema)
     schema.write_text(json.dumps(SCHEMA.to_json()))
     place = ["--url", running.url, "--key-file", str(key)]
-    create = ["campaign", "create", "--schema", str(schema), "--epsilon", "2", "--participants", "100", *place]
+    create = [
+        "campaign",
+        "create",
+        "--schema",
+        str(schema),
+        "--epsilon",
+        "2",
+        "--participants",
+        "100",
+        *place,
+    ]
     assert cli.run([*create, "--tokens", "3", "--tokens-file", str(own / "tokens")]) == 0
     caller = Caller(running.url)
     campaign = caller.create()
     plan = plan_of(caller.announcement(campaign))
     assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(0)])).status == 201
     (own / "reports.parquet").touch(0o666)  # an earlier export, readable by everybody
-    assert cli.run(["campaign", "export", campaign, "-o", str(own / "reports.parquet"), *place]) == 0
+    assert (
+        cli.run(["campaign", "export", campaign, "-o", str(own / "reports.parquet"), *place]) == 0
+    )
     assert modes(own) == dict.fromkeys(("key", "schema.json", "tokens", "reports.parquet"), 0o600)
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_a_simulation_s_report_shows_the_truth_and_the_rest_may_be_given_away(tmp_path: Path, form: str) -> None:
+def test_a_simulation_s_report_shows_the_truth_and_the_rest_may_be_given_away(
+    tmp_path: Path, form: str
+) -> None:
     out = tmp_path / "out"
-    publish = ["publish", "adult", "--columns", "sex,income", "--method", "independent", "--rows", "20", "-q"]
+    publish = [
+        "publish",
+        "adult",
+        "--columns",
+        "sex,income",
+        "--method",
+        "independent",
+        "--rows",
+        "20",
+        "-q",
+    ]
     publish += ["--epsilon", "2", "--format", form, "-o", str(out)]
     assert cli.run(publish) == 0
     held = modes(out)
@@ -174,14 +209,20 @@ def special(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "link"])
 @pytest.mark.parametrize("given", ["store", "key", "device", "lock", "wal"])
-def test_what_is_not_a_file_is_refused_and_left_as_it_is(tmp_path: Path, kind: str, given: str) -> None:
+def test_what_is_not_a_file_is_refused_and_left_as_it_is(
+    tmp_path: Path, kind: str, given: str
+) -> None:
     place = tmp_path / "place"
     place.mkdir()
     path = special(place, kind)
     if given in ("lock", "wal"):
         path = path.rename(place / {"lock": "c.db.lock", "wal": "c.db-wal"}[given])
     before = modes(place)
-    opening = {"store": lambda: SqliteStore(path), "key": lambda: admin_key(path), "device": lambda: Device(path)}
+    opening = {
+        "store": lambda: SqliteStore(path),
+        "key": lambda: admin_key(path),
+        "device": lambda: Device(path),
+    }
     with pytest.raises(InputError, match=r"^[^\n]* is not a file; give another path$") as refused:
         opening.get(given, lambda: SqliteStore(place / "c.db"))()
     assert str(refused.value).split(" is not")[0] in (str(path), str(path.resolve()))
@@ -190,11 +231,22 @@ def test_what_is_not_a_file_is_refused_and_left_as_it_is(tmp_path: Path, kind: s
 
 
 @pytest.mark.parametrize("option", ["--store", "--key-file"])
-def test_the_command_line_says_so_in_one_line(tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_says_so_in_one_line(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = special(tmp_path, "folder")
-    options = {"--store": str(tmp_path / "c.db"), "--key-file": str(tmp_path / "key"), option: str(path)}
-    assert cli.run(["serve", "--port", "0", *(part for pair in options.items() for part in pair)]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"dither: {path} is not a file; give another path"
+    options = {
+        "--store": str(tmp_path / "c.db"),
+        "--key-file": str(tmp_path / "key"),
+        option: str(path),
+    }
+    assert (
+        cli.run(["serve", "--port", "0", *(part for pair in options.items() for part in pair)]) == 2
+    )
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == f"dither: {path} is not a file; give another path"
+    )
     assert modes(tmp_path)["folder"] == 0o1777
     assert not [name for name in modes(tmp_path) if name.endswith(".lock")]
 

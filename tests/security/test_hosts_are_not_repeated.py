@@ -28,7 +28,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerTh
     caller = Caller(server.url, 120)
     schema = Mean.schema_of("pay", 0.0, 60.0)
     first, second = (
-        caller.create(schema=schema.to_json(), participants=50, method="mean", title="Pay", listed=True) for _ in "ab"
+        caller.create(
+            schema=schema.to_json(), participants=50, method="mean", title="Pay", listed=True
+        )
+        for _ in "ab"
     )
     body = answers_of(second, plan_of(caller.announcement(second)), schema, 50)
     assert caller.upload(second, body).status == 201
@@ -40,10 +43,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerTh
     server.stop()
 
 
-def ask(url: str, path: str, host: str, accept: str = "text/html") -> tuple[int, dict[str, str], str]:
+def ask(
+    url: str, path: str, host: str, accept: str = "text/html"
+) -> tuple[int, dict[str, str], str]:
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     try:
-        connection.request("GET", path, None, {"host": host, "accept": accept, "x-forwarded-host": host})
+        connection.request(
+            "GET", path, None, {"host": host, "accept": accept, "x-forwarded-host": host}
+        )
         answer = connection.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read().decode("utf-8", "replace")
     finally:
@@ -72,9 +79,27 @@ def test_no_public_answer_repeats_the_host_header(
 ) -> None:
     server, campaign, release = running
     server.collector.public_url = configured
-    starts = ["/", "/console", "/docs", "/openapi.json", "/absent", "/absent/", f"/c/{campaign}", f"/c/{campaign}/"]
-    starts += [f"/releases/{release}{below}" for below in ("", "/ask", "/download", "/citation.bib", "/compare")]
-    starts += [f"/v1/campaigns/{campaign}", f"/v1/releases/{release}", "/v1/campaigns/absent", "/metrics", "/ready"]
+    starts = [
+        "/",
+        "/console",
+        "/docs",
+        "/openapi.json",
+        "/absent",
+        "/absent/",
+        f"/c/{campaign}",
+        f"/c/{campaign}/",
+    ]
+    starts += [
+        f"/releases/{release}{below}"
+        for below in ("", "/ask", "/download", "/citation.bib", "/compare")
+    ]
+    starts += [
+        f"/v1/campaigns/{campaign}",
+        f"/v1/releases/{release}",
+        "/v1/campaigns/absent",
+        "/metrics",
+        "/ready",
+    ]
     pages = crawl(server.url, starts, HOSTILE)
     assert len(pages) > 25
     assert not [path for path, (_, text) in pages.items() if HOSTILE in text]
@@ -105,7 +130,14 @@ def test_no_public_answer_repeats_the_host_header(
 def test_a_public_address_that_is_none_is_refused_in_one_line(
     tmp_path: Path, given: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--store", str(tmp_path / "c.db"), "--key-file", str(tmp_path / "key"), "--port", "0"]
+    options = [
+        "--store",
+        str(tmp_path / "c.db"),
+        "--key-file",
+        str(tmp_path / "key"),
+        "--port",
+        "0",
+    ]
     assert cli.run(["serve", *options, "--public-url", given]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1

@@ -46,7 +46,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
 
 def forms(secret: bytes) -> list[str]:
     """How bytes may show up in a text: as hexadecimal digits, as Python or SQL writes them, or as they are."""
-    return [secret.hex(), repr(secret)[2:-1], secret.decode("latin-1"), "".join(f"\\{b:03o}" for b in secret)]
+    return [
+        secret.hex(),
+        repr(secret)[2:-1],
+        secret.decode("latin-1"),
+        "".join(f"\\{b:03o}" for b in secret),
+    ]
 
 
 def assert_silent(text: str, *secrets: bytes) -> None:
@@ -62,7 +67,9 @@ def told(error: BaseException) -> str:
 def test_the_writer_logs_the_kind_and_the_place_of_a_failure_only(
     store: SqlStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {})
+    )
     results: list[WriteResult] = []
     writer = Writer(store, results.extend)
     row = Row(token_of(1), 0, SECRET)
@@ -114,10 +121,15 @@ def test_neither_the_answer_nor_the_log_of_an_upload_that_failed_shows_it(
 FAILURES: dict[str, Callable[[SqlStore], None]] = {
     "a token issued twice": lambda s: s.add_tokens(C, [SECRET, SECRET]),
     "a campaign created twice": lambda s: s.create_campaign(
-        StoredCampaign(C, {"name": SECRET.decode()}, State.OPEN, 0, SECRET), StoredRound(C, 0, "open", 0.0, {})
+        StoredCampaign(C, {"name": SECRET.decode()}, State.OPEN, 0, SECRET),
+        StoredRound(C, 0, "open", 0.0, {}),
     ),
-    "a value of a wrong type": lambda s: s.add_reports([Batch(C, 0, [Row(SECRET, {SECRET}, SECRET)])]),  # type: ignore[arg-type,list-item]
-    "a number out of range": lambda s: s.add_reports([Batch(C, 0, [Row(token_of(1), 1 << 70, SECRET)])]),
+    "a value of a wrong type": lambda s: s.add_reports(
+        [Batch(C, 0, [Row(SECRET, {SECRET}, SECRET)])]
+    ),  # type: ignore[arg-type,list-item]
+    "a number out of range": lambda s: s.add_reports(
+        [Batch(C, 0, [Row(token_of(1), 1 << 70, SECRET)])]
+    ),
 }
 
 
@@ -126,7 +138,9 @@ def test_no_refusal_of_the_database_repeats_what_it_was_given(
     store: SqlStore, caplog: pytest.LogCaptureFixture, failure: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {})
+    )
     with pytest.raises((StoreFailure, OverflowError)) as caught:
         FAILURES[failure](store)
     text = told(caught.value) + caplog.text

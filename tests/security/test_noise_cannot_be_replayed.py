@@ -49,7 +49,11 @@ def others() -> list[dict[str, Any]]:
     """The 299 rows that the adversary knows."""
     rng = np.random.default_rng(3)
     return [
-        {"town": "abcdef"[rng.integers(6)], "age": float(rng.integers(100)), "ill": bool(rng.integers(2))}
+        {
+            "town": "abcdef"[rng.integers(6)],
+            "age": float(rng.integers(100)),
+            "ill": bool(rng.integers(2)),
+        }
         for _ in range(299)
     ]
 
@@ -87,7 +91,9 @@ def numbers_in(folder: Path) -> set[int]:
         elif path.suffix == ".bin":
             walk(unpack(path.read_bytes())[0])
         elif path.suffix == ".html":
-            found.update(int(digits) for digits in re.findall(r"(?<![\d.,#])\d+(?![\d.,])", path.read_text()))
+            found.update(
+                int(digits) for digits in re.findall(r"(?<![\d.,#])\d+(?![\d.,])", path.read_text())
+            )
     return {number for number in found if number >= 0}
 
 
@@ -96,7 +102,8 @@ def test_the_last_row_cannot_be_found_by_rerunning(published: Path) -> None:
     left = [
         candidate
         for candidate in CANDIDATES
-        if dither.publish(table(candidate), **OPTIONS, seed=seed).to_json()["estimates"] == figures(published)
+        if dither.publish(table(candidate), **OPTIONS, seed=seed).to_json()["estimates"]
+        == figures(published)
     ]
     assert left == [], "the rerun told these apart from all other candidates"
     assert seed is None
@@ -108,7 +115,8 @@ def test_the_attack_works_on_a_seed_that_was_given(tmp_path: Path) -> None:
     left = [
         candidate
         for candidate in CANDIDATES
-        if dither.publish(table(candidate), **OPTIONS, seed=5).to_json()["estimates"] == figures(folder)
+        if dither.publish(table(candidate), **OPTIONS, seed=5).to_json()["estimates"]
+        == figures(folder)
     ]
     assert SECRET in left
     assert len(left) < len(CANDIDATES)
@@ -122,7 +130,9 @@ def test_no_number_in_the_folder_is_a_seed_of_the_noise(published: Path) -> None
     assert fit in found
     # A drawn 32-bit seed is below 2**16 once in 65,536 runs; smaller numbers are counts and the page's coordinates.
     for number in {fit, *(number for number in found if number >= 1 << 16)}:
-        assert dither.publish(table(SECRET), **options, seed=number).to_json()["estimates"] != figures(published)
+        assert dither.publish(table(SECRET), **options, seed=number).to_json()[
+            "estimates"
+        ] != figures(published)
 
 
 @pytest.mark.parametrize("path", ["counts", "reports"])
@@ -148,7 +158,9 @@ def ages(last: float = 45.0) -> list[float]:
 MAKERS: dict[str, Callable[[int | None], Any]] = {
     "publish": lambda seed: dither.publish(table(SECRET), **OPTIONS, **given(seed)),
     "histogram": lambda seed: dither.histogram(ages(), **HISTOGRAM, **given(seed)),
-    "several_values": lambda seed: several_values([[a] for a in ages()], **HISTOGRAM, most=2, **given(seed)),
+    "several_values": lambda seed: several_values(
+        [[a] for a in ages()], **HISTOGRAM, most=2, **given(seed)
+    ),
     "central_release": lambda seed: central_release(
         table(SECRET), epsilon=0.3, method="laplace", schema=SCHEMA, replicates=0, **given(seed)
     ),
@@ -163,7 +175,11 @@ def given(seed: int | None) -> dict[str, int]:
 def outcome(release: Any) -> Any:
     if hasattr(release, "consumers"):
         return release.consumers[0].raw.tolist()
-    return release.estimate.tolist() if hasattr(release, "estimate") else release.to_json()["estimates"]
+    return (
+        release.estimate.tolist()
+        if hasattr(release, "estimate")
+        else release.to_json()["estimates"]
+    )
 
 
 @pytest.mark.parametrize("maker", MAKERS)
@@ -190,7 +206,11 @@ def test_a_given_seed_repeats_the_release_and_is_said_aloud(maker: str) -> None:
 
 VERBS = {
     "publish": (["--method", "independent", "--schema", "SCHEMA"], "release.json", "report.html"),
-    "histogram": (["--column", "age", "--bins", "4", "--schema", "SCHEMA"], "release.json", "report.html"),
+    "histogram": (
+        ["--column", "age", "--bins", "4", "--schema", "SCHEMA"],
+        "release.json",
+        "report.html",
+    ),
     "central": (["--method", "laplace", "--schema", "SCHEMA"], "release.json", "report.html"),
 }
 
@@ -205,7 +225,15 @@ def test_the_warning_stands_in_all_four_places(
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_json()))
     options, manifest, page = VERBS[verb]
     words = [str(tmp_path / "schema.json") if word == "SCHEMA" else word for word in options]
-    command = [verb, str(tmp_path / "people.parquet"), "--epsilon", "3", *words, "-o", str(tmp_path / "out")]
+    command = [
+        verb,
+        str(tmp_path / "people.parquet"),
+        "--epsilon",
+        "3",
+        *words,
+        "-o",
+        str(tmp_path / "out"),
+    ]
     assert run([*command, *(["--seed", "6"] if seeded else [])]) == 0
     printed = capsys.readouterr()
     written = json.loads((tmp_path / "out" / manifest).read_text())
@@ -221,7 +249,9 @@ def test_the_warning_stands_in_all_four_places(
 
 
 def test_the_page_says_whether_the_same_noise_can_be_drawn_again() -> None:
-    fresh, seeded = (dither.publish(table(SECRET), **OPTIONS, seed=seed).report() for seed in (None, 6))
+    fresh, seeded = (
+        dither.publish(table(SECRET), **OPTIONS, seed=seed).report() for seed in (None, 6)
+    )
     assert "The very same noise cannot be drawn again" in fresh
     assert "--seed" not in fresh
     assert "The very same release" in seeded
@@ -239,12 +269,19 @@ def test_a_simulated_page_claims_no_devices_and_a_collected_one_does(tmp_path: P
     collected = replace(simulated, call=call, truth=None, warnings=()).report()
     assert "noise added on their own device; nobody collected a true record" in collected
     assert "held the table" not in collected
-    assert REPLAYABLE.message[1:] not in collected, "the seed of a collection's fit replays nobody's noise"
+    assert REPLAYABLE.message[1:] not in collected, (
+        "the seed of a collection's fit replays nobody's noise"
+    )
 
 
 def test_a_saved_central_release_keeps_its_public_seed_apart(tmp_path: Path) -> None:
     """What the manifest calls public draws matrices and the order of rows; as a seed it gives other noise."""
-    options: dict[str, Any] = {"epsilon": 0.3, "method": "laplace", "schema": SCHEMA, "replicates": 0}
+    options: dict[str, Any] = {
+        "epsilon": 0.3,
+        "method": "laplace",
+        "schema": SCHEMA,
+        "replicates": 0,
+    }
     release = central_release(table(SECRET), **options)
     folder = release.save(tmp_path / "out")
     public = json.loads((folder / "release.json").read_text())["public_seed"]
@@ -304,4 +341,6 @@ def test_no_function_that_hides_something_has_a_seed_by_default() -> None:
         if seed is not None and seed.default not in (None, inspect.Parameter.empty):
             seeded.add(name)
     assert seeded == set(OPEN_SEEDS)
-    assert {"dither._publish.publish", "dither._several_values.several_values"} <= {name for name, _ in callables()}
+    assert {"dither._publish.publish", "dither._several_values.several_values"} <= {
+        name for name, _ in callables()
+    }

@@ -6,7 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from tests.client.small_collector import CAMPAIGN, RECORD, Collector, announce, participant, plan, problem, stored
+from tests.client.small_collector import (
+    CAMPAIGN,
+    RECORD,
+    Collector,
+    announce,
+    participant,
+    plan,
+    problem,
+    stored,
+)
 
 from dither.client import Answer, Device, Participant
 from dither.client.announcement import Announcement, read_announcement
@@ -22,7 +31,11 @@ PAGE = b"<html>Sign in to the guest network</html>"
 
 
 def answer(status: int, body: Any, content_type: str = "application/json") -> Answer:
-    return Answer(status, body if isinstance(body, bytes) else json.dumps(body).encode(), content_type=content_type)
+    return Answer(
+        status,
+        body if isinstance(body, bytes) else json.dumps(body).encode(),
+        content_type=content_type,
+    )
 
 
 NOT_ITS_WORD = [
@@ -62,7 +75,9 @@ def test_whatever_is_not_the_collectors_word_leaves_the_report_waiting(said: Ans
     device.close()
 
 
-@pytest.mark.parametrize("said", [stored(201), stored(200), answer(200, {"results": ["duplicate"], "more": 1})])
+@pytest.mark.parametrize(
+    "said", [stored(201), stored(200), answer(200, {"results": ["duplicate"], "more": 1})]
+)
 def test_the_collectors_word_acknowledges(said: Answer) -> None:
     device, collector = Device(":memory:"), Collector(announce(plan()), said)
     assert participant(device, collector, tries=1).take_part(RECORD).result == "acknowledged"
@@ -87,7 +102,9 @@ def test_a_fleet_believes_nothing_else_either() -> None:
 
     def send(said: Answer) -> dict[str, int]:
         return dict(
-            submit_round(announcement, people, SimulatedFleet(1), lambda body: said, sleep=lambda pause: None).results
+            submit_round(
+                announcement, people, SimulatedFleet(1), lambda body: said, sleep=lambda pause: None
+            ).results
         )
 
     assert send(answer(201, {"results": ["stored", "duplicate"]})) == {"stored": 1, "duplicate": 1}
@@ -106,10 +123,18 @@ def test_a_fleet_believes_nothing_else_either() -> None:
 
 def test_another_server_that_shows_the_same_campaign_gets_neither_token_nor_report() -> None:
     """Id and schema are public: without this, a link to another server would hand it the waiting report and the token."""
-    device, honest, evil = Device(":memory:"), Collector(announce(plan()), None), Collector(announce(None))
+    device, honest, evil = (
+        Device(":memory:"),
+        Collector(announce(plan()), None),
+        Collector(announce(None)),
+    )
     assert participant(device, honest, tries=1).take_part(RECORD).result == "waiting"
     elsewhere = Participant(
-        device, "https://evil.example", CAMPAIGN, cap=2.0, transport=lambda m, a, b: evil(m, _here(a), b)
+        device,
+        "https://evil.example",
+        CAMPAIGN,
+        cap=2.0,
+        transport=lambda m, a, b: evil(m, _here(a), b),
     )
     for visit in (lambda: elsewhere.take_part(RECORD), elsewhere.send):
         with pytest.raises(PrivacyError, match=r"takes part in campaign .* at https://c\.example"):
@@ -140,13 +165,16 @@ def test_a_server_that_acknowledges_nothing_fills_its_own_outbox_and_nobody_else
     report = collector.bodies[0]
     for number in range(1, CAMPAIGN_BYTES // len(report) + 1):
         device._connection.execute(
-            "INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", (CAMPAIGN, 10_000 + number, report)
+            "INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)",
+            (CAMPAIGN, 10_000 + number, report),
         )
     again = Collector(announce(plan(1, names=("colour",))), *[None] * 9999)
     with pytest.raises(PrivacyError, match="outbox is full"):
         participant(device, again, tries=1).take_part(RECORD)
     with device.transaction():
-        device.enter(read_announcement(json.dumps(announce(asked, campaign="1e" * 16)).encode()), 0.0, report)
+        device.enter(
+            read_announcement(json.dumps(announce(asked, campaign="1e" * 16)).encode()), 0.0, report
+        )
     device.close()
 
 

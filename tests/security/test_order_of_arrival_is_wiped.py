@@ -22,7 +22,16 @@ from collector_harness import (
 from dither.collector import sql_store
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Move, Row, State, Store, StoredCampaign, StoredRound, StoreUntidy
+from dither.collector.store import (
+    Batch,
+    Move,
+    Row,
+    State,
+    Store,
+    StoredCampaign,
+    StoredRound,
+    StoreUntidy,
+)
 
 C = "ab" * 16
 IDS = [token_of(i) for i in range(60)]
@@ -52,7 +61,9 @@ def look_into(path: Path) -> sqlite3.Connection:
 
 def collected(store: Store, ids: list[bytes] = IDS) -> None:
     """A campaign whose reports came one by one, its round closing."""
-    store.create_campaign(StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {}))
+    store.create_campaign(
+        StoredCampaign(C, {}, State.OPEN, 0, b""), StoredRound(C, 0, "open", 0.0, {})
+    )
     for i in ids:
         store.add_reports([Batch(C, 0, [Row(i, 0, b"xy")])])
     assert store.untidied(C) == set(), "an open round is not untidy"
@@ -107,7 +118,9 @@ def test_a_reader_in_the_way_is_said_and_the_next_tidying_makes_it_good(
             with pytest.raises(StoreUntidy, match="reads the database"):
                 store.tidy(C, 0)
             assert store.untidied(C) == {0}
-        assert store.add_reports([Batch(C, 0, [Row(b"l" * 32, 0, b"xy")])]), "others are not kept waiting"
+        assert store.add_reports([Batch(C, 0, [Row(b"l" * 32, 0, b"xy")])]), (
+            "others are not kept waiting"
+        )
         reader.pop().close()
         store.tidy(C, 0)
         assert store.untidied(C) == set()
@@ -157,7 +170,9 @@ def test_the_status_and_the_log_of_a_campaign_say_so_until_finalising_makes_it_g
         assert caller.upload(campaign, envelope_of(campaign, plan, [token_of(i)])).status == 201
     assert caller.status(campaign)["rounds"][0]["untidied"] is False
     reader.append(look_into(path))
-    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200, "closing goes on"
+    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200, (
+        "closing goes on"
+    )
     assert caller.status(campaign)["rounds"][0]["untidied"] is True
     assert f"round 0 of campaign {campaign} is not tidied" in caplog.text
     assert (tmp_path / "c.db-wal").stat().st_size > 0
@@ -177,7 +192,9 @@ def test_our_own_reading_of_reports_does_not_stand_in_the_way(tmp_path: Path) ->
         assert sum(len(page) for page in pages) == 53
 
 
-def test_postgresql_says_so_too_when_somebody_may_still_see_the_rows_as_they_came(cluster: Cluster) -> None:
+def test_postgresql_says_so_too_when_somebody_may_still_see_the_rows_as_they_came(
+    cluster: Cluster,
+) -> None:
     url = cluster.fresh()
     with closing(PostgresStore(url)) as store:
         collected(store)
@@ -189,11 +206,15 @@ def test_postgresql_says_so_too_when_somebody_may_still_see_the_rows_as_they_cam
             assert store.untidied(C) == {0}
     with closing(PostgresStore(url)) as store, psycopg.connect(url) as connection:
         assert store.untidied(C) == set()
-        found = [bytes(r[0]) for r in connection.execute("SELECT report_id FROM reports ORDER BY ctid")]
+        found = [
+            bytes(r[0]) for r in connection.execute("SELECT report_id FROM reports ORDER BY ctid")
+        ]
         assert found == sorted(IDS)
 
 
-def index_entries(connection: psycopg.Connection[tuple[object, ...]]) -> list[tuple[bytes, tuple[int, int]]]:
+def index_entries(
+    connection: psycopg.Connection[tuple[object, ...]],
+) -> list[tuple[bytes, tuple[int, int]]]:
     """What the leaves of the reports' indexes hold, dead or alive: the entry's bytes and the row's place in its table.
 
     Read from each round's file, whose pages are: a header, in which bytes 12 to 13 tell the end of the line pointers; these,
@@ -230,17 +251,29 @@ def test_postgresqls_index_of_a_small_round_beside_a_large_campaign_says_no_more
     url, other = cluster.fresh(), "cd" * 16
     superuser = psycopg.connect(cluster.superuser(url), autocommit=True)  # reads the server's files
     with closing(PostgresStore(url)) as store, superuser as connection:
-        store.create_campaign(StoredCampaign(other, {}, State.OPEN, 0, b""), StoredRound(other, 0, "open", 0.0, {}))
+        store.create_campaign(
+            StoredCampaign(other, {}, State.OPEN, 0, b""), StoredRound(other, 0, "open", 0.0, {})
+        )
         for start in range(0, 24_000, 4_000):
             store.add_reports(
-                [Batch(other, 0, [Row(token_of(i, "other"), 0, b"xy") for i in range(start, start + 4_000)])]
+                [
+                    Batch(
+                        other,
+                        0,
+                        [Row(token_of(i, "other"), 0, b"xy") for i in range(start, start + 4_000)],
+                    )
+                ]
             )
         collected(store)
 
         def entries() -> list[tuple[bytes, tuple[int, int]]]:
-            return [(i, place) for held, place in index_entries(connection) for i in IDS if i in held]
+            return [
+                (i, place) for held, place in index_entries(connection) for i in IDS if i in held
+            ]
 
-        assert [i for i, _ in sorted(entries(), key=lambda e: e[1])] == IDS, "before, it tells the order of arrival"
+        assert [i for i, _ in sorted(entries(), key=lambda e: e[1])] == IDS, (
+            "before, it tells the order of arrival"
+        )
         store.tidy(C, 0)
         assert store.untidied(C) == set()
         left = entries()

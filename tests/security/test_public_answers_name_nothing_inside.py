@@ -15,16 +15,27 @@ from dither.collector.sqlite import SqliteStore
 from dither.collector.store import StoreAway, StoreFull
 from dither.errors import DitherError
 
-SECRET = "connection to db.internal.example:5432 failed, /var/lib/dither/x.db [parameters: (b'tok3n',)]"
+SECRET = (
+    "connection to db.internal.example:5432 failed, /var/lib/dither/x.db [parameters: (b'tok3n',)]"
+)
 PARTS = ("db.internal", "/var/lib", "tok3n", "parameters")
 
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(StoreAway(SECRET), 503), (StoreFull(SECRET), 507), (DitherError(SECRET), 500), (RuntimeError(SECRET), 500)],
+    [
+        (StoreAway(SECRET), 503),
+        (StoreFull(SECRET), 507),
+        (DitherError(SECRET), 500),
+        (RuntimeError(SECRET), 500),
+    ],
 )
 def test_no_answer_repeats_what_the_store_said(
-    tmp_path: Path, error: Exception, status: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    error: Exception,
+    status: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from dither.collector import problems
 
@@ -34,7 +45,9 @@ def test_no_answer_repeats_what_the_store_said(
     campaign = caller.create()
     body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(0)])
     store: Any = running.collector.store
-    originals = {name: getattr(store, name) for name in ("add_reports", "check", "count", "campaign")}
+    originals = {
+        name: getattr(store, name) for name in ("add_reports", "check", "count", "campaign")
+    }
 
     def fail(*given: object) -> Any:
         raise error
@@ -56,10 +69,14 @@ def test_no_answer_repeats_what_the_store_said(
         assert json.loads(answer.body)["detail"], "the sender is told what to do"
         assert not any(part.encode() in answer.body for part in PARTS), answer.body
     logged = [r for r in caplog.records if r.name.startswith("dither.collector")]
-    assert any("db.internal" in r.getMessage() or r.exc_info for r in logged), "the operator is told"
+    assert any("db.internal" in r.getMessage() or r.exc_info for r in logged), (
+        "the operator is told"
+    )
     assert not [r for r in caplog.records if r.name.startswith("uvicorn")], "once"
     if isinstance(error, DitherError):
-        assert len(logged) <= 2, "eight failures within a minute: a line of the answers, a line of the writer"
+        assert len(logged) <= 2, (
+            "eight failures within a minute: a line of the answers, a line of the writer"
+        )
 
 
 def test_a_line_comes_back_after_a_while_with_a_count(caplog: pytest.LogCaptureFixture) -> None:

@@ -33,7 +33,9 @@ OPTIONS: dict[str, Any] = {"epsilon": 2.0, "schema": SCHEMA, "method": "independ
 
 
 def people(last: str = "b", rows: int = 400) -> pa.Table:
-    return pa.table({"town": ["a", "b"] * (rows // 2 - 1) + ["a", last], "age": [20.0, 70.0] * (rows // 2)})
+    return pa.table(
+        {"town": ["a", "b"] * (rows // 2 - 1) + ["a", last], "age": [20.0, 70.0] * (rows // 2)}
+    )
 
 
 def plain(page: str) -> str:
@@ -47,8 +49,27 @@ def test_resampled_rows_are_said_in_all_four_places(
     pq.write_table(people(), tmp_path / "people.parquet")
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_json()))
     options = [word for key, value in given.items() for word in (f"--{key}", str(value))]
-    command = ["publish", str(tmp_path / "people.parquet"), "--epsilon", "2", "--method", "independent"]
-    assert run([*command, "--schema", str(tmp_path / "schema.json"), *options, "-o", str(tmp_path / "out")]) == 0
+    command = [
+        "publish",
+        str(tmp_path / "people.parquet"),
+        "--epsilon",
+        "2",
+        "--method",
+        "independent",
+    ]
+    assert (
+        run(
+            [
+                *command,
+                "--schema",
+                str(tmp_path / "schema.json"),
+                *options,
+                "-o",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().err
     manifest = json.loads((tmp_path / "out" / "release.json").read_text())
     page = (tmp_path / "out" / "report.html").read_text()
@@ -65,9 +86,13 @@ def test_resampled_rows_are_said_in_all_four_places(
 def test_private_means_the_same_in_every_manifest(seed: int | None) -> None:
     made = [
         dither.publish(people(), **OPTIONS, seed=seed),
-        central_release(people(), epsilon=1.0, method="laplace", schema=SCHEMA, seed=seed, replicates=0),
+        central_release(
+            people(), epsilon=1.0, method="laplace", schema=SCHEMA, seed=seed, replicates=0
+        ),
         dither.histogram([20.0, 70.0] * 100, consumers=[3], epsilon=1.0, low=0, high=90, seed=seed),
-        several_values([[20.0], [70.0]] * 100, consumers=[3], epsilon=1.0, low=0, high=90, most=2, seed=seed),
+        several_values(
+            [[20.0], [70.0]] * 100, consumers=[3], epsilon=1.0, low=0, high=90, most=2, seed=seed
+        ),
     ]
     assert [release.to_json()["private"] for release in made] == [seed is None] * len(made)
 
@@ -121,13 +146,23 @@ def test_the_folder_is_the_same_whether_or_not_a_value_lay_outside(
     assert written[0] == written[1]
     pq.write_table(people("Atlantis"), tmp_path / "people.parquet")
     (tmp_path / "schema.json").write_text(json.dumps(SCHEMA.to_json()))
-    command = ["publish", str(tmp_path / "people.parquet"), "--epsilon", "2", "--unknown", "other", "-o"]
+    command = [
+        "publish",
+        str(tmp_path / "people.parquet"),
+        "--epsilon",
+        "2",
+        "--unknown",
+        "other",
+        "-o",
+    ]
     assert run([*command, str(tmp_path / "cli"), "--schema", str(tmp_path / "schema.json")]) == 0
     assert "town: 1 values outside the domain" in capsys.readouterr().err
     assert "outside the domain" not in (tmp_path / "cli" / "report.html").read_text()
 
 
-@pytest.mark.parametrize(("policy", "inside", "outside"), [("clip", 90.0, 91.0), ("drop", None, 91.0)])
+@pytest.mark.parametrize(
+    ("policy", "inside", "outside"), [("clip", 90.0, 91.0), ("drop", None, 91.0)]
+)
 def test_histogram_files_are_the_same_whether_or_not_a_value_lay_outside(
     policy: str, inside: float | None, outside: float, tmp_path: Path
 ) -> None:
@@ -169,7 +204,9 @@ def test_the_guarantee_states_no_less_than_was_spent() -> None:
     assert "epsilon 1.00001," in guarantee_sentence(1.0000003996, simulated=False)
 
 
-@pytest.mark.parametrize(("name", "method"), [("sue", "summed"), ("oue", "summed"), ("grr", "independent")])
+@pytest.mark.parametrize(
+    ("name", "method"), [("sue", "summed"), ("oue", "summed"), ("grr", "independent")]
+)
 def test_several_answers_never_add_up_to_more_than_was_asked(name: str, method: Any) -> None:
     """At epsilons whose share rounds up to that of a law which the thresholds hold exactly."""
     for most in range(2, 20):

@@ -94,7 +94,11 @@ STRANGE: list[object] = [
     Lies(3.0),
     Lies(math.nan),
 ]
-PLAN = Plan(0, tuple(Question((n,), GRR.for_epsilon(SCHEMA.cells([n]), 0.6)) for n in SCHEMA.names), split=True)
+PLAN = Plan(
+    0,
+    tuple(Question((n,), GRR.for_epsilon(SCHEMA.cells([n]), 0.6)) for n in SCHEMA.names),
+    split=True,
+)
 PAIR = Plan(0, (Question(("colour", "score"), GRR.for_epsilon(9, 2.0)),), (1.0,))
 
 
@@ -117,7 +121,9 @@ def test_every_record_is_answered_with_the_same_bytes_and_draws(plan: Plan) -> N
     assert expected[0] == "acknowledged"
     for value in STRANGE:
         for name in SCHEMA.names:
-            assert traffic({**RECORD, name: value}, plan)[:3] == expected[:3], f"{name}: {type(value)}"
+            assert traffic({**RECORD, name: value}, plan)[:3] == expected[:3], (
+                f"{name}: {type(value)}"
+            )
     assert traffic({}, plan)[:3] == expected[:3]
     assert traffic(RecordWatcher(), plan)[:3] == expected[:3]
     assert traffic({**RECORD, "more": Raises(), 5: "x"}, plan) == expected
@@ -125,7 +131,9 @@ def test_every_record_is_answered_with_the_same_bytes_and_draws(plan: Plan) -> N
 
 @pytest.mark.parametrize("clip", [True, False])
 @pytest.mark.parametrize("levels", [2, 257])
-def test_a_number_that_is_to_be_rounded_takes_the_same_draws_whatever_it_is(clip: bool, levels: int) -> None:
+def test_a_number_that_is_to_be_rounded_takes_the_same_draws_whatever_it_is(
+    clip: bool, levels: int
+) -> None:
     schema = Schema((Attribute("pay", "numeric", edges=(0.0, 10.0, 20.0), clip=clip),))
     for value in (*STRANGE, 5, 5.5, -1e300, 10**400, math.inf, -math.inf):
         draws: list[int] = []
@@ -139,7 +147,9 @@ def test_a_number_that_is_to_be_rounded_takes_the_same_draws_whatever_it_is(clip
         assert draws == [1 if levels == 2 else 2, 4]
         assert 0 <= coded.cell < levels
         if type(value) in (int, float):
-            inside = 0 <= value <= 20 or (clip and not (isinstance(value, float) and math.isnan(value)))
+            inside = 0 <= value <= 20 or (
+                clip and not (isinstance(value, float) and math.isnan(value))
+            )
             assert coded.outside == (() if inside else ("pay",)), value
 
 
@@ -174,13 +184,21 @@ def test_a_value_outside_is_answered_as_missing_or_as_any_code() -> None:
         device.close()
         return decode(collector.bodies[0]).reports[0].payload[0]
 
-    assert {answers_of({"colour": "pink", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {0, 1, 2}
+    assert {answers_of({"colour": "pink", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {
+        0,
+        1,
+        2,
+    }
     assert {answers_of({"colour": "blue", "score": 0.5}, drawn) // 3 for drawn in range(3)} == {2}
     member = Question(("member",), GRR.for_epsilon(3, 1.0))
-    missing = encode_answer(SCHEMA, member, {"member": "who knows"}, lambda count: pytest.fail("nothing to draw"))
+    missing = encode_answer(
+        SCHEMA, member, {"member": "who knows"}, lambda count: pytest.fail("nothing to draw")
+    )
     assert (missing.cell, missing.outside) == (2, ("member",))
     absent = encode_answer(SCHEMA, member, {}, bytes)
-    assert (absent.cell, absent.outside) == (2, ()), "no answer is an answer where the schema has it"
+    assert (absent.cell, absent.outside) == (2, ()), (
+        "no answer is an answer where the schema has it"
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 200, 256])
@@ -213,7 +231,9 @@ def test_a_record_that_is_no_mapping_is_refused_before_anything_is_asked() -> No
 
     for record in (None, [("colour", "red")], "red"):
         with pytest.raises(ParameterError, match="mapping"):
-            Participant(device, "https://c.example", CAMPAIGN, cap=2.0, transport=transport).take_part(record)  # type: ignore[arg-type]
+            Participant(
+                device, "https://c.example", CAMPAIGN, cap=2.0, transport=transport
+            ).take_part(record)  # type: ignore[arg-type]
     device.close()
 
 
@@ -232,6 +252,8 @@ def test_refusals_do_not_look_at_the_record() -> None:
 
 def test_a_pinned_schema_is_answered() -> None:
     device = Device(":memory:")
-    taken = participant(device, Collector(announce(PAIR)), schema_fingerprint=SCHEMA.fingerprint).take_part(RECORD)
+    taken = participant(
+        device, Collector(announce(PAIR)), schema_fingerprint=SCHEMA.fingerprint
+    ).take_part(RECORD)
     assert taken.result == "acknowledged"
     device.close()

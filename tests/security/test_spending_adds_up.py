@@ -43,13 +43,21 @@ class Anywhere(Collector):
 
 
 def spend(
-    device: Device, campaign: int, epsilon: float, *, cap: float = 9.0, number: int = 0, name: str = "colour"
+    device: Device,
+    campaign: int,
+    epsilon: float,
+    *,
+    cap: float = 9.0,
+    number: int = 0,
+    name: str = "colour",
 ) -> str:
     """Answer a question of this epsilon in a campaign of its own."""
     campaign_id = f"{campaign:02x}" * 16
     announced = announce(plan(number, epsilon, (name,)), campaign=campaign_id, epsilon=9.0)
     collector = Anywhere(announced)
-    taken = Participant(device, "https://c.example", campaign_id, cap=cap, transport=collector).take_part(RECORD)
+    taken = Participant(
+        device, "https://c.example", campaign_id, cap=cap, transport=collector
+    ).take_part(RECORD)
     assert len(collector.bodies) == 1
     return taken.result
 
@@ -86,7 +94,9 @@ def test_the_cap_is_kept_in_the_file_and_changed_by_saying_so(tmp_path: Path) ->
     device.close()
 
 
-def test_spending_counts_for_a_period_and_a_clock_that_goes_back_frees_nothing(tmp_path: Path) -> None:
+def test_spending_counts_for_a_period_and_a_clock_that_goes_back_frees_nothing(
+    tmp_path: Path,
+) -> None:
     clock = Clock()
     device = Device(tmp_path / "d.db", cap_total=1.0, period=100.0, clock=clock)
     spend(device, 1, 0.9)
@@ -143,7 +153,11 @@ def test_a_file_of_an_older_version_is_carried_forward(tmp_path: Path) -> None:
     old.close()
     clock = Clock()
     device = Device(path, cap_total=1.0, period=100.0, clock=clock)
-    assert (device.spent(campaign), device.cap(campaign), device.answers_of(campaign, 7)) == (0.9, 4.0, "digest")
+    assert (device.spent(campaign), device.cap(campaign), device.answers_of(campaign, 7)) == (
+        0.9,
+        4.0,
+        "digest",
+    )
     assert [w.state for w in device.outbox()] == ["waiting"]
     with pytest.raises(PrivacyError, match="cap_total"):
         spend(device, 2, 0.9)

@@ -10,7 +10,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from collector_harness import REPORTS_TYPE, Caller, ServerProcess, ServerThread, envelope_of, plan_of, token_of, until
+from collector_harness import (
+    REPORTS_TYPE,
+    Caller,
+    ServerProcess,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    token_of,
+    until,
+)
 
 from dither.collector.sqlite import SqliteStore
 
@@ -51,7 +60,9 @@ def test_requests_in_a_row_and_then_a_reset_log_nothing(
     monkeypatch.setattr(server.collector.store, "add_reports", late)
     for _ in range(20):
         send_and_reset(server.url, sent)
-    until(lambda: "dither_connections_open 1.0\n" in server.collector.metrics.text())  # the caller's own
+    until(
+        lambda: "dither_connections_open 1.0\n" in server.collector.metrics.text()
+    )  # the caller's own
     gate.set()
     until(lambda: not server.server.server_state.tasks)
     server.stop()
@@ -84,16 +95,27 @@ def test_a_defect_is_logged_with_its_traceback_once_however_often_it_is_met(tmp_
         for _ in range(50):
             assert caller.connection.request("GET", "/live", None).status == 500
             answer = caller.upload("ab", b"x")
-            assert (answer.status, json.loads(answer.body)["type"]) == (500, "urn:dither:problem:internal")
+            assert (answer.status, json.loads(answer.body)["type"]) == (
+                500,
+                "urn:dither:problem:internal",
+            )
         caller.connection.close()
         status, errors = server.terminate()
     assert status == 0
-    assert errors.count("Exception in ASGI application") == errors.count("LookupError: a defect at the edge") == 1
-    assert errors.count("KeyError: 'a defect of ours'") == 1, "another defect is not hidden by the first"
+    assert (
+        errors.count("Exception in ASGI application")
+        == errors.count("LookupError: a defect at the edge")
+        == 1
+    )
+    assert errors.count("KeyError: 'a defect of ours'") == 1, (
+        "another defect is not hidden by the first"
+    )
     assert errors.count("Traceback") == 2
 
 
-def test_what_was_kept_quiet_is_counted_and_places_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_kept_quiet_is_counted_and_places_are_told_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     from dither.collector.problems import SeldomFilter
 
     now = 0.0

@@ -39,11 +39,15 @@ def is_closed(peer: socket.socket) -> bool:
 def opened(caller: Caller) -> int:
     text = caller.connection.request("GET", "/metrics", None).body.decode()
     return next(
-        int(float(line.split()[1])) for line in text.splitlines() if line.startswith("dither_connections_open ")
+        int(float(line.split()[1]))
+        for line in text.splitlines()
+        if line.startswith("dither_connections_open ")
     )
 
 
-def test_hundreds_of_half_requests_are_closed_at_once_and_leave_no_line_in_the_log(tmp_path: Path) -> None:
+def test_hundreds_of_half_requests_are_closed_at_once_and_leave_no_line_in_the_log(
+    tmp_path: Path,
+) -> None:
     with ServerProcess(tmp_path / "c.db") as server, ExitStack() as stack:
         caller = Caller(server.url)
         campaign = caller.create()
@@ -96,7 +100,9 @@ def test_answers_that_nobody_reads_hold_up_nothing_and_leave_no_traceback(tmp_pa
     assert seconds < 10
 
 
-def test_whole_requests_are_answered_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_requests_are_answered_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = ServerThread(SqliteStore(tmp_path / "c.db"))
     gate, entered = threading.Event(), threading.Event()
 
@@ -146,7 +152,9 @@ serving.open_store = opening
 """
 
 
-def test_an_operators_request_that_is_cut_off_is_told_so_and_the_status_is_1(tmp_path: Path) -> None:
+def test_an_operators_request_that_is_cut_off_is_told_so_and_the_status_is_1(
+    tmp_path: Path,
+) -> None:
     """The store ends all waits when it is closed, so that by then no thread is left to tell of what was interrupted."""
     with ServerProcess(tmp_path / "c.db", before=CLOSING_ENDS_WAITS) as server:
         caller = Caller(server.url)

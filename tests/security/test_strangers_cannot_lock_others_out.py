@@ -88,7 +88,10 @@ def _readable(peer: socket.socket) -> bool:
 
 
 HEADS = {
-    "small headers": (b"GET /live HTTP/1.1\r\n", b"".join(b"x-%04d: y\r\n" % i for i in range(1000))),
+    "small headers": (
+        b"GET /live HTTP/1.1\r\n",
+        b"".join(b"x-%04d: y\r\n" % i for i in range(1000)),
+    ),
     "one header without end": (b"GET /live HTTP/1.1\r\nx-long: ", b"y" * 8192),
     "a header's name without end": (b"GET /live HTTP/1.1\r\n", b"x" * 8192),
     "headers without values": (b"GET /live HTTP/1.1\r\n", b"a:\r\n" * 2048),
@@ -154,8 +157,14 @@ def resident(process: int) -> int:
         (b"\0\1\2 nonsense\r\n\r\n", "bad-request"),
         (b"GET /live HTTP/1.1\r\nContent-Length: x\r\n\r\n", "bad-request"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "bad-request"),
-        (b"GET /live HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nx-t: y\r\n\r\n", "length-required"),
-        (b"POST /v1/campaigns/x/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;e=", "length-required"),
+        (
+            b"GET /live HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nx-t: y\r\n\r\n",
+            "length-required",
+        ),
+        (
+            b"POST /v1/campaigns/x/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;e=",
+            "length-required",
+        ),
     ],
 )
 def test_what_is_no_request_or_comes_in_chunks_is_refused_and_logs_nothing(
@@ -170,7 +179,9 @@ def test_what_is_no_request_or_comes_in_chunks_is_refused_and_logs_nothing(
     assert not caplog.records, "a stranger cannot fill the log"
 
 
-def test_upgrades_are_answered_as_plain_requests(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_upgrades_are_answered_as_plain_requests(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     server = start()
     with connect(server) as peer:
         peer.sendall(
@@ -194,7 +205,9 @@ def test_requests_in_a_row_are_answered_in_order_and_too_many_are_not_kept(start
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET /live HT", b"GET /live HTTP/1.1\r\nx-half: "])
-def test_connections_that_say_nothing_or_half_a_request_are_closed_in_time(start: Start, sent: bytes) -> None:
+def test_connections_that_say_nothing_or_half_a_request_are_closed_in_time(
+    start: Start, sent: bytes
+) -> None:
     server = start(head_seconds=0.4, drain_seconds=0.2)
     with connect(server) as peer:
         peer.sendall(sent)
@@ -246,7 +259,9 @@ def test_the_second_request_of_a_connection_has_no_longer_than_the_first(start: 
         assert status_of(everything(peer)) == 408
 
 
-def test_a_body_that_drips_is_bounded_as_a_whole(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_drips_is_bounded_as_a_whole(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(edge, "BODY_SECONDS", 0.5)
     server = start(drain_seconds=0.2)
     campaign = Caller(server.url).create()
@@ -299,12 +314,17 @@ def held(server: ServerThread) -> int:
         ("POST", "/v1/campaigns/x/reports", 415),
     ],
 )
-def test_a_body_nobody_reads_is_not_kept_with_the_connection(start: Start, method: str, path: str, status: int) -> None:
+def test_a_body_nobody_reads_is_not_kept_with_the_connection(
+    start: Start, method: str, path: str, status: int
+) -> None:
     server = start()
     with ExitStack() as stack:
         for _ in range(10):  # whatever part of it comes with the head
             peer = stack.enter_context(connect(server))
-            peer.sendall(f"{method} {path} HTTP/1.1\r\nContent-Length: 30000\r\n\r\n".encode() + b"x" * 30_000)
+            peer.sendall(
+                f"{method} {path} HTTP/1.1\r\nContent-Length: 30000\r\n\r\n".encode()
+                + b"x" * 30_000
+            )
             assert answer(peer) == status
         assert "dither_connections_open 10" in server.collector.metrics.text()
         until(lambda: held(server) == 0)
@@ -314,12 +334,16 @@ def test_a_body_nobody_reads_is_not_kept_with_the_connection(start: Start, metho
 def test_requests_that_have_no_body_are_refused_with_one(start: Start, method: str) -> None:
     server = start(drain_seconds=0.2)
     with connect(server) as peer:
-        peer.sendall(f"{method} /live HTTP/1.1\r\nContent-Length: 250000\r\n\r\n".encode() + b"x" * 1000)
+        peer.sendall(
+            f"{method} /live HTTP/1.1\r\nContent-Length: 250000\r\n\r\n".encode() + b"x" * 1000
+        )
         said = everything(peer)
     assert status_of(said) == 400
     assert b"urn:dither:problem:bad-request" in said
     with connect(server) as peer:
-        peer.sendall(f"{method} /live HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        peer.sendall(
+            f"{method} /live HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+        )
         assert status_of(everything(peer)) in (200, 405)
 
 
@@ -332,11 +356,15 @@ def test_an_answer_nobody_reads_does_not_hold_the_connection(start: Start) -> No
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         peer.sendall(f"GET /v1/campaigns/{campaign} HTTP/1.1\r\n\r\n".encode() * 40)  # about 14 MiB
         assert peer.recv(100)
-        until(lambda: "dither_connections_open 1" in server.collector.metrics.text())  # the operator's is left
+        until(
+            lambda: "dither_connections_open 1" in server.collector.metrics.text()
+        )  # the operator's is left
         until(lambda: "dither_connections_open 0" in server.collector.metrics.text())
 
 
-def test_an_answer_read_slowly_but_steadily_is_sent_to_its_end(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_read_slowly_but_steadily_is_sent_to_its_end(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = start(write_seconds=2.0)
     campaign = Caller(server.url).create()
     release = b"r" * (24 << 20)
@@ -358,7 +386,9 @@ def test_an_answer_read_slowly_but_steadily_is_sent_to_its_end(start: Start, mon
 def test_a_newcomer_gets_through_while_idle_connections_fill_every_place(
     start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(problems.seldom, "filters", [problems.SeldomFilter()])  # as if nothing had been said yet
+    monkeypatch.setattr(
+        problems.seldom, "filters", [problems.SeldomFilter()]
+    )  # as if nothing had been said yet
     server = start(most=50, head_seconds=LONG * 4, idle_seconds=LONG * 4)
     with ExitStack() as stack:
         idle = [stack.enter_context(connect(server)) for _ in range(75)]
@@ -401,7 +431,9 @@ def test_a_newcomer_gets_through_while_half_sent_bodies_and_unread_answers_fill_
     assert "unexpected" not in caplog.text, "a sender who goes away is no defect"
 
 
-def test_with_few_files_idle_connections_neither_lock_out_nor_break_the_collector(tmp_path: Path) -> None:
+def test_with_few_files_idle_connections_neither_lock_out_nor_break_the_collector(
+    tmp_path: Path,
+) -> None:
     few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (450, 450))"
     with ServerProcess(tmp_path / "c.db", before=few) as server, ExitStack() as stack:
         for _ in range(600):
@@ -433,14 +465,18 @@ def test_when_requests_under_way_take_every_place_the_next_is_told_at_once(
             said = everything(refused)
         assert status_of(said) == 503
         assert b"retry-after" in said
-        assert 'dither_connections_refused_total{reason="full"} 1' in server.collector.metrics.text()
+        assert (
+            'dither_connections_refused_total{reason="full"} 1' in server.collector.metrics.text()
+        )
         assert 'dither_responses_total{status="503"} 1' in server.collector.metrics.text()
         gate.set()
         assert all(status_of(everything(peer)) == 200 for peer in peers)
     assert Caller(server.url).connection.request("GET", "/live", None).status == 200
 
 
-def test_bodies_of_all_requests_together_have_a_limit(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_of_all_requests_together_have_a_limit(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(edge, "BODIES_BYTES", 1_500_000)
     server = start()
     caller = Caller(server.url)
@@ -454,7 +490,9 @@ def test_bodies_of_all_requests_together_have_a_limit(start: Start, monkeypatch:
         until(lambda: server.server.config.loaded_app._held == 999_999)
         refused = caller.upload(campaign, b"x" * 600_000)
         assert (refused.status, refused.retry_after) == (429, 1.0)
-        assert caller.upload(campaign, b"x" * 100_000).status == 400, "there is room for a smaller one"
+        assert caller.upload(campaign, b"x" * 100_000).status == 400, (
+            "there is room for a smaller one"
+        )
     until(lambda: server.server.config.loaded_app._held == 0)
     assert caller.upload(campaign, b"x" * 600_000).status == 400
 

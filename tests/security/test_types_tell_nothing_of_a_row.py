@@ -32,12 +32,23 @@ SCHEMA = Schema(
 )
 USUAL = {"sex": "F", "age": 41, "code": 1, "ill": True}
 # Each differs from the usual last record in one value, and most of them stay in the same cell.
-RECORDS = [{}, {"age": 41.5}, {"age": None}, {"code": None}, {"code": 2}, {"ill": None}, {"sex": None}]
+RECORDS = [
+    {},
+    {"age": 41.5},
+    {"age": None},
+    {"code": None},
+    {"code": 2},
+    {"ill": None},
+    {"sex": None},
+]
 SPELLINGS = [{}, {"ill": "True"}, {"ill": "1"}, {"code": "1.0"}]
 
 
 def rows(last: dict[str, Any]) -> list[dict[str, Any]]:
-    others = [{"sex": "F", "age": 20, "code": 3, "ill": False}, {"sex": "M", "age": 70, "code": 1, "ill": True}]
+    others = [
+        {"sex": "F", "age": 20, "code": 3, "ill": False},
+        {"sex": "M", "age": 70, "code": 1, "ill": True},
+    ]
     return [*others * 150, {**USUAL, **last}]
 
 
@@ -56,14 +67,18 @@ def pandas_objects(last: dict[str, Any], folder: Path) -> Any:
 
 
 def pandas_categories(last: dict[str, Any], folder: Path) -> Any:
-    return pd.DataFrame(rows(last)).astype({"sex": "category", "code": "category", "age": "category"})
+    return pd.DataFrame(rows(last)).astype(
+        {"sex": "category", "code": "category", "age": "category"}
+    )
 
 
 def pandas_csv(last: dict[str, Any], folder: Path) -> Any:
     return pd.read_csv(csv_file(last, folder))
 
 
-DECLARED = pa.schema([("sex", pa.string()), ("age", pa.float32()), ("code", pa.int8()), ("ill", pa.bool_())])
+DECLARED = pa.schema(
+    [("sex", pa.string()), ("age", pa.float32()), ("code", pa.int8()), ("ill", pa.bool_())]
+)
 
 
 def parquet_file(last: dict[str, Any], folder: Path) -> Path:
@@ -76,11 +91,15 @@ def polars_frame(last: dict[str, Any], folder: Path) -> Any:
 
 
 def published(table: Any) -> Any:
-    return dither.publish(table, epsilon=0.5, schema=SCHEMA, method="independent", rows=50, seed=3).synthetic
+    return dither.publish(
+        table, epsilon=0.5, schema=SCHEMA, method="independent", rows=50, seed=3
+    ).synthetic
 
 
 def curated(table: Any) -> Any:
-    return central_release(table, epsilon=0.5, method="laplace", schema=SCHEMA, seed=3, replicates=0).synthetic
+    return central_release(
+        table, epsilon=0.5, method="laplace", schema=SCHEMA, seed=3, replicates=0
+    ).synthetic
 
 
 def shape(table: Any) -> list[Any]:
@@ -92,7 +111,15 @@ def shape(table: Any) -> list[Any]:
     return list(zip(table.columns, map(str, types), details, strict=True))
 
 
-MAKERS = [csv_file, pandas_frame, pandas_objects, pandas_categories, pandas_csv, parquet_file, polars_frame]
+MAKERS = [
+    csv_file,
+    pandas_frame,
+    pandas_objects,
+    pandas_categories,
+    pandas_csv,
+    parquet_file,
+    polars_frame,
+]
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -108,7 +135,9 @@ def test_one_record_moves_no_type(
 @pytest.mark.parametrize("release", [published, curated])
 def test_one_record_moves_no_spelling(release: Callable[[Any], Any], tmp_path: Path) -> None:
     """The same codes, whichever way the last record writes them; as text, with the same seed."""
-    texts = pa.schema([("sex", pa.string()), ("age", pa.float64()), ("code", pa.string()), ("ill", pa.string())])
+    texts = pa.schema(
+        [("sex", pa.string()), ("age", pa.float64()), ("code", pa.string()), ("ill", pa.string())]
+    )
     plain = [{**row, "code": str(row["code"]), "ill": str(row["ill"]).lower()} for row in rows({})]
     first, *others = (
         release(pa.Table.from_pylist([*plain[:-1], {**plain[-1], **last}], texts))
@@ -133,9 +162,18 @@ def test_what_the_schema_says_and_what_is_declared(tmp_path: Path) -> None:
     assert not frame["age"].dropna().between(0, 90, inclusive="both").eq(False).any()
     nullable = pandas_frame({}, tmp_path).astype({"age": "Float32", "code": "Int8"})
     assert [str(t) for t in published(nullable).dtypes[1:3]] == ["Float32", "Int8"]
-    filled = Schema((Attribute("code", "categorical", values=(1, 2, 3)), Attribute("ill", "boolean", (False, True))))
+    filled = Schema(
+        (
+            Attribute("code", "categorical", values=(1, 2, 3)),
+            Attribute("ill", "boolean", (False, True)),
+        )
+    )
     plain = dither.publish(
-        pandas_frame({}, tmp_path)[["code", "ill"]], epsilon=1.0, schema=filled, method="independent", rows=5
+        pandas_frame({}, tmp_path)[["code", "ill"]],
+        epsilon=1.0,
+        schema=filled,
+        method="independent",
+        rows=5,
     )
     assert [str(t) for t in plain.synthetic.dtypes] == ["int64", "bool"]
 
@@ -158,7 +196,13 @@ def test_numbers_are_whole_where_every_bin_holds_one(attribute: Attribute, whole
     if whole:
         table = pa.table({"x": np.linspace(attribute.edges[0], attribute.edges[-1], 500)})
         made = dither.publish(
-            table.to_pandas(), epsilon=4.0, schema=Schema((attribute,)), method="independent", rows=500
+            table.to_pandas(),
+            epsilon=4.0,
+            schema=Schema((attribute,)),
+            method="independent",
+            rows=500,
         ).synthetic
         again = encode(made, Schema((attribute,))).codes
-        assert len(set(again[:, 0])) == attribute.answers, "a bin without a value would be empty in every table"
+        assert len(set(again[:, 0])) == attribute.answers, (
+            "a bin without a value would be empty in every table"
+        )

@@ -19,7 +19,9 @@ TOKENS = 40_000
 
 
 @pytest.mark.slow
-def test_uploads_are_answered_between_the_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_are_answered_between_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store: Any = SqliteStore(tmp_path / "c.db")
     running = ServerThread(store)
     caller = Caller(running.url, timeout=60.0)
@@ -32,7 +34,9 @@ def test_uploads_are_answered_between_the_blocks(tmp_path: Path, monkeypatch: py
     def issuing(given: str, hashes: Any) -> None:
         original(given, hashes)
         blocks.append(len(hashes))
-        until(lambda: running.collector.writer.waiting > 0)  # somebody waits by the end of every block
+        until(
+            lambda: running.collector.writer.waiting > 0
+        )  # somebody waits by the end of every block
 
     def uploading() -> None:
         own, i = Caller(running.url, timeout=60.0), 0
@@ -47,16 +51,24 @@ def test_uploads_are_answered_between_the_blocks(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(store, "add_tokens", issuing)
     sender = threading.Thread(target=uploading)
     sender.start()
-    monkeypatch.setattr(Connection.request, "__defaults__", (None, None))  # an operator reads all of an answer
-    issued = json.loads(caller.admin("POST", f"/{campaign}/tokens", {"count": TOKENS}).body)["tokens"]
+    monkeypatch.setattr(
+        Connection.request, "__defaults__", (None, None)
+    )  # an operator reads all of an answer
+    issued = json.loads(caller.admin("POST", f"/{campaign}/tokens", {"count": TOKENS}).body)[
+        "tokens"
+    ]
     stop.set()
     sender.join(60)
     assert len(set(issued)) == TOKENS
     assert blocks == [TOKEN_BLOCK] * (TOKENS // TOKEN_BLOCK)
-    assert len(crossed) >= len(blocks) - 1, "uploads were acknowledged while tokens were being issued"
+    assert len(crossed) >= len(blocks) - 1, (
+        "uploads were acknowledged while tokens were being issued"
+    )
     # One that was under way when the upload began, and one that was queued before it.
     assert max(crossed) <= 2, "no upload waited for more than a block"
-    known = envelope_of(campaign, plan_of(caller.announcement(campaign)), [bytes.fromhex(t) for t in issued[-900:]])
+    known = envelope_of(
+        campaign, plan_of(caller.announcement(campaign)), [bytes.fromhex(t) for t in issued[-900:]]
+    )
     assert caller.upload(campaign, known).status == 201, "every one of them is good"
     caller.connection.close()
     running.stop()
@@ -67,7 +79,9 @@ def test_blocks_do_not_tell_which_tokens_came_together() -> None:
     assert _in_order(hashes) == sorted(hashes)
 
 
-def test_if_it_fails_midway_nobody_sees_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_it_fails_midway_nobody_sees_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dither.collector.store import StoreFull
 
     store: Any = SqliteStore(tmp_path / "c.db")

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.slow
     ("method", "strength", "participants", "epsilon", "ways"),
     [("independent", 0.0, 30_000, 1.0, (1,)), ("mixture", 1.5, 100_000, 2.0, (1, 2, 3))],
 )
-def test_coverage(method: str, strength: float, participants: int, epsilon: float, ways: tuple[int, ...]) -> None:
+def test_coverage(
+    method: str, strength: float, participants: int, epsilon: float, ways: tuple[int, ...]
+) -> None:
     seeds = range(12) if method == "independent" else range(5)
     inside: dict[int, list[np.ndarray]] = {k: [] for k in ways}
     mutant: dict[int, list[np.ndarray]] = {k: [] for k in ways}
@@ -48,7 +50,9 @@ def test_coverage(method: str, strength: float, participants: int, epsilon: floa
         rate = float(cells.mean())
         # Two standard errors of a rate of 95 % from so few populations; one-way there are just a hundred cells.
         slack = 2 * np.sqrt(0.95 * 0.05 / len(cells))
-        assert 0.90 - slack <= rate <= 0.98 + slack, f"{k}-way intervals hold the truth in {rate:.3f} of the cells"
+        assert 0.90 - slack <= rate <= 0.98 + slack, (
+            f"{k}-way intervals hold the truth in {rate:.3f} of the cells"
+        )
         assert np.concatenate(mutant[k]).mean() < 0.88
 
 
@@ -56,12 +60,21 @@ def test_coverage(method: str, strength: float, participants: int, epsilon: floa
 def test_coverage_on_a_real_table(method: str, parameters: dict[str, int]) -> None:
     """Bundled Adult, some attributes: cells, conjunctions, ranges and conditional shares; half the error is rejected."""
     table = tables.load("Adult")
-    at = [table.schema.index(name) for name in ("age", "education", "marital_status", "hours_per_week", "income")]
-    truth = Population(Schema(tuple(table.schema.attributes[i] for i in at)), np.asfortranarray(table.codes[:, at]))
+    at = [
+        table.schema.index(name)
+        for name in ("age", "education", "marital_status", "hours_per_week", "income")
+    ]
+    truth = Population(
+        Schema(tuple(table.schema.attributes[i] for i in at)), np.asfortranarray(table.codes[:, at])
+    )
     held = []
     for seed in (1, 2):
         found = collect(truth, method, 45_222, 2.0, seed, 8, **parameters)
-        held.append(np.array([kind.mean(axis=0) for kind in questions_held(found, truth, 20, seed).values()]))
+        held.append(
+            np.array(
+                [kind.mean(axis=0) for kind in questions_held(found, truth, 20, seed).values()]
+            )
+        )
     right, half, known = np.mean(held, axis=0).mean(axis=0)
     assert known > 0.9
     # The figures of one collection err together: the mean over the kinds scatters by 2 to 3 points from seed to seed.

@@ -46,7 +46,9 @@ def test_predicted_noise_is_that_of_a_simulation():
     covered_only = pair_noise(sizes[:2], [(0, 1), (0, 1)], [0.25, 0.75 / 2], lambda cells: 1.0)
     assert covered_only == pytest.approx(simulated, rel=0.02)
     assert math.isinf(pair_noise(sizes, [(0, 1)], [1.0], lambda cells: 1.0))
-    assert pair_noise(sizes, [*sets, (1, 2), (0, 2)], [0.1, 0.7, 0.1, 0.1], lambda cells: 4.0) == pytest.approx(
+    assert pair_noise(
+        sizes, [*sets, (1, 2), (0, 2)], [0.1, 0.7, 0.1, 0.1], lambda cells: 4.0
+    ) == pytest.approx(
         2 * pair_noise(sizes, [*sets, (1, 2), (0, 2)], [0.1, 0.7, 0.1, 0.1], lambda cells: 1.0)
     )
 

@@ -64,6 +64,9 @@ def test_true_dependence_is_found_without_bias():
     a, b = joint.sum(1), joint.sum(0)
     exact = ((joint - np.outer(a, b)) ** 2).sum()
     rng = np.random.default_rng(5)
-    found = [dependence(joint + rng.normal(0, 0.02, joint.shape), 0.02**2, a, b).statistic for _ in range(1_000)]
+    found = [
+        dependence(joint + rng.normal(0, 0.02, joint.shape), 0.02**2, a, b).statistic
+        for _ in range(1_000)
+    ]
     assert np.mean(found) == pytest.approx(exact, abs=4 * np.std(found) / np.sqrt(1_000))
     assert dependence(joint, 0.02**2, a, b).strength < np.sqrt(exact)

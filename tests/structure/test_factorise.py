@@ -8,7 +8,12 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.structure import mutual_information
-from dither.structure.factorise import compose, factorise, factorise_by_information, reduce_conditions
+from dither.structure.factorise import (
+    compose,
+    factorise,
+    factorise_by_information,
+    reduce_conditions,
+)
 
 SIZES = (3, 4, 2, 3, 5)
 
@@ -97,7 +102,9 @@ def test_a_three_step_chain_is_exact_and_axes_follow_the_clique():
     assert found.core in ((0, 1), (1, 2))
     tables = [(s, view(joint, s)) for s in found.sets]
     np.testing.assert_allclose(compose((0, 1, 2), found, tables), joint, atol=1e-12)
-    np.testing.assert_allclose(compose((2, 0, 1), found, tables), np.transpose(joint, (2, 0, 1)), atol=1e-12)
+    np.testing.assert_allclose(
+        compose((2, 0, 1), found, tables), np.transpose(joint, (2, 0, 1)), atol=1e-12
+    )
 
 
 def test_a_clique_that_fits_stays_whole_and_a_stranger_stands_alone():
@@ -135,7 +142,11 @@ def slow_fill(target, candidates, joint, sizes, most):
 
     taken = []
     while True:
-        room = [c for c in candidates if c not in taken and math.prod(sizes[a] for a in (*taken, c, target)) <= most]
+        room = [
+            c
+            for c in candidates
+            if c not in taken and math.prod(sizes[a] for a in (*taken, c, target)) <= most
+        ]
         best = min(room, key=lambda c: (round(left([*taken, c]), 10), c), default=None)
         if best is None or left(taken) - left([*taken, best]) <= 1e-9:
             return tuple(sorted(taken))
@@ -167,7 +178,12 @@ def test_filled_conditions_come_nearer_than_those_without_redundancy():
     filled = factorise_by_information(range(3), sizes, joint, 35)
 
     def error(found):
-        return np.abs(compose(range(3), found, [(s, view(joint, s)) for s in found.sets]) - joint).sum() / 2
+        return (
+            np.abs(
+                compose(range(3), found, [(s, view(joint, s)) for s in found.sets]) - joint
+            ).sum()
+            / 2
+        )
 
     assert error(filled) <= error(plain)
     chained = factorise_by_information(range(5), SIZES, chain(), 20)

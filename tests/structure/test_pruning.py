@@ -6,7 +6,13 @@ import pytest
 from dither.errors import ParameterError
 from dither.structure import prune_by_entropy, relative_entropy
 
-EVEN = [np.full(2, 0.5), np.array([0.9, 0.1]), np.array([0.7, 0.3]), np.array([0.99, 0.01]), np.array([0.6, 0.4])]
+EVEN = [
+    np.full(2, 0.5),
+    np.array([0.9, 0.1]),
+    np.array([0.7, 0.3]),
+    np.array([0.99, 0.01]),
+    np.array([0.6, 0.4]),
+]
 
 
 def test_relative_entropy_divides_by_the_domain():

@@ -29,7 +29,9 @@ def oracle(squares, degrees, share, size):
 
 
 @pytest.mark.parametrize(("share", "size"), [(0.3, 0.03), (0.1, 0.05), (1.0, 0.02), (0.0, 0.02)])
-def test_the_estimate_is_near_that_of_the_true_prior_and_far_better_than_the_raw_square(share, size):
+def test_the_estimate_is_near_that_of_the_true_prior_and_far_better_than_the_raw_square(
+    share, size
+):
     tests, shapes, truth, squares, degrees = draw(share, size, np.random.default_rng(7))
     found = shrunk_squares(tests, shapes)
 

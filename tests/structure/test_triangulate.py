@@ -33,7 +33,9 @@ def test_random_graphs_become_chordal_with_running_intersection(seed):
     graph.add_nodes_from(range(d))
     assert not set(edges) & set(result.fill)
     assert nx.is_chordal(graph)
-    assert {frozenset(c) for c in nx.chordal_graph_cliques(graph)} == {frozenset(c) for c in result.cliques}
+    assert {frozenset(c) for c in nx.chordal_graph_cliques(graph)} == {
+        frozenset(c) for c in result.cliques
+    }
     _check_tree(result, d)
 
 
@@ -72,7 +74,9 @@ def test_the_weakest_edge_goes_first():
     assert triangulate_capped([4, 4, 4], strengths, 64).dropped == ()
     result = triangulate_capped([4, 4, 4], strengths, 63)
     assert result.dropped == ((0, 2),)
-    assert triangulate_capped([4, 4, 4], {(1, 0): 3.0, (2, 1): 1.0, (0, 2): 2.0}, 63).dropped == ((1, 2),)
+    assert triangulate_capped([4, 4, 4], {(1, 0): 3.0, (2, 1): 1.0, (0, 2): 2.0}, 63).dropped == (
+        (1, 2),
+    )
 
 
 def test_an_attribute_wider_than_the_cap_is_an_error():

@@ -40,7 +40,11 @@ SCHEMA = Schema(
 def rows(count: int = 3000) -> dict[str, Any]:
     rng = np.random.default_rng(5)
     a = rng.choice(["x", "y", "z"], count, p=[0.6, 0.3, 0.1])
-    return {"a": a, "b": (a == "x") ^ (rng.random(count) < 0.1), "n": rng.uniform(0, 40, count).round(1)}
+    return {
+        "a": a,
+        "b": (a == "x") ^ (rng.random(count) < 0.1),
+        "n": rng.uniform(0, 40, count).round(1),
+    }
 
 
 def fitted(table: Any, **options: Any) -> Synthesiser:
@@ -55,12 +59,15 @@ def named(check: Any) -> str:
 
 def checks() -> list[tuple[Synthesiser, Any]]:
     """Scikit-learn's list for this estimator."""
-    return list(estimator_checks_generator(Synthesiser(epsilon=2.0, method="independent", random_state=0)))
+    return list(
+        estimator_checks_generator(Synthesiser(epsilon=2.0, method="independent", random_state=0))
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("estimator", "check"), [pytest.param(e, c, id=named(c)) for e, c in checks() if named(c) != ARRAYS]
+    ("estimator", "check"),
+    [pytest.param(e, c, id=named(c)) for e, c in checks() if named(c) != ARRAYS],
 )
 def test_scikit_learns_own_checks(estimator: Synthesiser, check: Any) -> None:
     check(estimator)
@@ -73,7 +80,10 @@ def test_scikit_learns_check_of_arrays() -> None:
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_synthesiser as here\n"
         "(one,) = [(e, c) for e, c in here.checks() if here.named(c) == here.ARRAYS]; one[1](one[0])"
     )
-    command, variables = [sys.executable, "-W", "ignore", "-c", code], {**os.environ, "SCIPY_ARRAY_API": "1"}
+    command, variables = (
+        [sys.executable, "-W", "ignore", "-c", code],
+        {**os.environ, "SCIPY_ARRAY_API": "1"},
+    )
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -111,7 +121,9 @@ def test_arrays_come_back_as_arrays() -> None:
 def test_a_name_and_dependence_that_was_learnt() -> None:
     model = Synthesiser(epsilon=8.0, schema=SCHEMA).fit(pa.table(rows(8_000)))
     drawn = model.sample(5000).to_pandas()
-    assert ((drawn["a"] == "x") == drawn["b"]).mean() > 0.8  # 0.9 of the rows; 0.52 if columns were independent
+    assert (
+        (drawn["a"] == "x") == drawn["b"]
+    ).mean() > 0.8  # 0.9 of the rows; 0.52 if columns were independent
     assert list(model.feature_names_in_) == ["a", "b", "n"]
     assert model.schema_ == SCHEMA
     assert model.release_.epsilon_achieved <= 8.0
@@ -136,7 +148,9 @@ def test_pickles_without_the_truth() -> None:
     assert back.release_.truth is None
     assert back.release_.clipped == {}
     assert len(back.sample(12)) == 12
-    assert back.release_.model.marginal(["a"]) == pytest.approx(model.release_.model.marginal(["a"]))
+    assert back.release_.model.marginal(["a"]) == pytest.approx(
+        model.release_.model.marginal(["a"])
+    )
     assert back.release_.query("a == 'x'").estimate == pytest.approx(
         model.release_.query("a == 'x'").estimate, abs=0.05
     )
@@ -161,7 +175,9 @@ def test_without_a_seed_nothing_repeats_and_nothing_is_said() -> None:
         warnings.simplefilter("error")
         first, second = fitted(table), fitted(table)
     assert not first.release_.replayable
-    assert not np.array_equal(first.release_.model.marginal(["n"]), second.release_.model.marginal(["n"]))
+    assert not np.array_equal(
+        first.release_.model.marginal(["n"]), second.release_.model.marginal(["n"])
+    )
     assert not first.sample(50).equals(first.sample(50))
     assert first.sample(50, random_state=1).equals(first.sample(50, random_state=1))
 
@@ -181,6 +197,8 @@ def test_errors_are_one_line() -> None:
 
 
 def test_fits_a_bundled_dataset_by_name() -> None:
-    model = dither.Synthesiser(epsilon=4.0, method="independent", columns=["sex", "income"]).fit("adult")
+    model = dither.Synthesiser(epsilon=4.0, method="independent", columns=["sex", "income"]).fit(
+        "adult"
+    )
     assert model.sample(9).num_rows == 9
     assert model.n_features_in_ == 2

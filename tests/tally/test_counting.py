@@ -38,7 +38,10 @@ SPLIT = tuple(question(SCHEMA, [n], 1.0, "sue") for n in SCHEMA.names)
 PLANS = {
     "counts": Plan(
         0,
-        tuple(question(SCHEMA, p, 2.0, m) for p, m in ((["a"], "grr"), (["a", "b"], "oue"), (["c"], "oue"))),
+        tuple(
+            question(SCHEMA, p, 2.0, m)
+            for p, m in ((["a"], "grr"), (["a", "b"], "oue"), (["c"], "oue"))
+        ),
         (0.5, 0.25, 0.25),
     ),
     "counts-split": Plan(0, SPLIT, split=True),
@@ -56,14 +59,24 @@ def reports(plan: Plan, count: int, seed: int = 0) -> list[Row]:
     rng, out = np.random.default_rng(seed), []
     for i in range(count):
         asked = -1 if plan.split else i % len(plan.questions)
-        mechanisms = [q.mechanism for q in (plan.questions if plan.split else [plan.questions[asked]])]
-        out.append((name(i), asked, b"".join(m.randomise(int(rng.integers(m.cells)), rng.bytes) for m in mechanisms)))
+        mechanisms = [
+            q.mechanism for q in (plan.questions if plan.split else [plan.questions[asked]])
+        ]
+        out.append(
+            (
+                name(i),
+                asked,
+                b"".join(m.randomise(int(rng.integers(m.cells)), rng.bytes) for m in mechanisms),
+            )
+        )
     return out
 
 
 def table(rows: Iterable[Row]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, COLUMNS, strict=True)], schema=COLUMNS)
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, COLUMNS, strict=True)], schema=COLUMNS
+    )
 
 
 def counted_slowly(plan: Plan, rows: Iterable[Row]) -> tuple[RoundTally, set[Row]]:
@@ -114,13 +127,21 @@ def test_the_count_is_that_of_a_dictionary_in_any_number_of_parts(kind: str) -> 
 
 def test_the_digest_is_the_sum_of_hashes_in_any_order_and_tells_one_changed_bit() -> None:
     rows = reports(PLANS["counts"], 40)
-    hashes = [hashlib.sha256(i + q.to_bytes(4, "big", signed=True) + p).hexdigest() for i, q, p in rows]
-    slow = "".join(f"{sum(int(h[at : at + 16], 16) for h in hashes) % 2**64:016x}" for at in range(0, 64, 16))
+    hashes = [
+        hashlib.sha256(i + q.to_bytes(4, "big", signed=True) + p).hexdigest() for i, q, p in rows
+    ]
+    slow = "".join(
+        f"{sum(int(h[at : at + 16], 16) for h in hashes) % 2**64:016x}" for at in range(0, 64, 16)
+    )
     assert digest_of(rows) == digest_of(rows[::-1]) == int(slow, 16)
     assert add_digests(digest_of(rows[:11]), digest_of(rows[11:])) == digest_of(rows)
     assert digest_of([]) == 0
     i, q, p = rows[3]
-    for other in ((i, q, bytes([p[0] ^ 1]) + p[1:]), (i, q + 1, p), (bytes([i[0] ^ 1]) + i[1:], q, p)):
+    for other in (
+        (i, q, bytes([p[0] ^ 1]) + p[1:]),
+        (i, q + 1, p),
+        (bytes([i[0] ^ 1]) + i[1:], q, p),
+    ):
         assert digest_of([*rows[:3], other, *rows[4:]]) != digest_of(rows)
 
 
@@ -194,7 +215,9 @@ def test_files_that_are_not_this_rounds_are_refused_by_name(tmp_path: Path) -> N
         told = {"dither_campaign": campaign, "dither_plan": json.dumps(plan.to_json())}
         pq.write_table(rows.replace_schema_metadata(told), tmp_path / f"{i}.parquet")
     refused("different campaigns", tmp_path / "0.parquet", tmp_path / "1.parquet")
-    refused(r"0\.parquet holds reports of another plan", tmp_path / "0.parquet", of=PLANS["patterns"])
+    refused(
+        r"0\.parquet holds reports of another plan", tmp_path / "0.parquet", of=PLANS["patterns"]
+    )
     (tmp_path / "campaign=x" / "round=0").mkdir(parents=True)
     pq.write_table(rows, tmp_path / "campaign=x" / "round=0" / "mine.parquet")
     with pytest.raises(InputError, match=r"mine\.parquet is not a file that an export writes"):
@@ -224,7 +247,9 @@ def test_an_export_that_cannot_go_on_says_why_and_leaves_what_is_there(tmp_path:
     export.flush()
     first, *_ = sorted(tmp_path.rglob("*.parquet"))
     first.write_bytes(first.read_bytes()[:50])
-    with pytest.raises(InputError, match="is damaged; delete it, and its reports are written again"):
+    with pytest.raises(
+        InputError, match="is damaged; delete it, and its reports are written again"
+    ):
         begin_export(str(tmp_path), "ab", plan).add(page)
     first.unlink()
     export = begin_export(str(tmp_path), "ab", plan)
@@ -233,7 +258,9 @@ def test_an_export_that_cannot_go_on_says_why_and_leaves_what_is_there(tmp_path:
     assert count_all(plan, read_reports(find_reports([str(tmp_path)], plan)), 50).reports == 50
 
 
-def test_two_exports_to_one_folder_at_once_both_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_exports_to_one_folder_at_once_both_end_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = PLANS["counts"]
     first, second = (begin_export(str(tmp_path), "ab", plan) for _ in range(2))
     for export in (first, second):
@@ -306,7 +333,9 @@ def test_a_forged_tally_whose_sums_come_out_right_is_refused(kind: str) -> None:
     if isinstance(good, CountTally):
         forged.append({**arrays, "n": np.full(len(good.n), np.nan)})
         if not plan.split:
-            forged.append({**arrays, "0": arrays["0"] * 0})  # each answer to question 0 names exactly one cell
+            forged.append(
+                {**arrays, "0": arrays["0"] * 0}
+            )  # each answer to question 0 names exactly one cell
             top = np.int64(2**63 - 1)
             forged.append({**arrays, "n": np.array([top, top, 62])})  # 60 reports modulo 2^64
     else:

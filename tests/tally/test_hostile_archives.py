@@ -80,7 +80,9 @@ def _models() -> Iterator[tuple[str, bytes]]:
 @cache
 def _archives() -> dict[str, tuple[bytes, Reader]]:
     """A sound archive of each kind, and what reads it."""
-    out: dict[str, tuple[bytes, Reader]] = {f"model {kind}": (data, model_from_bytes) for kind, data in _models()}
+    out: dict[str, tuple[bytes, Reader]] = {
+        f"model {kind}": (data, model_from_bytes) for kind, data in _models()
+    }
     plan = start("independent", SCHEMA, 2.0, 100, {}, 1, 0.0).plan()
     assert plan is not None
     counts = zero(plan)
@@ -99,7 +101,10 @@ def _archives() -> dict[str, tuple[bytes, Reader]]:
     assert release.replicates is not None
     out["state"] = release.state, restore
     model = release.model
-    out["replicates"] = pack_replicates(release.replicates), lambda data: unpack_replicates(data, model, None)
+    out["replicates"] = (
+        pack_replicates(release.replicates),
+        lambda data: unpack_replicates(data, model, None),
+    )
     return out
 
 
@@ -115,7 +120,13 @@ KINDS_OF_ARCHIVES = (
 
 def _places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path of every value in a JSON document but the whole."""
-    inside = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    inside = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     for key, value in inside:
         yield (*path, key)
         yield from _places(value, (*path, key))
@@ -171,9 +182,13 @@ def test_a_sound_archive_is_read(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS_OF_ARCHIVES)
-@settings(max_examples=300, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=300, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(data=st.data())
-def test_a_mutated_archive_raises_report_errors_only_and_takes_little_memory(kind: str, data: st.DataObject) -> None:
+def test_a_mutated_archive_raises_report_errors_only_and_takes_little_memory(
+    kind: str, data: st.DataObject
+) -> None:
     sound, read = _archives()[kind]
     mutate = data.draw(st.sampled_from([_header_mutated, _header_mutated, _bytes_mutated]))
     assert _peak_of(read, mutate(sound, data.draw)) < MAX_BYTES

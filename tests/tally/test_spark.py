@@ -31,7 +31,10 @@ def master() -> Iterator[str]:
     require(shutil.which("java"), "Java")
     found = importlib.util.find_spec("pyspark")
     require(
-        None if found is None or found.origin is None else Path(found.origin).parent / "bin" / "spark-submit", "PySpark"
+        None
+        if found is None or found.origin is None
+        else Path(found.origin).parent / "bin" / "spark-submit",
+        "PySpark",
     )
     from pyspark.sql import SparkSession
 
@@ -40,8 +43,14 @@ def master() -> Iterator[str]:
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-java-options '{BRIEF}' pyspark-shell")
     chosen = "local-cluster[2,1,1024]"
     # The executors are processes of a cluster: they find Dither where these tests do.
-    paths = os.pathsep.join([str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    settings = {"spark.ui.enabled": "false", "spark.executorEnv.PYTHONPATH": paths, "spark.sql.shuffle.partitions": "2"}
+    paths = os.pathsep.join(
+        [str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.executorEnv.PYTHONPATH": paths,
+        "spark.sql.shuffle.partitions": "2",
+    }
     settings |= {"spark.executor.extraJavaOptions": BRIEF}
     session = SparkSession.builder.master(chosen).config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -55,7 +64,9 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", PLANS)
-def test_spark_counts_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str], master: str, kind: str) -> None:
+def test_spark_counts_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], master: str, kind: str
+) -> None:
     plan = PLANS[kind]
     rows = spoilt(plan, reports(plan, 400))
     folder = tmp_path / "reports" / "question=7"  # a name that Spark would take for a column
@@ -65,7 +76,9 @@ def test_spark_counts_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     given = [str(tmp_path / "reports"), "--plan", str(tmp_path / "plan.json")]
     local = call(capsys, *given, "-o", str(tmp_path / "local.bin"))
-    spark = call(capsys, *given, "--engine", "spark", "--master", master, "-o", str(tmp_path / "spark.bin"))
+    spark = call(
+        capsys, *given, "--engine", "spark", "--master", master, "-o", str(tmp_path / "spark.bin")
+    )
     assert spark == local
     assert (tmp_path / "spark.bin").read_bytes() == (tmp_path / "local.bin").read_bytes()
     assert local["malformed"] == 7
@@ -78,7 +91,12 @@ def write_reports(place: Path) -> list[str]:
     rows = reports(plan, 240)
     inner = place / "folder" / "question=7"
     inner.mkdir(parents=True)
-    odd = [place / "reports", place / "per cent %20 [1].{a,b}", place / "part-0", place / "part-1.parq"]
+    odd = [
+        place / "reports",
+        place / "per cent %20 [1].{a,b}",
+        place / "part-0",
+        place / "part-1.parq",
+    ]
     for i, path in enumerate([*odd, inner / "a.parquet", inner / "b?*.parquet"]):
         pq.write_table(table(rows[i::6]), path)
     pq.write_table(table(rows[:50]), inner / ".a.parquet.tmp.parquet")  # unfinished
@@ -97,7 +115,9 @@ def test_both_engines_read_the_same_files_whatever_their_names(
     if scheme:
         given = [f"{scheme}{given[0]}", *(f"{scheme}{path}" for path in given[2:4]), *given[-2:]]
     local = call(capsys, *given, "-o", str(tmp_path / "local.bin"))
-    spark = call(capsys, *given, "--engine", "spark", "--master", master, "-o", str(tmp_path / "spark.bin"))
+    spark = call(
+        capsys, *given, "--engine", "spark", "--master", master, "-o", str(tmp_path / "spark.bin")
+    )
     assert spark == local
     assert (tmp_path / "spark.bin").read_bytes() == (tmp_path / "local.bin").read_bytes()
     assert (local["reports"], local["repeated"]) == (200 if scheme else 240, 0)
@@ -116,7 +136,13 @@ def test_both_engines_read_the_same_files_whatever_their_names(
 )
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_a_path_that_yields_nothing_is_an_input_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], master: str, engine: str, given: str, reason: str, scheme: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    master: str,
+    engine: str,
+    given: str,
+    reason: str,
+    scheme: str,
 ) -> None:
     plan = PLANS["counts"]
     pq.write_table(table([]), tmp_path / "empty")
@@ -129,7 +155,15 @@ def test_a_path_that_yields_nothing_is_an_input_error(
     if scheme and given == "empty":
         paths = paths[1:]  # at an address Spark sees the sum only
     where = ["--engine", "spark", "--master", master] if engine == "spark" else []
-    asked = ["tally", *paths, "--plan", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out"), *where]
+    asked = [
+        "tally",
+        *paths,
+        "--plan",
+        str(tmp_path / "plan.json"),
+        "-o",
+        str(tmp_path / "out"),
+        *where,
+    ]
     assert run(asked) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1
@@ -145,7 +179,14 @@ def test_reports_of_which_none_fits_the_plan_are_an_input_error(
     pq.write_table(table([(b"short", 0, b"")] * 3), tmp_path / "bad")
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     where = ["--engine", "spark", "--master", master] if engine == "spark" else []
-    asked = ["tally", str(tmp_path / "bad"), "--plan", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out")]
+    asked = [
+        "tally",
+        str(tmp_path / "bad"),
+        "--plan",
+        str(tmp_path / "plan.json"),
+        "-o",
+        str(tmp_path / "out"),
+    ]
     assert run([*asked, *where]) == 2
     assert "none of the 3 reports can have been sent under this plan" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -166,24 +207,54 @@ def test_spark_submit_s_master_is_kept_unless_the_option_gives_another(
     pq.write_table(table(reports(plan, 20)), tmp_path / "reports.parquet")
     (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     (tmp_path / "log").mkdir()
-    (tmp_path / "program.py").write_text("import sys\nfrom dither.cli import run\nsys.exit(run(sys.argv[1:]))\n")
+    (tmp_path / "program.py").write_text(
+        "import sys\nfrom dither.cli import run\nsys.exit(run(sys.argv[1:]))\n"
+    )
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
     submit += [] if submitted is None else ["--master", submitted]
-    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{tmp_path / 'log'}"}
+    settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{tmp_path / 'log'}",
+    }
     settings |= {"spark.eventLog.compress": "false", "spark.sql.shuffle.partitions": "1"}
     settings |= {"spark.driver.extraJavaOptions": BRIEF}
     submit += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    asked = ["tally", str(tmp_path / "reports.parquet"), "--plan", str(tmp_path / "plan.json"), "--engine", "spark"]
+    asked = [
+        "tally",
+        str(tmp_path / "reports.parquet"),
+        "--plan",
+        str(tmp_path / "plan.json"),
+        "--engine",
+        "spark",
+    ]
     asked += ["-o", str(tmp_path / "out"), "--json", *(["--master", option] if option else [])]
-    paths = os.pathsep.join([str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join(
+        [str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
-    environment |= {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {
+        "PYTHONPATH": paths,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     done = subprocess.run(
-        [*submit, str(tmp_path / "program.py"), *asked], env=environment, capture_output=True, text=True, check=False
+        [*submit, str(tmp_path / "program.py"), *asked],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["reports"] == 20
-    logs = [file for file in (tmp_path / "log").rglob("*") if file.is_file() and not file.name.startswith(("app", "."))]
-    events = [json.loads(line) for file in logs for line in file.read_text(encoding="utf-8").splitlines()]
-    masters = [event["Spark Properties"]["spark.master"] for event in events if "Spark Properties" in event]
+    logs = [
+        file
+        for file in (tmp_path / "log").rglob("*")
+        if file.is_file() and not file.name.startswith(("app", "."))
+    ]
+    events = [
+        json.loads(line) for file in logs for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+    masters = [
+        event["Spark Properties"]["spark.master"] for event in events if "Spark Properties" in event
+    ]
     assert masters == [used]

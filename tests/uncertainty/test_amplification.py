@@ -70,7 +70,10 @@ def exact_delta(asked: Mechanism, people: int, epsilon: float) -> float:
 def is_bound(asked: Mechanism, people: int, bound: Crowd) -> bool:
     """Whether a crowd's delta is at no epsilon below what this many people really have."""
     levels = asked.epsilon * np.array([0.02, 0.1, 0.3, 0.6, 0.9])
-    return all(readers_delta(e, bound) >= exact_delta(asked, people, e) * (1 - 1e-9) for e in levels.tolist())
+    return all(
+        readers_delta(e, bound) >= exact_delta(asked, people, e) * (1 - 1e-9)
+        for e in levels.tolist()
+    )
 
 
 SMALL = [
@@ -85,7 +88,9 @@ SMALL = [
 
 
 @pytest.mark.parametrize(("name", "cells", "epsilon", "people"), SMALL)
-def test_no_crowd_has_more_than_the_bound(name: str, cells: int, epsilon: float, people: int) -> None:
+def test_no_crowd_has_more_than_the_bound(
+    name: str, cells: int, epsilon: float, people: int
+) -> None:
     asked = mechanism(name, cells, epsilon)
     assert is_bound(asked, people, crowd_of(asked, people))
 
@@ -96,7 +101,9 @@ def test_a_wrong_bound_is_found_out(name: str, cells: int, epsilon: float, peopl
     half = mechanism(name, cells, epsilon / 2)
     assert not is_bound(asked, people, crowd_of(asked, 2 * people))
     assert not is_bound(asked, people, crowd_of(half, people))
-    assert not is_bound(asked, people, Crowd(people, asked.ratio, min(2 * asked.in_common, Fraction(1, 2))))
+    assert not is_bound(
+        asked, people, Crowd(people, asked.ratio, min(2 * asked.in_common, Fraction(1, 2)))
+    )
 
 
 def test_neither_of_two_answers_hides_nobody() -> None:
@@ -139,7 +146,9 @@ def written_out(epsilon: float, crowd: Crowd) -> float:
     e, ratio, clone, out = Fraction(math.exp(epsilon)), crowd.ratio, crowd.in_common, Fraction(0)
     for clones in range(crowd.people):
         chance = (
-            math.comb(crowd.people - 1, clones) * (2 * clone) ** clones * (1 - 2 * clone) ** (crowd.people - 1 - clones)
+            math.comb(crowd.people - 1, clones)
+            * (2 * clone) ** clones
+            * (1 - 2 * clone) ** (crowd.people - 1 - clones)
         )
         for a in range(clones + 2):
             with_person = math.comb(clones, a - 1) if a else 0
@@ -164,7 +173,9 @@ def test_steps_of_many_clones_cost_little() -> None:
     clones = stats.binom(39_999, 2 * float(crowd.in_common))
     numbers = np.arange(13_000, 17_000)
     for epsilon in (0.01, 0.02, 0.035):
-        fine = float(clones.pmf(numbers) @ amplification.given_clones(epsilon, float(crowd.ratio), numbers))
+        fine = float(
+            clones.pmf(numbers) @ amplification.given_clones(epsilon, float(crowd.ratio), numbers)
+        )
         assert fine < readers_delta(epsilon, crowd) < 1.05 * fine
 
 
@@ -172,10 +183,14 @@ def test_binomials_are_far_more_exact_than_is_allowed_for() -> None:
     for flips, heads in ((101, 70), (2000, 1150), (8000, 4300)):
         term = exactly = math.comb(flips, heads)
         above = 0
-        for k in range(heads, min(flips, heads + 1500) + 1):  # what lies beyond is below a part in 10^30
+        for k in range(
+            heads, min(flips, heads + 1500) + 1
+        ):  # what lies beyond is below a part in 10^30
             above += term
             term = term * (flips - k) // (k + 1)
-        found = Fraction(float(amplification._at_least(np.array([float(heads)]), np.array([flips]))[0]))
+        found = Fraction(
+            float(amplification._at_least(np.array([float(heads)]), np.array([flips]))[0])
+        )
         assert abs(found * 2**flips / above - 1) < amplification._ALLOWANCE / 100
         found = Fraction(float(stats.binom.pmf(heads, flips, 0.5)))
         assert abs(found * 2**flips / exactly - 1) < amplification._ALLOWANCE / 100
@@ -256,13 +271,17 @@ def test_the_worst_of_many_crowds_is_found() -> None:
 
 def test_looking_at_the_worst_kinds_is_enough() -> None:
     made = itertools.product(("grr", "oue"), (3, 30), (0.7, 0.9), (200, 350, 3000))
-    found = [crowd_of(mechanism(name, cells, epsilon), people) for name, cells, epsilon, people in made]
+    found = [
+        crowd_of(mechanism(name, cells, epsilon), people) for name, cells, epsilon, people in made
+    ]
     bound = worst_bound(found, 1e-9)
     assert len(amplification._worst_kinds(found)) < len(found) / 3
     assert all(readers_delta(bound.epsilon, crowd) <= bound.delta for crowd in found)
 
 
-def ask(questions: Sequence[Question], shares: Sequence[float], numbers: Sequence[int], number: int = 0) -> CountTally:
+def ask(
+    questions: Sequence[Question], shares: Sequence[float], numbers: Sequence[int], number: int = 0
+) -> CountTally:
     tally = CountTally(Plan(number, tuple(questions), tuple(shares)))
     for i, n in enumerate(numbers):
         tally.add_counts(i, np.zeros(questions[i].mechanism.counters, np.int64), n)
@@ -270,7 +289,10 @@ def ask(questions: Sequence[Question], shares: Sequence[float], numbers: Sequenc
 
 
 def test_copies_of_a_question_are_crowds_of_their_own() -> None:
-    first, second = Question(("a",), mechanism("grr", 3, 1.0)), Question(("b",), mechanism("oue", 9, 1.0))
+    first, second = (
+        Question(("a",), mechanism("grr", 3, 1.0)),
+        Question(("b",), mechanism("oue", 9, 1.0)),
+    )
     tally = ask([first, second, first, second], [0.6, 0.3, 0.07, 0.03], [600, 300, 70, 0])
     people = [(first, 600), (second, 300), (first, 70)]
     assert crowds(tally) == [crowd_of(question.mechanism, n) for question, n in people]
@@ -280,7 +302,9 @@ def test_copies_of_a_question_are_crowds_of_their_own() -> None:
 def test_a_mixed_crowd_is_that_of_question_and_answer() -> None:
     """The laws of (question, answer) for records that answer both questions alike."""
     asked = [mechanism("grr", 3, 1.0), mechanism("oue", 3, 0.8)]
-    tally = ask([Question((name,), m) for name, m in zip("ab", asked, strict=True)], [0.25, 0.75], [10, 30])
+    tally = ask(
+        [Question((name,), m) for name, m in zip("ab", asked, strict=True)], [0.25, 0.75], [10, 30]
+    )
     shares = [Fraction(1, 4), Fraction(3, 4)]
     laws = [
         {
@@ -292,20 +316,31 @@ def test_a_mixed_crowd_is_that_of_question_and_answer() -> None:
     ]
     crowd = mixed_crowd(tally)
     assert crowd.people == 40
-    assert crowd.ratio == max(a[key] / b[key] for a, b in itertools.permutations(laws, 2) for key in a)
+    assert crowd.ratio == max(
+        a[key] / b[key] for a, b in itertools.permutations(laws, 2) for key in a
+    )
     pairs = list(itertools.combinations(laws, 2))
-    assert crowd.in_common == min(own[key] / (a[key] + b[key]) for own in laws for a, b in pairs for key in own)
+    assert crowd.in_common == min(
+        own[key] / (a[key] + b[key]) for own in laws for a, b in pairs for key in own
+    )
 
 
 def test_answers_given_together() -> None:
     asked = [mechanism("grr", 2, 0.5), mechanism("grr", 3, 1.0)]
     plan = Plan(
-        0, tuple(Question((name,), m) for name, m in zip("ab", asked, strict=True)), split=True, tally="patterns"
+        0,
+        tuple(Question((name,), m) for name, m in zip("ab", asked, strict=True)),
+        split=True,
+        tally="patterns",
     )
     tally = PatternTally(plan, np.zeros((1, plan.report_offsets[-1]), np.uint8), np.array([500]))
     [crowd] = crowds(tally)
     laws = [
-        {(r, s): asked[0].law(v)[r] * asked[1].law(v)[s] for r in asked[0].law(0) for s in asked[1].law(0)}
+        {
+            (r, s): asked[0].law(v)[r] * asked[1].law(v)[s]
+            for r in asked[0].law(0)
+            for s in asked[1].law(0)
+        }
         for v in (0, 1)
     ]
     assert crowd.people == 500

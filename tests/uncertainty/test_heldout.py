@@ -38,7 +38,9 @@ def network() -> Network:
 
 
 def _product(network: Network) -> Independent:
-    return Independent(network.schema, tuple(network.marginal([name]) for name in network.schema.names))
+    return Independent(
+        network.schema, tuple(network.marginal([name]) for name in network.schema.names)
+    )
 
 
 def _draw(network: Network, asked: Question, n: int, rng: np.random.Generator) -> AnswerCounts:
@@ -58,7 +60,12 @@ def test_unbiased_for_every_mechanism_with_an_honest_standard_error(
 ) -> None:
     """Also for pairs read off larger questions. Few people, so that a wrong variance shows."""
     rng = np.random.default_rng(7)
-    asked, model, n, repeats = question(network.schema, attributes, 1.0, name), _product(network), 400, 400
+    asked, model, n, repeats = (
+        question(network.schema, attributes, 1.0, name),
+        _product(network),
+        400,
+        400,
+    )
     found = [heldout_error(model, [_draw(network, asked, n, rng)]) for _ in range(repeats)]
     pairs = list(found[0].by_set)
     truth = np.mean([_true_error(network, model, pair) for pair in pairs])
@@ -69,7 +76,9 @@ def test_unbiased_for_every_mechanism_with_an_honest_standard_error(
     if len(attributes) == 2:
         assert stated == pytest.approx(values.std(ddof=1), rel=0.2)
     else:
-        assert stated > 0.85 * values.std(ddof=1)  # pairs of one report count as moving together: never less
+        assert stated > 0.85 * values.std(
+            ddof=1
+        )  # pairs of one report count as moving together: never less
     # The mutant that takes half the noise away is rejected.
     noise = []
     for _ in range(50):
@@ -83,7 +92,10 @@ def test_unbiased_for_every_mechanism_with_an_honest_standard_error(
 @pytest.mark.parametrize("name", ["grr", "oue", "subset"])
 def test_the_variance_estimate_is_unbiased(network: Network, name: str) -> None:
     rng = np.random.default_rng(8)
-    asked, n = question(network.schema, ("x0", "x1"), 2.0, name), 60  # so few that a plug-in of y(1-y)/n would show
+    asked, n = (
+        question(network.schema, ("x0", "x1"), 2.0, name),
+        60,
+    )  # so few that a plug-in of y(1-y)/n would show
     raws, variances = [], []
     for _ in range(4000):
         answer = _draw(network, asked, n, rng)
@@ -118,7 +130,12 @@ def test_a_machine_that_holds_out_meets_the_seam(network: Network) -> None:
     assert held == pytest.approx(3_000, abs=50)
     found = heldout_error(outer.model(), outer.answers())
     assert found.n <= held
-    truth = np.mean([((network.marginal(pair) - outer.model().marginal(pair)) ** 2).sum() for pair in found.by_set])
+    truth = np.mean(
+        [
+            ((network.marginal(pair) - outer.model().marginal(pair)) ** 2).sum()
+            for pair in found.by_set
+        ]
+    )
     assert abs(found.squared - truth) < 4 * found.standard_error
     again = restore(outer.state())
     assert isinstance(again, HoldOut)
@@ -137,13 +154,16 @@ def test_splitting_is_checked(network: Network) -> None:
         outer.close(zero(plan))
     with pytest.raises(ParameterError, match="2 attributes together"):
         heldout_error(
-            _product(network), [_draw(network, question(network.schema, ("x0",), 1.0), 50, np.random.default_rng(0))]
+            _product(network),
+            [_draw(network, question(network.schema, ("x0",), 1.0), 50, np.random.default_rng(0))],
         )
 
 
 def closed_with(held: int) -> Any:
     """A finished campaign whose fit has enough answers, and so many people answered each held-out question."""
-    schema = Schema(tuple(Attribute(f"a{i}", "categorical", values=tuple("abcd")) for i in range(3)))
+    schema = Schema(
+        tuple(Attribute(f"a{i}", "categorical", values=tuple("abcd")) for i in range(3))
+    )
     machine = start("independent", schema, 4.0, 160, None, 0, 0.05)
     plan = machine.plan()
     tally, stream = zero(plan), RandomStream(bytes(32))
@@ -159,11 +179,15 @@ def closed_with(held: int) -> Any:
 def test_too_few_held_out_answers_are_a_note_and_no_failure(held: int) -> None:
     """All rounds are closed: nobody could be asked again."""
     machine, _, tally = closed_with(held)
-    spec = CampaignSpec(schema=machine.campaign.schema, epsilon=4.0, participants=160, seed=1, holdout=0.05)
+    spec = CampaignSpec(
+        schema=machine.campaign.schema, epsilon=4.0, participants=160, seed=1, holdout=0.05
+    )
     release = make_release(machine, tally.participants, spec, 10)
     assert "held_out" not in release.notes
     told = [w for w in release.to_json()["warnings"] if w["code"] == "held-out-skipped"]
-    assert [w["message"] for w in told] == ["too few held-out answers to estimate the error of single attributes"]
+    assert [w["message"] for w in told] == [
+        "too few held-out answers to estimate the error of single attributes"
+    ]
     assert told[0]["message"][1:] in release.report()
     enough, *_ = closed_with(2)
     assert set(heldout_notes(enough, enough.model())) == {"held_out"}
@@ -171,6 +195,10 @@ def test_too_few_held_out_answers_are_a_note_and_no_failure(held: int) -> None:
 
 def test_publish_with_too_few_held_out_answers_still_publishes() -> None:
     table = pa.table({name: ["a", "b", "c", "d"] * 10 for name in ("x", "y", "z")})
-    schema = Schema(tuple(Attribute(name, "categorical", values=tuple("abcd")) for name in table.column_names))
-    release = dither.publish(table, epsilon=4.0, schema=schema, method="independent", holdout=0.05, rows=5)
+    schema = Schema(
+        tuple(Attribute(name, "categorical", values=tuple("abcd")) for name in table.column_names)
+    )
+    release = dither.publish(
+        table, epsilon=4.0, schema=schema, method="independent", holdout=0.05, rows=5
+    )
     assert "held-out-skipped" in {w.code for w in release.warnings}

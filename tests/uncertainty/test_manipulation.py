@@ -21,7 +21,11 @@ from dither.uncertainty.manipulation import set_bound
 
 
 def manipulation(
-    asked: Mechanism, targets: int | list[int], share: float, frequency: float = 0.0, direction: str = "raise"
+    asked: Mechanism,
+    targets: int | list[int],
+    share: float,
+    frequency: float = 0.0,
+    direction: str = "raise",
 ) -> float:
     """How far a share of forged reports moves the estimated frequency of some cells: the module's formula."""
     least, most = asked.forged_range(targets)
@@ -91,7 +95,8 @@ def test_no_accepted_report_supports_more(name: str) -> None:
     assert reports
     for targets in ([0], [1, 2], [0, 1, 3]):
         counts = [
-            int(asked.support(PackedReports(np.frombuffer(r, np.uint8)[None, :]))[targets].sum()) for r in reports
+            int(asked.support(PackedReports(np.frombuffer(r, np.uint8)[None, :]))[targets].sum())
+            for r in reports
         ]
         assert (min(counts), max(counts)) == asked.support_range(len(targets))
 
@@ -114,7 +119,9 @@ def test_closed_forms_of_the_table() -> None:
     oue = b * (2 * r - f) + 2 * b * r / (e - 1)
     assert manipulation(mechanism("oue", k, 1.0), r, b, f) == pytest.approx(oue, rel=1e-5)
     root = math.exp(0.5)
-    assert manipulation(mechanism("sue", k, 1.0), r, b, f) == pytest.approx(b * (r * root / (root - 1) - f), rel=1e-5)
+    assert manipulation(mechanism("sue", k, 1.0), r, b, f) == pytest.approx(
+        b * (r * root / (root - 1) - f), rel=1e-5
+    )
     # Five per cent of forgers add more than the whole distribution to ten cells.
     assert oue > 1.5
 
@@ -132,7 +139,9 @@ def test_the_bound_is_the_shift_of_the_pooled_estimate() -> None:
     share, n = 0.05, 20_000
     forged = int(share * n)
     p, q = float(asked.mechanism.p), float(asked.mechanism.q)
-    counts = np.rint((n - forged) * np.array([0.3 * p + 0.7 * q, 0.7 * p + 0.3 * q])).astype(np.int64)
+    counts = np.rint((n - forged) * np.array([0.3 * p + 0.7 * q, 0.7 * p + 0.3 * q])).astype(
+        np.int64
+    )
     before = pool(schema, [AnswerCounts(asked, counts, n - forged)], ["a"]).frequencies
     counts[0] += forged
     after = pool(schema, [AnswerCounts(asked, counts, n)], ["a"]).frequencies
@@ -155,13 +164,20 @@ def test_no_projected_set_moves_further(name: str) -> None:
     plan, rng = Plan(0, (asked,), (1.0,)), np.random.default_rng(5)
     share, nearest, beyond_one_value = forged / n, 0.0, 0
     for _ in range(150):
-        honest = mechanism_.simulate(rng.multinomial(n - forged, rng.dirichlet(np.full(k, 0.3))), rng)
+        honest = mechanism_.simulate(
+            rng.multinomial(n - forged, rng.dirichlet(np.full(k, 0.3))), rng
+        )
         targets = rng.permutation(k)[: rng.integers(1, k)].tolist()
         report = _forged(mechanism_, targets, "raise")
         block = PackedReports(np.tile(np.frombuffer(report, np.uint8), (forged, 1)))
         counts = honest + mechanism_.support(block)
-        before, after = (mechanism_.estimate(c, size).frequencies for c, size in ((honest, n - forged), (counts, n)))
-        found = set_bound(schema, [CountTally(plan, np.array([n]), [counts])], "a", after, shares=(share,))
+        before, after = (
+            mechanism_.estimate(c, size).frequencies
+            for c, size in ((honest, n - forged), (counts, n))
+        )
+        found = set_bound(
+            schema, [CountTally(plan, np.array([n]), [counts])], "a", after, shares=(share,)
+        )
         assert found is not None
         # Half the sum of absolute differences is the move of the set that moves most.
         moved = np.abs(norm_sub(after) - norm_sub(before)).sum() / 2

@@ -43,7 +43,10 @@ def test_moves_leave_the_marginals_alone() -> None:
     assert moves.covariance(rows) == pytest.approx(0, abs=1e-12)
 
 
-ATTRIBUTES = [Attribute("a", "categorical", values=("x", "y", "z")), Attribute("b", "ordinal", values=tuple(range(6)))]
+ATTRIBUTES = [
+    Attribute("a", "categorical", values=("x", "y", "z")),
+    Attribute("b", "ordinal", values=tuple(range(6))),
+]
 WIDE = np.random.default_rng(4).dirichlet(np.ones(18)).reshape(3, 6)
 
 
@@ -56,21 +59,27 @@ def test_groups_of_a_bias_are_sums_and_marginals_stay() -> None:
     shape = _shape()
     every = shape.covariance(np.eye(18).reshape(18, 3, 6), [np.arange(3), np.arange(6)])
     assert np.diag(every) == pytest.approx(shape.variances.ravel())
-    assert shape.variances.sum() == pytest.approx((shape.lines**2).sum() + 0.02 + 0.02), "of values and of waves"
+    assert shape.variances.sum() == pytest.approx((shape.lines**2).sum() + 0.02 + 0.02), (
+        "of values and of waves"
+    )
     groups = [np.array([0, 1, 1]), np.array([0, 0, 1, 1, 0, 1])]
     sums = np.zeros((4, 3, 6))
     for i, a in enumerate(groups[0]):
         for j, b in enumerate(groups[1]):
             sums[2 * a + b, i, j] = 1
     flat = sums.reshape(4, 18)
-    assert shape.covariance(np.eye(4).reshape(4, 2, 2), groups) == pytest.approx(flat @ every @ flat.T)
+    assert shape.covariance(np.eye(4).reshape(4, 2, 2), groups) == pytest.approx(
+        flat @ every @ flat.T
+    )
     lines = np.concatenate([np.kron(np.eye(3), np.ones(6)), np.kron(np.ones(3), np.eye(6))])
     assert lines @ every @ lines.T == pytest.approx(0, abs=1e-12), "one-way marginals stay"
     waves = np.outer(*((moves**2).sum(axis=1) for moves in shape.waves))
     assert shape.times(9.0).variances == pytest.approx(9 * (shape.variances - waves) + waves), (
         "waves are not multiplied"
     )
-    unordered = pair_bias([ATTRIBUTES[0], ATTRIBUTES[0]], WIDE[:, :3] / WIDE[:, :3].sum(), WIDE[None, :, :3], 0.02)
+    unordered = pair_bias(
+        [ATTRIBUTES[0], ATTRIBUTES[0]], WIDE[:, :3] / WIDE[:, :3].sum(), WIDE[None, :, :3], 0.02
+    )
     assert not unordered.waves[0].any(), "without an order there are no waves"
 
 
@@ -89,7 +98,10 @@ def _drawn(factor: float, shape: PairBias, noise: np.ndarray, rng: np.random.Gen
     """A pair with a bias of this factor, and raw estimates with this noise."""
     first, second = shape.values
     products = rng.standard_normal((first.shape[1], second.shape[1]))
-    bias = np.tensordot(rng.standard_normal(len(shape.lines)), shape.lines, 1) + first @ products @ second.T
+    bias = (
+        np.tensordot(rng.standard_normal(len(shape.lines)), shape.lines, 1)
+        + first @ products @ second.T
+    )
     raw = WIDE + np.sqrt(factor) * bias + np.sqrt(noise) * rng.standard_normal(WIDE.shape)
     return _Pair(WIDE, shape, np.zeros_like(WIDE), raw, noise)
 
@@ -102,8 +114,12 @@ def test_all_pairs_together_tell_the_factor(factor: float) -> None:
     prior = learnt_prior([_drawn(factor, shape, noise, rng).likelihood for _ in range(200)], 0.0)
     median = STEPS[np.searchsorted(np.cumsum(prior), 0.5)]
     assert median == pytest.approx(np.log(factor), abs=np.log(2))
-    wrong = learnt_prior([_drawn(9 * factor, shape, noise, rng).likelihood for _ in range(200)], 0.0)
-    assert STEPS[np.searchsorted(np.cumsum(wrong), 0.5)] > np.log(4 * factor), "biases three times as large are noticed"
+    wrong = learnt_prior(
+        [_drawn(9 * factor, shape, noise, rng).likelihood for _ in range(200)], 0.0
+    )
+    assert STEPS[np.searchsorted(np.cumsum(wrong), 0.5)] > np.log(4 * factor), (
+        "biases three times as large are noticed"
+    )
 
 
 def test_likelihood_of_a_bias_is_that_of_the_normal_law() -> None:
@@ -111,18 +127,24 @@ def test_likelihood_of_a_bias_is_that_of_the_normal_law() -> None:
     shape, rng = _shape(), np.random.default_rng(7)
     noise = 0.002 + 0.01 * WIDE
     pair = _drawn(1.0, shape, noise, rng)
-    still = PairBias(shape.lines, shape.values, (0 * shape.waves[0], shape.waves[1]))  # of waves the size is fixed
+    still = PairBias(
+        shape.lines, shape.values, (0 * shape.waves[0], shape.waves[1])
+    )  # of waves the size is fixed
     bias = still.covariance(np.eye(18).reshape(18, 3, 6), [np.arange(3), np.arange(6)])
     assert pair.raw is not None
     apart = (WIDE - pair.raw).ravel()
     exact = []
     for factor in [*np.exp(STEPS), 0.0]:
         covariance = np.diag(noise.ravel()) + factor * bias
-        exact.append(-0.5 * (np.linalg.slogdet(covariance)[1] + apart @ np.linalg.solve(covariance, apart)))
+        exact.append(
+            -0.5 * (np.linalg.slogdet(covariance)[1] + apart @ np.linalg.solve(covariance, apart))
+        )
     assert pair.likelihood == pytest.approx(np.array(exact[:-1]) - exact[-1], abs=1e-8)
 
 
-def test_directions_of_next_to_no_size_do_not_stop_the_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directions_of_next_to_no_size_do_not_stop_the_likelihood(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Replicates of a pair that was left out agree up to rounding; LAPACK's fast singular values gave up on some such tables."""
     rng = np.random.default_rng(9)
     for shape in ((7, 12), (30, 12)):
@@ -130,7 +152,9 @@ def test_directions_of_next_to_no_size_do_not_stop_the_likelihood(monkeypatch: p
         _, singular, directions = np.linalg.svd(lines, full_matrices=False)
         squares, found = principal(lines)
         strong = singular**2 > 1e-10 * singular[0] ** 2
-        assert np.sort(squares)[::-1][: strong.sum()] == pytest.approx(singular[strong] ** 2, rel=1e-3)
+        assert np.sort(squares)[::-1][: strong.sum()] == pytest.approx(
+            singular[strong] ** 2, rel=1e-3
+        )
         seen = np.abs(found[np.argsort(-squares)][:3] @ directions[:3].T)
         assert seen == pytest.approx(np.eye(3), abs=1e-5), "the same directions, up to sign"
 
@@ -147,7 +171,9 @@ def test_a_release_names_the_pairs_that_do_not_fit() -> None:
     machine = start("mixture", network.schema, 4.0, 100_000, {"total": 40}, 0)
     redraw(machine, network, np.random.default_rng(0))  # type: ignore[arg-type]
     assert misfit_notes(machine, machine.model()) == {}
-    product = Independent(network.schema, tuple(network.marginal([n]) for n in network.schema.names))
+    product = Independent(
+        network.schema, tuple(network.marginal([n]) for n in network.schema.names)
+    )
     found = misfit_notes(machine, product)["misfit"]
     assert "x0 x x1" in found
     alone = start("independent", network.schema, 4.0, 10_000, {}, 0)

@@ -17,7 +17,14 @@ from dither.protocols import ProtocolMachine, start
 from dither.reports import Plan, question
 from dither.types import JsonMapping
 from dither.uncertainty.bootstrap import UNKNOWN, Bootstrap, interaction, student_quantile
-from dither.uncertainty.replicates import _chosen, bootstrap, draw_tally, prepare_bootstrap, redraw, whole_shares
+from dither.uncertainty.replicates import (
+    _chosen,
+    bootstrap,
+    draw_tally,
+    prepare_bootstrap,
+    redraw,
+    whole_shares,
+)
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +104,16 @@ def test_a_release_has_intervals_too() -> None:
 
 
 @pytest.mark.slow
-def test_missing_dependence_shows_in_the_misfit(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_dependence_shows_in_the_misfit(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model that leaves dependence out fits its own redrawn data well and the real data badly."""
 
     machine = _finished(network, "mixture", 200_000)
     honest = prepare_bootstrap(machine, replicates=6)
-    product = Independent(network.schema, tuple(machine.model().marginal([n]) for n in network.schema.names))
+    product = Independent(
+        network.schema, tuple(machine.model().marginal([n]) for n in network.schema.names)
+    )
     monkeypatch.setattr(machine, "model", lambda: product)
     flat = prepare_bootstrap(machine, replicates=6)
     pair = ("x0", "x1")
@@ -111,12 +122,17 @@ def test_missing_dependence_shows_in_the_misfit(network: Network, monkeypatch: p
     truth = network.marginal(["x0", "x1"])
     found = flat.interval(["x0", "x1"])
     assert found.basis == "model and reports"
-    assert np.abs(found.frequencies - truth).max() < 0.5 * np.abs(product.marginal(["x0", "x1"]) - truth).max()
+    assert (
+        np.abs(found.frequencies - truth).max()
+        < 0.5 * np.abs(product.marginal(["x0", "x1"]) - truth).max()
+    )
     assert ((found.low <= truth) & (truth <= found.high)).mean() > 0.8
 
 
 def test_interactions_are_allowed_for_only_where_attributes_depend(network: Network) -> None:
-    product = Independent(network.schema, tuple(network.marginal([n]) for n in network.schema.names))
+    product = Independent(
+        network.schema, tuple(network.marginal([n]) for n in network.schema.names)
+    )
     assert interaction(product.marginal(["x0", "x1", "x2"])).own == pytest.approx(0, abs=1e-12)
     triple = interaction(network.marginal(["x0", "x1", "x2"]))
     assert (triple.own > 0).any()
@@ -140,17 +156,23 @@ def test_sums_agree_with_cells_and_with_larger_tables(network: Network) -> None:
     weights[np.ix_([1, 2], [0, 2])] = 1.0
     some = prepared.linear(names, halves, one)
     assert some.estimates[0] == pytest.approx(weights.ravel() @ every.estimates)
-    assert some.covariance[0, 0] == pytest.approx(weights.ravel() @ every.covariance @ weights.ravel(), rel=1e-6)
+    assert some.covariance[0, 0] == pytest.approx(
+        weights.ravel() @ every.covariance @ weights.ravel(), rel=1e-6
+    )
     line = np.zeros((1, 3, 4))
     line[0, 1] = 1.0
     alone = prepared.linear(names[:1], cells[:1], np.eye(3)[1:2])
     if every.basis == "model":
-        assert prepared.linear(names, cells, line).covariance == pytest.approx(alone.covariance), "one-way errors stay"
+        assert prepared.linear(names, cells, line).covariance == pytest.approx(alone.covariance), (
+            "one-way errors stay"
+        )
 
 
 def test_no_interval_where_none_can_be_had(network: Network) -> None:
     prepared = prepare_bootstrap(_finished(network, "independent", 5_000), replicates=5)
-    answer = prepared.linear(("x0", "x1"), [np.arange(3), np.arange(4)], np.eye(12)[:2].reshape(2, 3, 4))
+    answer = prepared.linear(
+        ("x0", "x1"), [np.arange(3), np.arange(4)], np.eye(12)[:2].reshape(2, 3, 4)
+    )
     assert np.isnan(answer.covariance).all()
     assert answer.caution == UNKNOWN
     one = prepared.linear(("x0",), [np.arange(3)], np.eye(3))
@@ -159,7 +181,9 @@ def test_no_interval_where_none_can_be_had(network: Network) -> None:
 
 
 @pytest.mark.slow
-def test_triples_that_were_asked_together_need_no_allowance(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triples_that_were_asked_together_need_no_allowance(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = _finished(network, "mixture", 200_000, 6.0)
     sizes = {len(a.question.attributes) for a in answers_of(machine.counted)}
     assert max(sizes) > 2, "this plan asks larger sets"
@@ -168,7 +192,9 @@ def test_triples_that_were_asked_together_need_no_allowance(network: Network, mo
     assert {len(s) for s in asked} == {2, 3}
     monkeypatch.setattr(set_targets, "MOST_ATTRIBUTES", 3)
     pairs = prepare_bootstrap(machine, replicates=5).asked
-    assert pairs == frozenset(s for s in asked if len(s) == 2), "where pairs alone are fitted triples are not known"
+    assert pairs == frozenset(s for s in asked if len(s) == 2), (
+        "where pairs alone are fitted triples are not known"
+    )
 
 
 @pytest.mark.slow
@@ -182,14 +208,23 @@ def test_replicates_do_as_the_release_chose(network: Network) -> None:
     assert _chosen(parameters, {**fit, "risk_of_pairs_alone": -1.0})["tables"] == "never"
     assert "tables" not in _chosen(parameters, {"edges": []}), "no sets, nothing to decide"
     free, told = (
-        start("mixture", network.schema, 6.0, 200_000, {**parameters, "edges": fit["edges"], "tables": tables}, 3)
+        start(
+            "mixture",
+            network.schema,
+            6.0,
+            200_000,
+            {**parameters, "edges": fit["edges"], "tables": tables},
+            3,
+        )
         for tables in ("auto", "always")
     )
     for again in (free, told):
         redraw(again, machine.model(), np.random.default_rng(4))
     assert free.notes()["fit"]["risk_of_pairs_alone"] > 0
     assert "risk_of_pairs_alone" not in told.notes()["fit"], "pairs alone were not fitted"
-    assert (told.model().marginal(["x0", "x1", "x3"]) == free.model().marginal(["x0", "x1", "x3"])).all()
+    assert (
+        told.model().marginal(["x0", "x1", "x3"]) == free.model().marginal(["x0", "x1", "x3"])
+    ).all()
     never = _finished(network, "mixture", 200_000, 6.0, parameters={"tables": "never"})
     known = prepare_bootstrap(never, replicates=5).asked
     assert known is not None
@@ -200,7 +235,9 @@ def test_tables_of_a_pair_are_made_once(network: Network) -> None:
     prepared = prepare_bootstrap(_finished(network, "mixture"), replicates=5)
     first = prepared.interval(("x0", "x1"))
     halves, one = [np.array([0, 1, 1]), np.array([1, 0, 1, 0])], np.eye(4).reshape(4, 2, 2)
-    slow = np.stack([grouped_marginal(refit, ("x0", "x1"), halves).ravel() for refit in prepared.replicates])
+    slow = np.stack(
+        [grouped_marginal(refit, ("x0", "x1"), halves).ravel() for refit in prepared.replicates]
+    )
     assert prepared._refitted(("x0", "x1"), halves) == pytest.approx(slow)
 
     def asked_again(*_: object) -> None:
@@ -214,10 +251,14 @@ def test_tables_of_a_pair_are_made_once(network: Network) -> None:
 
 
 def test_level_and_bias_enter(network: Network) -> None:
-    product = Independent(network.schema, tuple(network.marginal([n]) for n in network.schema.names))
+    product = Independent(
+        network.schema, tuple(network.marginal([n]) for n in network.schema.names)
+    )
     moved = Independent(network.schema, (np.array([0.6, 0.3, 0.1]), *product.marginals[1:]))
     steady = Bootstrap(product, (moved,) * 5, True).interval(["x0"])
-    assert steady.standard_errors == pytest.approx(np.abs(moved.marginals[0] - product.marginals[0]))
+    assert steady.standard_errors == pytest.approx(
+        np.abs(moved.marginals[0] - product.marginals[0])
+    )
     wide = Bootstrap(product, (moved,) * 5, True).interval(["x0"], 0.99)
     assert (wide.high - wide.low >= steady.high - steady.low).all()
     assert student_quantile(0.95, 10**6) == pytest.approx(1.96, abs=1e-3)
@@ -251,7 +292,9 @@ def test_redrawn_tallies_have_the_law_of_people_sampled_from_the_model(network: 
 def test_redraw_refuses_tallies_of_whole_reports(network: Network) -> None:
     questions = tuple(question(network.schema, [n], 0.5, "sue") for n in network.schema.names)
     with pytest.raises(ParameterError, match="whole reports"):
-        draw_tally(Plan(0, questions, split=True, tally="patterns"), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
+        draw_tally(
+            Plan(0, questions, split=True, tally="patterns"), network, 10, np.random.default_rng(0)
+        )  # type: ignore[arg-type]
     counted = draw_tally(Plan(0, questions, split=True), network, 10, np.random.default_rng(0))  # type: ignore[arg-type]
     assert [a.n for a in answers_of([counted])] == [10] * len(questions)
 

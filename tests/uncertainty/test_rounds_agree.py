@@ -56,7 +56,9 @@ def the_model(shift: float = 0.0) -> Dense:
 
 
 def asked(number: int, *questions: tuple[str, tuple[str, ...]], population: float = 0.3) -> Plan:
-    made = tuple(Question(names, mechanism(kind, SCHEMA.cells(names), 1.5)) for kind, names in questions)
+    made = tuple(
+        Question(names, mechanism(kind, SCHEMA.cells(names), 1.5)) for kind, names in questions
+    )
     return Plan(number, made, (1 / len(made),) * len(made), population=population)
 
 
@@ -70,7 +72,10 @@ PLANS = (
 
 def campaign(seed: int, people: int = 3000, shift: float = 0.0) -> list[CountTally]:
     rng = np.random.default_rng([seed, 77])
-    return [draw_tally(plan, the_model(shift if plan.round == 0 else 0.0), people, rng) for plan in PLANS]
+    return [
+        draw_tally(plan, the_model(shift if plan.round == 0 else 0.0), people, rng)
+        for plan in PLANS
+    ]
 
 
 RUNS = 160
@@ -99,9 +104,13 @@ def test_p_values_are_uniform_where_rounds_agree(found: dict[str, list[RoundsTes
 
 
 @pytest.mark.slow
-def test_the_rounds_and_degrees_are_those_of_the_estimates(found: dict[str, list[RoundsTest]]) -> None:
+def test_the_rounds_and_degrees_are_those_of_the_estimates(
+    found: dict[str, list[RoundsTest]],
+) -> None:
     assert {t.rounds for t in found["a"]} == {(0, 1, 2)}
-    assert {t.degrees for t in found["b"]} == {4}, "two differences of two values, of bits that need not add up"
+    assert {t.degrees for t in found["b"]} == {4}, (
+        "two differences of two values, of bits that need not add up"
+    )
     assert {t.degrees for t in found["c"]} == {2 * rounds.MOST_GROUPS}
 
 
@@ -112,17 +121,27 @@ def test_a_wrong_covariance_would_be_found_out(
 ) -> None:
     right = rounds._read
 
-    def careless(model: Dense, answer: rounds.AnswerCounts, name: str, groups: np.ndarray) -> rounds._Estimate:
+    def careless(
+        model: Dense, answer: rounds.AnswerCounts, name: str, groups: np.ndarray
+    ) -> rounds._Estimate:
         kept = right(model, answer, name, groups)
         if wrong == "half the noise":
             return replace(kept, covariance=kept.covariance / 2)
         shares = groups @ model.marginal([name])
-        return replace(kept, covariance=kept.covariance - (np.diag(shares) - np.outer(shares, shares)) / answer.n)
+        return replace(
+            kept,
+            covariance=kept.covariance - (np.diag(shares) - np.outer(shares, shares)) / answer.n,
+        )
 
     monkeypatch.setattr(rounds, "_read", careless)
     # Much epsilon: there who came matters beside the noise.
     loud = [
-        replace(p, questions=tuple(replace(q, mechanism=mechanism("oue", q.mechanism.cells, 5.0)) for q in p.questions))
+        replace(
+            p,
+            questions=tuple(
+                replace(q, mechanism=mechanism("oue", q.mechanism.cells, 5.0)) for q in p.questions
+            ),
+        )
         for p in PLANS
     ]
     model, p_values = the_model(), []
@@ -170,9 +189,13 @@ def test_a_collections_intervals_are_of_those_who_came_not_of_those_expected() -
     assert plan is not None
     even = Independent(schema, (np.full(4, 0.25), np.full(4, 0.25)))
     machine.close(draw_tally(plan, even, 4_000, np.random.default_rng(5)))
-    spec = CampaignSpec(schema=schema, epsilon=2.0, participants=40_000, seed=1, method="independent")
+    spec = CampaignSpec(
+        schema=schema, epsilon=2.0, participants=40_000, seed=1, method="independent"
+    )
     release = make_release(machine, 4_000, spec, 10)
     errors = prepare_bootstrap(release, replicates=40, seed=2).interval(["a"]).standard_errors
     measured = release.marginal(["a"]).standard_errors
     assert measured is not None
-    assert float(np.mean(errors)) == pytest.approx(float(np.mean(measured)), rel=0.25), "not a third of it"
+    assert float(np.mean(errors)) == pytest.approx(float(np.mean(measured)), rel=0.25), (
+        "not a third of it"
+    )

@@ -30,7 +30,14 @@ def table() -> pa.Table:
     work = np.where(rng.random(20_000) < 0.6, np.where(town < 2, 0, 1), 2)
     old = rng.random(20_000) < np.where(work == 2, 0.6, 0.2)
     names = np.array(TOWNS)[town]
-    return pa.table({"town": names, "coast": town < 2, "work": np.array(("sea", "land", "none"))[work], "old": old})
+    return pa.table(
+        {
+            "town": names,
+            "coast": town < 2,
+            "work": np.array(("sea", "land", "none"))[work],
+            "old": old,
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,12 @@ def release(table: pa.Table) -> Release:
 
 @pytest.mark.parametrize(
     "question",
-    ["coast", "coast and work == 'sea'", "coast and town == 'a'", "coast and old and work == 'none'"],
+    [
+        "coast",
+        "coast and work == 'sea'",
+        "coast and town == 'a'",
+        "coast and old and work == 'none'",
+    ],
 )
 def test_questions_about_a_determined_attribute_have_intervals_that_hold(
     release: Release, table: pa.Table, question: str

@@ -81,7 +81,9 @@ def test_replicates_of_another_release_are_refused(release: Release, tmp_path: P
     """Their tables have the same shape, and every interval would be of other people."""
     parameters = {"total": 40}
     table = release.synthetic
-    other = dither.publish(table, epsilon=1.0, schema=release.schema, parameters=parameters, rows=5, replicates=5)
+    other = dither.publish(
+        table, epsilon=1.0, schema=release.schema, parameters=parameters, rows=5, replicates=5
+    )
     folder = release.save(tmp_path / "out")
     (folder / "replicates.bin").write_bytes(pack_replicates(_made(other)))
     with pytest.raises(InputError, match="another release"):

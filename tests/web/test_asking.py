@@ -12,7 +12,13 @@ SCHEMA = schema_from_json(
     {
         "attributes": [
             {"name": "sex", "kind": "categorical", "values": ["Female", "Male"], "missing": True},
-            {"name": "age", "kind": "numeric", "edges": [0, 30, 50, 100], "unit": 1, "missing": True},
+            {
+                "name": "age",
+                "kind": "numeric",
+                "edges": [0, 30, 50, 100],
+                "unit": 1,
+                "missing": True,
+            },
             {"name": 'it\'s "odd" – <b>', "kind": "categorical", "values": ["a'b", 'c"d', "\\"]},
             {"name": "since", "kind": "date", "edges": ["2000-01-01", "2010-01-01", "2020-01-01"]},
             {"name": "class", "kind": "boolean"},
@@ -32,12 +38,29 @@ SCHEMA = schema_from_json(
         ([("w1from", "30"), ("w1", "3")], "(age >= 30 or age == None)", None),
         ([("g4", "1")], None, "attr['class'] == True"),
         ([("w3from", "2010-01-01")], "since >= '2010-01-01'", None),
-        ([("w0", "1"), ("where", "age > 4 or age < 2")], "sex == 'Male' and (age > 4 or age < 2)", None),
+        (
+            [("w0", "1"), ("where", "age > 4 or age < 2")],
+            "sex == 'Male' and (age > 4 or age < 2)",
+            None,
+        ),
         ([("given", "age > 4")], None, "age > 4"),
-        ([("w0", "7"), ("w99", "1"), ("w0", "-1"), ("w1", "0"), ("nothing", "x"), ("w0from", "3")], None, None),
+        (
+            [
+                ("w0", "7"),
+                ("w99", "1"),
+                ("w0", "-1"),
+                ("w1", "0"),
+                ("nothing", "x"),
+                ("w0from", "3"),
+            ],
+            None,
+            None,
+        ),
     ],
 )
-def test_what_is_ticked_is_what_is_asked(asked: list[tuple[str, str]], where: str | None, given: str | None) -> None:
+def test_what_is_ticked_is_what_is_asked(
+    asked: list[tuple[str, str]], where: str | None, given: str | None
+) -> None:
     form = read_form(SCHEMA, asked)
     assert (form.question.where, form.question.given) == (where, given)
     reader = Reader(SCHEMA, {"age": 1.0})
@@ -61,7 +84,10 @@ def test_any_name_and_any_value_can_be_asked_for() -> None:
 
 
 def test_the_form_comes_back_as_it_was_filled_in() -> None:
-    form = read_form(SCHEMA, [("by", "age"), ("by", "nowhere"), ("w0", "1"), ("g1below", "50"), ("where", "age > 4")])
+    form = read_form(
+        SCHEMA,
+        [("by", "age"), ("by", "nowhere"), ("w0", "1"), ("g1below", "50"), ("where", "age > 4")],
+    )
     assert (form.by, form.where) == (("age",), "age > 4")
     assert [box.code for box in form.filters[0].boxes if box.ticked] == [1]
     assert form.conditions[1].below == "50"
@@ -70,4 +96,6 @@ def test_the_form_comes_back_as_it_was_filled_in() -> None:
     assert form.filters[5].listed
     assert not form.filters[0].listed
     assert MOST_BOXES < len(form.filters[5].boxes) < 600
-    assert form.question.by == ("age", "nowhere"), "an unknown name is for the release to refuse, with a suggestion"
+    assert form.question.by == ("age", "nowhere"), (
+        "an unknown name is for the release to refuse, with a suggestion"
+    )

@@ -9,7 +9,16 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from collector_harness import KEY, SCHEMA, Caller, ServerThread, envelope_of, plan_of, token_of, until
+from collector_harness import (
+    KEY,
+    SCHEMA,
+    Caller,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    token_of,
+    until,
+)
 from web_harness import Seen, Visitor
 
 from dither.collector.sqlite import SqliteStore
@@ -85,12 +94,23 @@ def create(visitor: Visitor, do: str = "open", **more: object) -> str:
 
 def test_strangers_see_nothing_and_are_asked_for_a_key(running: ServerThread) -> None:
     stranger = Visitor(running.url)
-    for path in (*PAGES, "/console/c/" + "0" * 32, "/console/c/x/ask/close-round", "/console/c/x/release.zip"):
+    for path in (
+        *PAGES,
+        "/console/c/" + "0" * 32,
+        "/console/c/x/ask/close-round",
+        "/console/c/x/release.zip",
+    ):
         answer = stranger.get(path)
         assert answer.status == 401
         assert "Sign in" in answer.text
         assert "Sign out" not in answer.text
-    for path in ("/console/new", "/console/plan", "/console/keys", "/console/c/x/do/open", "/console/c/x/tokens"):
+    for path in (
+        "/console/new",
+        "/console/plan",
+        "/console/keys",
+        "/console/c/x/do/open",
+        "/console/c/x/tokens",
+    ):
         assert stranger.post(path, {"csrf": "0" * 64}).status == 401
     refused = stranger.post("/console/sign-in", {"key": "guess-" + "x" * 20, "wanted": "/console"})
     assert refused.status == 403
@@ -114,12 +134,18 @@ def test_signing_in_leads_to_the_console_and_nowhere_else(running: ServerThread)
     assert visitor.get("/console").status == 401
 
 
-def test_forms_of_other_sites_and_without_their_token_change_nothing(running: ServerThread, curator: Visitor) -> None:
+def test_forms_of_other_sites_and_without_their_token_change_nothing(
+    running: ServerThread, curator: Visitor
+) -> None:
     before = running.collector.campaigns.ids()
     for csrf in ("", "0" * 64, token(signed_in(running, KEY))):
         assert curator.post("/console/new", {**cards(), "do": "open", "csrf": csrf}).status == 403
     good = {**cards(), "do": "open", "csrf": token(curator)}
-    for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+    for headers in (
+        {"origin": "https://evil.example"},
+        {"sec-fetch-site": "cross-site"},
+        {"origin": "null"},
+    ):
         assert curator.post("/console/new", good, headers=headers).status == 403
     assert running.collector.campaigns.ids() == before
 
@@ -127,14 +153,21 @@ def test_forms_of_other_sites_and_without_their_token_change_nothing(running: Se
 def test_no_form_is_taken_without_its_token(running: ServerThread, curator: Visitor) -> None:
     """Every address that takes a form, as the routers themselves list them."""
     console = Console(running.collector)
-    routers = [make(console) for make in (signing_routes, new_campaign_routes, campaign_routes, operator_pages)]
-    taking = {route.path for router in routers for route in router.routes if "POST" in route.methods}  # type: ignore[attr-defined]
+    routers = [
+        make(console)
+        for make in (signing_routes, new_campaign_routes, campaign_routes, operator_pages)
+    ]
+    taking = {
+        route.path for router in routers for route in router.routes if "POST" in route.methods
+    }  # type: ignore[attr-defined]
     assert len(taking) >= 9
     campaign = create(curator)
     for path in taking - {"/console/sign-in", "/console/sign-out"}:
         address = path.format(campaign=campaign, action="close-round", name="operator")
         for csrf in ("", "0" * 64):
-            refused = curator.post(address, {**cards(), "sure": "yes", "do": "open", "count": "1", "csrf": csrf})
+            refused = curator.post(
+                address, {**cards(), "sure": "yes", "do": "open", "count": "1", "csrf": csrf}
+            )
             assert refused.status == 403, path
     kept = signed_in(running, KEY)
     kept.post("/console/sign-out", {}, {"origin": "https://evil.example"})
@@ -159,7 +192,9 @@ def test_readers_see_everything_and_change_nothing(running: ServerThread, curato
         f"/console/c/{campaign}/do/close-round",
         "/console/keys/revoke/operator",
     ):
-        answer = send(reader, path, do="open", sure="yes", round="0", name="mine", role="curator", **cards())
+        answer = send(
+            reader, path, do="open", sure="yes", round="0", name="mine", role="curator", **cards()
+        )
         assert answer.status == 403
     assert reader.get(f"/console/c/{campaign}/ask/close-round").status == 404
     assert running.collector.campaigns.get(campaign).stored.state.value == "open"
@@ -167,7 +202,9 @@ def test_readers_see_everything_and_change_nothing(running: ServerThread, curato
     assert reader.get("/console").status == 401
 
 
-def test_a_campaign_from_the_form_is_the_one_that_was_typed(running: ServerThread, curator: Visitor) -> None:
+def test_a_campaign_from_the_form_is_the_one_that_was_typed(
+    running: ServerThread, curator: Visitor
+) -> None:
     campaign = create(curator, do="draft", closes="2099-01-31", contact="ask@example.org")
     live = running.collector.campaigns.get(campaign)
     assert live.stored.state.value == "draft"
@@ -181,7 +218,9 @@ def test_a_campaign_from_the_form_is_the_one_that_was_typed(running: ServerThrea
     assert running.collector.campaigns.get(campaign).stored.state.value == "open"
 
 
-def test_what_is_wrong_is_said_and_nothing_typed_is_lost(running: ServerThread, curator: Visitor) -> None:
+def test_what_is_wrong_is_said_and_nothing_typed_is_lost(
+    running: ServerThread, curator: Visitor
+) -> None:
     before = running.collector.campaigns.ids()
     for more, said in (
         ({"a1-low": "ten"}, "is no number"),
@@ -247,7 +286,9 @@ def test_danger_asks_twice_and_says_what_is_lost(running: ServerThread, curator:
     assert send(curator, f"/console/c/{campaign}/do/explode", sure="yes").status == 404
 
 
-def test_far_more_reports_than_expected_are_pointed_out(running: ServerThread, curator: Visitor) -> None:
+def test_far_more_reports_than_expected_are_pointed_out(
+    running: ServerThread, curator: Visitor
+) -> None:
     caller = Caller(running.url)
     campaign = caller.create(participants=10, assignment="arrival")
     plan = plan_of(caller.announcement(campaign))
@@ -283,22 +324,35 @@ def test_nothing_typed_becomes_a_part_of_a_page(running: ServerThread, curator: 
         },
     )
     wrong = send(
-        curator, "/console/new", do="open", **cards(**{"a0-name": HOSTILE, "a1-low": HOSTILE, "title": HOSTILE})
+        curator,
+        "/console/new",
+        do="open",
+        **cards(**{"a0-name": HOSTILE, "a1-low": HOSTILE, "title": HOSTILE}),
     )
     pages = [wrong] + [
         curator.get(path)
-        for path in (*PAGES, "/", f"/c/{campaign}", f"/console/c/{campaign}", f"/console/c/{campaign}/ask/close-round")
+        for path in (
+            *PAGES,
+            "/",
+            f"/c/{campaign}",
+            f"/console/c/{campaign}",
+            f"/console/c/{campaign}/ask/close-round",
+        )
     ]
     for page in pages:
         assert "<script>alert" not in page.text
         assert "<img" not in page.text
         assert "{{7*7}}" in html.unescape(page.text) or HOSTILE not in html.unescape(page.text)
-    words = re.search(r'<script type="application/json" id="words">(.*?)</script>', pages[7].text, re.S)
+    words = re.search(
+        r'<script type="application/json" id="words">(.*?)</script>', pages[7].text, re.S
+    )
     assert words is not None
     assert json.loads(words[1])[HOSTILE]["question"] == HOSTILE
 
 
-def test_weak_protection_is_said_and_above_8_participants_read_why(running: ServerThread, curator: Visitor) -> None:
+def test_weak_protection_is_said_and_above_8_participants_read_why(
+    running: ServerThread, curator: Visitor
+) -> None:
     weak, none_given = "is weak protection", "give no reason why it is no stronger"
     assert weak not in send(curator, "/console/plan", **cards(epsilon="4")).text
     assert weak in send(curator, "/console/plan", **cards(epsilon="4.1")).text
@@ -311,11 +365,18 @@ def test_weak_protection_is_said_and_above_8_participants_read_why(running: Serv
     before = set(running.collector.campaigns.ids())
     for reason in ("", "   ", "\n"):
         for step in ("draft", "open"):
-            refused = send(curator, "/console/new", do=step, **cards(epsilon="8.5", epsilon_reason=reason))
+            refused = send(
+                curator, "/console/new", do=step, **cards(epsilon="8.5", epsilon_reason=reason)
+            )
             assert refused.status == 422
             assert "needs a reason that participants read" in refused.text
             assert 'value="8.5"' in refused.text, "what was typed is kept"
-    assert send(curator, "/console/new", do="open", **cards(epsilon="9", epsilon_reason="r" * 4001)).status == 422
+    assert (
+        send(
+            curator, "/console/new", do="open", **cards(epsilon="9", epsilon_reason="r" * 4001)
+        ).status
+        == 422
+    )
     assert set(running.collector.campaigns.ids()) == before
     campaign = create(curator, epsilon="9", epsilon_reason="Only forty people work here.")
     assert "Only forty people work here." in curator.get(f"/console/c/{campaign}").text
@@ -326,7 +387,9 @@ def test_weak_protection_is_said_and_above_8_participants_read_why(running: Serv
     assert none_given in curator.get(f"/c/{unsaid}").text
 
 
-def test_a_listed_campaign_stands_on_the_first_page_while_it_is_open(running: ServerThread, curator: Visitor) -> None:
+def test_a_listed_campaign_stands_on_the_first_page_while_it_is_open(
+    running: ServerThread, curator: Visitor
+) -> None:
     campaign = create(curator, title="Everybody may know of this", listed="yes")
     create(curator, title="Nobody may know of this")
     page = Visitor(running.url).get("/").text
@@ -345,7 +408,9 @@ def test_the_planner_says_whether_it_will_do(curator: Visitor) -> None:
 
 
 @pytest.mark.slow
-def test_the_way_to_a_release_goes_on_behind_the_page(running: ServerThread, curator: Visitor) -> None:
+def test_the_way_to_a_release_goes_on_behind_the_page(
+    running: ServerThread, curator: Visitor
+) -> None:
     campaign = create(curator, participants="200")
     from collector_harness import asked_tokens, plan_of
 
@@ -356,9 +421,13 @@ def test_the_way_to_a_release_goes_on_behind_the_page(running: ServerThread, cur
     live = curator.get(f"/console/c/{campaign}/live").text
     assert "200" in live
     assert "standard error" in live
-    assert send(curator, f"/console/c/{campaign}/do/close-round", round="0", sure="yes").status == 303
+    assert (
+        send(curator, f"/console/c/{campaign}/do/close-round", round="0", sure="yes").status == 303
+    )
     assert send(curator, f"/console/c/{campaign}/do/finalise", sure="yes", rows="50").status == 303
-    until(lambda: running.collector.campaigns.current(campaign).stored.state.value == "finalised", 60)
+    until(
+        lambda: running.collector.campaigns.current(campaign).stored.state.value == "finalised", 60
+    )
     assert curator.get(f"/console/c/{campaign}/release.zip").body[:2] == b"PK"
     assert send(curator, f"/console/c/{campaign}/do/publish", sure="yes").status == 303
     until(lambda: running.collector.publications.is_public(campaign), 120)
@@ -367,7 +436,9 @@ def test_the_way_to_a_release_goes_on_behind_the_page(running: ServerThread, cur
     assert not running.collector.publications.is_public(campaign)
 
 
-def _answer_everybody(caller: Caller, campaign: str, plan: object, schema: object, tokens: list[bytes]) -> None:
+def _answer_everybody(
+    caller: Caller, campaign: str, plan: object, schema: object, tokens: list[bytes]
+) -> None:
     from collector_harness import seeded_source
 
     from dither.reports import Envelope, Plan, Report, encode
@@ -382,7 +453,9 @@ def _answer_everybody(caller: Caller, campaign: str, plan: object, schema: objec
         number = pick(each, held, plan)
         question = plan.questions[number]
         cell = question.cell(schema, [0] * len(schema))
-        reports.append(Report(each, number, question.mechanism.randomise(cell, seeded_source(each.hex()))))
+        reports.append(
+            Report(each, number, question.mechanism.randomise(cell, seeded_source(each.hex())))
+        )
     assert caller.upload(campaign, encode(Envelope(held, plan.round, tuple(reports)))).status == 201
 
 
@@ -390,13 +463,29 @@ def test_cards_say_every_schema_and_read_it_back() -> None:
     rich = schema_from_json(
         {
             "attributes": [
-                {"name": "a", "kind": "categorical", "values": ["x", "y | z", "w"], "labels": ["X", "", "W"]},
+                {
+                    "name": "a",
+                    "kind": "categorical",
+                    "values": ["x", "y | z", "w"],
+                    "labels": ["X", "", "W"],
+                },
                 {"name": "b", "kind": "ordinal", "values": [1, 2, 3]},
                 {"name": "c", "kind": "boolean", "missing": True, "question": "Really?"},
                 {"name": "d", "kind": "numeric", "edges": [0, 1.5, 7], "atoms": [0], "unit": 0.5},
                 {"name": "e", "kind": "numeric", "edges": [0, 10, 20], "unit": 1},
-                {"name": "f", "kind": "date", "min": "2020-01-01", "max": "2021-12-31", "by": ["month", "weekday"]},
-                {"name": "g", "kind": "categorical", "values": ["p", "q", "r"], "groups": ["1", "1", "2"]},
+                {
+                    "name": "f",
+                    "kind": "date",
+                    "min": "2020-01-01",
+                    "max": "2021-12-31",
+                    "by": ["month", "weekday"],
+                },
+                {
+                    "name": "g",
+                    "kind": "categorical",
+                    "values": ["p", "q", "r"],
+                    "groups": ["1", "1", "2"],
+                },
             ],
             "dropped": {"id": "an identifier"},
         }
@@ -405,7 +494,10 @@ def test_cards_say_every_schema_and_read_it_back() -> None:
         shown = show_schema(schema)
         assert shown.schema() == schema
     fields = {
-        f"a{i}-{name}": str(value) for i, card in enumerate(shown.cards) for name, value in vars(card).items() if value
+        f"a{i}-{name}": str(value)
+        for i, card in enumerate(shown.cards)
+        for name, value in vars(card).items()
+        if value
     }
     assert read_cards(lambda name: fields.get(name, "")) == shown
     assert SchemaForm().without(0).cards == SchemaForm().cards
@@ -422,14 +514,20 @@ def test_rates_are_of_the_last_hour() -> None:
 
 
 @pytest.mark.slow
-def test_a_schema_file_is_taken_as_it_is_and_a_table_gives_a_draft_with_a_warning(curator: Visitor) -> None:
+def test_a_schema_file_is_taken_as_it_is_and_a_table_gives_a_draft_with_a_warning(
+    curator: Visitor,
+) -> None:
     csrf = {"csrf": token(curator)}
-    told = curator.upload("/console/new/file", csrf, "s.json", json.dumps(SCHEMA.to_json()).encode())
+    told = curator.upload(
+        "/console/new/file", csrf, "s.json", json.dumps(SCHEMA.to_json()).encode()
+    )
     assert told.status == 200
     assert 'value="colour"' in told.text
     assert "red\ngreen\nblue" in told.text
     assert "Read with care" not in told.text
-    drafted = curator.upload("/console/new/file", csrf, "t.csv", b"way,age\n" + b"foot,31\nbus,44\n" * 30)
+    drafted = curator.upload(
+        "/console/new/file", csrf, "t.csv", b"way,age\n" + b"foot,31\nbus,44\n" * 30
+    )
     assert drafted.status == 200
     assert "Read with care" in drafted.text
     assert 'value="way"' in drafted.text
@@ -448,7 +546,9 @@ def test_a_schema_file_is_taken_as_it_is_and_a_table_gives_a_draft_with_a_warnin
         ("../../etc/passwd", b"root"),
     ],
 )
-def test_files_that_are_neither_are_refused_in_one_line(curator: Visitor, name: str, data: bytes) -> None:
+def test_files_that_are_neither_are_refused_in_one_line(
+    curator: Visitor, name: str, data: bytes
+) -> None:
     answer = curator.upload("/console/new/file", {"csrf": token(curator)}, name, data)
     assert answer.status == 422
     fault = re.search(r'role="alert"><p>(.*?)</p>', answer.text)

@@ -33,7 +33,9 @@ def test_reports_fit_what_they_support() -> None:
         assert isinstance(made, PureMechanism)
         source = seeded_source(name)
         cases += [(made, made.randomise(i % cells, source)) for i in range(20)]
-    given = [{"mechanism": m.to_json(), "report": report.hex(), "cells": m.cells} for m, report in cases]
+    given = [
+        {"mechanism": m.to_json(), "report": report.hex(), "cells": m.cells} for m, report in cases
+    ]
     code = CODE % json.dumps((STATIC / "fits.js").as_uri())
     done = subprocess.run(
         [str(node), "--input-type=module", "-e", code],
@@ -70,6 +72,11 @@ def test_what_is_typed_counts_whatever_an_attribute_is_called(tmp_path: Path) ->
     (tmp_path / "read.js").write_text(READ)
     names = json.dumps(["colour", "__proto__", "constructor", "toString"])
     done = subprocess.run(
-        [str(node), str(tmp_path / "read.js")], input=names, capture_output=True, text=True, check=True, timeout=60
+        [str(node), str(tmp_path / "read.js")],
+        input=names,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert done.stdout == "[]\n"

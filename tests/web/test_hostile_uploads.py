@@ -59,7 +59,9 @@ class Memory:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak starts again from what is resident
+        Path(f"/proc/{pid}/clear_refs").write_text(
+            "5"
+        )  # the peak starts again from what is resident
         self._before = self._read("VmRSS")
 
     def growth(self) -> int:
@@ -72,13 +74,17 @@ class Memory:
 
 def parquet_bomb() -> bytes:
     """2.4 GB of text in a few kB: one long word in a dictionary, and that 2,400 times."""
-    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2400, np.int32)), pa.array(["x" * 1_000_000]))
+    words = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(2400, np.int32)), pa.array(["x" * 1_000_000])
+    )
     out = io.BytesIO()
     pq.write_table(pa.table({"a": words}), out, compression="zstd", store_schema=False)
     return out.getvalue()
 
 
-def test_a_table_that_expands_to_gigabytes_is_refused_in_one_line(running: ServerProcess, curator: Visitor) -> None:
+def test_a_table_that_expands_to_gigabytes_is_refused_in_one_line(
+    running: ServerProcess, curator: Visitor
+) -> None:
     bomb = parquet_bomb()
     assert len(bomb) < MIB
     fields = csrf(curator)
@@ -88,13 +94,16 @@ def test_a_table_that_expands_to_gigabytes_is_refused_in_one_line(running: Serve
     assert answer.status == 422
     assert "memory" in fault_in(answer.text)
     assert "/tmp" not in answer.text
-    sound = curator.upload("/console/new/file", fields, "t.csv", b"way,age\n" + b"foot,31\nbus,44\n" * 30)
+    sound = curator.upload(
+        "/console/new/file", fields, "t.csv", b"way,age\n" + b"foot,31\nbus,44\n" * 30
+    )
     assert sound.status == 200, "the next file is read"
 
 
 def test_a_schema_larger_than_a_form_is_refused(running: ServerProcess, curator: Visitor) -> None:
     attributes = [
-        {"name": f"a{i}", "kind": "categorical", "values": [f"{j:06}" for j in range(60_000)]} for i in range(16)
+        {"name": f"a{i}", "kind": "categorical", "values": [f"{j:06}" for j in range(60_000)]}
+        for i in range(16)
     ]
     data = json.dumps({"format": "dither-schema-1", "attributes": attributes}).encode()
     fields = csrf(curator)

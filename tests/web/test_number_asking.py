@@ -18,7 +18,9 @@ from dither.schema import schema_from_json
 from dither.web import add_pages
 from dither.web.number_asking import read_number_form
 
-SCHEMA = {"attributes": [{"name": "pay", "kind": "numeric", "edges": [0, 10, 20, 40, 60], "clip": True}]}
+SCHEMA = {
+    "attributes": [{"name": "pay", "kind": "numeric", "edges": [0, 10, 20, 40, 60], "clip": True}]
+}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,9 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Numbers]:
         (Mean.schema_of("pay", 0.0, 60.0).to_json(), {"method": "mean"}),
     ):
         campaign = caller.create(schema=schema, participants=300, title="<b>Pay", **more)
-        body = answers_of(campaign, plan_of(caller.announcement(campaign)), schema_from_json(schema), 300, "n")
+        body = answers_of(
+            campaign, plan_of(caller.announcement(campaign)), schema_from_json(schema), 300, "n"
+        )
         assert caller.upload(campaign, body).status == 201
         for step, sent in (("close-round", {"round": 0}), ("finalise", {})):
             said = caller.admin("POST", f"/{campaign}/{step}", sent)
@@ -88,7 +92,9 @@ def test_the_page_gives_the_figures_that_programs_get(numbers: Numbers) -> None:
         for row in answer.get("rows", [answer]):
             assert row["low"] <= row["estimate"] <= row["high"], query
             share = query.startswith(("from", "bins"))
-            assert (f"{100 * row['estimate']:.2f} %" if share else f"{row['estimate']:,.5g}") in seen.text
+            assert (
+                f"{100 * row['estimate']:.2f} %" if share else f"{row['estimate']:,.5g}"
+            ) in seen.text
         assert dict(parse_qsl(urlsplit(file[1]).query))
 
 

@@ -77,7 +77,9 @@ def test_browsers_read_pages_and_machines_problem_details(visitor: Visitor) -> N
         problem = visitor.get(path, accept="*/*")
         assert problem.status == 404
         assert json.loads(problem.body)["type"].startswith("urn:dither:problem:")
-    assert json.loads(visitor.get("/v1/nothing").body)["status"] == 404  # the API speaks one language
+    assert (
+        json.loads(visitor.get("/v1/nothing").body)["status"] == 404
+    )  # the API speaks one language
 
 
 def test_a_failure_tells_a_browser_nothing(
@@ -98,7 +100,11 @@ def test_a_wheel_has_every_file_that_a_page_needs(tmp_path: Path) -> None:
     """Built by the back end itself, without a network."""
     from hatchling.builders.wheel import WheelBuilder
 
-    built = next(WheelBuilder(str(Path(__file__).parents[2])).build(directory=str(tmp_path), versions=["standard"]))
+    built = next(
+        WheelBuilder(str(Path(__file__).parents[2])).build(
+            directory=str(tmp_path), versions=["standard"]
+        )
+    )
     with zipfile.ZipFile(built) as wheel:
         names = set(wheel.namelist())
     package = Path(__file__).parents[2] / "src" / "dither"
@@ -111,14 +117,18 @@ def test_a_wheel_has_every_file_that_a_page_needs(tmp_path: Path) -> None:
 
 def test_the_container_is_built_from_everything_that_the_wheel_needs() -> None:
     root = Path(__file__).parents[2]
-    forced = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    forced = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
     copied = (root / "deploy" / "Containerfile").read_text()
     assert forced["force-include"]
     for source in forced["force-include"]:
         assert f" {source} " in copied
 
 
-def test_the_first_page_says_nothing_of_a_private_campaign(visitor: Visitor, running: ServerThread) -> None:
+def test_the_first_page_says_nothing_of_a_private_campaign(
+    visitor: Visitor, running: ServerThread
+) -> None:
     before = visitor.get("/").body
     caller = Caller(running.url)
     caller.create(name="A secret survey")

@@ -50,7 +50,9 @@ def test_a_newer_question_sends_the_older_one_away(monkeypatch: pytest.MonkeyPat
     found: dict[int, planning.Outlook | None] = {}
 
     def ask(people: int) -> threading.Thread:
-        thread = threading.Thread(target=lambda: found.update({people: planner.look("me", SMALL, people, 1.0)}))
+        thread = threading.Thread(
+            target=lambda: found.update({people: planner.look("me", SMALL, people, 1.0)})
+        )
         thread.start()
         return thread
 

@@ -32,21 +32,31 @@ class Visitor:
     def get(self, path: str, accept: str = BROWSER) -> Seen:
         return self._ask("GET", path, None, {"accept": accept})
 
-    def post(self, path: str, fields: dict[str, object], headers: dict[str, str] | None = None) -> Seen:
+    def post(
+        self, path: str, fields: dict[str, object], headers: dict[str, str] | None = None
+    ) -> Seen:
         """A form, as a browser sends it from a page of the same origin."""
-        sent = {"accept": BROWSER, "content-type": "application/x-www-form-urlencoded", **(headers or {})}
+        sent = {
+            "accept": BROWSER,
+            "content-type": "application/x-www-form-urlencoded",
+            **(headers or {}),
+        }
         return self._ask("POST", path, urlencode(fields).encode(), sent)
 
     def upload(self, path: str, fields: dict[str, str], name: str, data: bytes) -> Seen:
         """A form with a file."""
         line = "a-line-between-parts"
         parts = [
-            f'--{line}\r\ncontent-disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items()
+            f'--{line}\r\ncontent-disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode()
+            for k, v in fields.items()
         ]
         head = f'--{line}\r\ncontent-disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
         body = b"".join([*parts, head.encode(), data, f"\r\n--{line}--\r\n".encode()])
         return self._ask(
-            "POST", path, body, {"accept": BROWSER, "content-type": f"multipart/form-data; boundary={line}"}
+            "POST",
+            path,
+            body,
+            {"accept": BROWSER, "content-type": f"multipart/form-data; boundary={line}"},
         )
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Seen:

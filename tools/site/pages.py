@@ -61,7 +61,9 @@ def gather(target: Path, root: Path = ROOT) -> Path:
 
 def check_menu(configuration: str, pages: set[str]) -> None:
     """Every page stands in the menu once, and everything in the menu is a page."""
-    listed = re.findall(r"^ *- (?:[\w ]+: )?([\w./-]+\.md)\b", configuration.partition("\nnav:\n")[2], re.MULTILINE)
+    listed = re.findall(
+        r"^ *- (?:[\w ]+: )?([\w./-]+\.md)\b", configuration.partition("\nnav:\n")[2], re.MULTILINE
+    )
     for page in sorted(pages.symmetric_difference(listed)):
         fault = "is in no menu: add it to" if page in pages else "is no page: take it out of"
         raise BrokenSite(f"{page} {fault} 'nav' in {CONFIGURATION}")
@@ -100,13 +102,18 @@ def _link(found: re.Match[str], home: Path, place: str, root: Path) -> str:
 
 def _list_of(decisions: list[Path]) -> str:
     lead = "# Decisions\n\nWhy it is built this way: one page for each choice that someone could dispute.\n\n"
-    return lead + "".join(f"- [{path.name[:4]}: {_title(path)}]({path.name})\n" for path in decisions)
+    return lead + "".join(
+        f"- [{path.name[:4]}: {_title(path)}]({path.name})\n" for path in decisions
+    )
 
 
 def _menu_of(decisions: list[Path], room: str) -> str:
     lines = [
         f"{room}- Decisions:",
-        *(f"{room}    - {place}" for place in [DECISIONS, *(f"decisions/{d.name}" for d in decisions)]),
+        *(
+            f"{room}    - {place}"
+            for place in [DECISIONS, *(f"decisions/{d.name}" for d in decisions)]
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -36,22 +36,36 @@ def check_workload(workload: str) -> Workload:
     return "ranges" if workload == "ranges" else "cells"
 
 
-def advise(shape: Sequence[int], epsilon: float, records: int | None = None, workload: Workload = "cells") -> Advice:
+def advise(
+    shape: Sequence[int], epsilon: float, records: int | None = None, workload: Workload = "cells"
+) -> Advice:
     """The method for a table over this product of columns; `records` is public or a public guess."""
     cells = math.prod(shape)
     if cells > MOST_CELLS:
-        return Advice("privbayes", f"{cells:,} cells are too many for a histogram, and a network needs none")
+        return Advice(
+            "privbayes", f"{cells:,} cells are too many for a histogram, and a network needs none"
+        )
     supposed = SUPPOSED_RECORDS if records is None else max(1, records)
     guessed = " supposed" if records is None else ""
     mean = supposed / cells * epsilon
     if workload == "ranges":
         if len(shape) == 2 and min(shape) > COARSEST:
-            return Advice("agrid", "ranges over two columns: grids that are finer where more records are")
-        return Advice("hierarchical", "ranges: a tree of counts with the best fan-out of each column")
+            return Advice(
+                "agrid", "ranges over two columns: grids that are finer where more records are"
+            )
+        return Advice(
+            "hierarchical", "ranges: a tree of counts with the best fan-out of each column"
+        )
     if mean >= FAINT:
-        return Advice("laplace", f"with {supposed:,} records{guessed} an average cell stands above the noise")
+        return Advice(
+            "laplace", f"with {supposed:,} records{guessed} an average cell stands above the noise"
+        )
     if len(shape) > 2:
         return Advice(
-            "privbayes", f"with {supposed:,} records{guessed} an average cell is noise: a network of small tables"
+            "privbayes",
+            f"with {supposed:,} records{guessed} an average cell is noise: a network of small tables",
         )
-    return Advice("csm", f"with {supposed:,} records{guessed} an average cell is noise: few atoms stand above it")
+    return Advice(
+        "csm",
+        f"with {supposed:,} records{guessed} an average cell is noise: few atoms stand above it",
+    )

@@ -34,7 +34,11 @@ class CountAnswer:
 
 
 def answer(
-    schema: Schema, cells: Floats, deviations: Floats | None, where: Mapping[str, Condition], level: float
+    schema: Schema,
+    cells: Floats,
+    deviations: Floats | None,
+    where: Mapping[str, Condition],
+    level: float,
 ) -> CountAnswer:
     """The count of the cells that meet the conditions, with a Student interval."""
     check_between("level", level, 0, 1, ends="()")
@@ -69,9 +73,12 @@ def covered(attribute: Attribute, condition: Condition) -> Floats:
     if isinstance(condition, tuple):
         if len(condition) != 2:
             raise ParameterError(
-                f"a range of {attribute.name!r} is a pair (low, high), not {condition!r}", where=attribute.name
+                f"a range of {attribute.name!r} is a pair (low, high), not {condition!r}",
+                where=attribute.name,
             )
-        return _on_line(attribute, *condition) if attribute.on_line else _listed(attribute, *condition)
+        return (
+            _on_line(attribute, *condition) if attribute.on_line else _listed(attribute, *condition)
+        )
     for value in condition if isinstance(condition, list) else [condition]:
         out[_code(attribute, value)] = 1.0
     return out
@@ -88,10 +95,16 @@ def _on_line(attribute: Attribute, low: object, high: object) -> Floats:
         )
     starts, ends = np.asarray(attribute.line.ends, dtype=np.float64).T
     atom = starts == ends
-    inside = (np.minimum(ends, last) - np.maximum(starts, first)).clip(0) / np.where(atom, 1.0, ends - starts)
-    met = (first <= starts) & ((starts < last) | ((starts == last) & ((last == ends.max()) | (first == last))))
+    inside = (np.minimum(ends, last) - np.maximum(starts, first)).clip(0) / np.where(
+        atom, 1.0, ends - starts
+    )
+    met = (first <= starts) & (
+        (starts < last) | ((starts == last) & ((last == ends.max()) | (first == last)))
+    )
     parts = np.repeat(np.where(atom, met, inside), attribute.turns)
-    return np.append(parts, np.zeros(attribute.cardinality - parts.size))  # a missing answer is in no range
+    return np.append(
+        parts, np.zeros(attribute.cardinality - parts.size)
+    )  # a missing answer is in no range
 
 
 def _number(attribute: Attribute, value: object) -> float | None:
@@ -104,11 +117,14 @@ def _number(attribute: Attribute, value: object) -> float | None:
 def _listed(attribute: Attribute, low: object, high: object) -> Floats:
     if not attribute.ordered:
         raise ParameterError(
-            f"{attribute.name!r} has no order and so no ranges; give a list of its values", where=attribute.name
+            f"{attribute.name!r} has no order and so no ranges; give a list of its values",
+            where=attribute.name,
         )
     first, last = _code(attribute, low), _code(attribute, high)
     if first > last:
-        raise ParameterError(f"{low!r} comes after {high!r} in {attribute.name!r}", where=attribute.name)
+        raise ParameterError(
+            f"{low!r} comes after {high!r} in {attribute.name!r}", where=attribute.name
+        )
     codes = np.arange(attribute.cardinality)
     return ((codes >= first) & (codes <= last)).astype(np.float64)
 
@@ -121,7 +137,11 @@ def _code(attribute: Attribute, value: object) -> int:
         pass
     if isinstance(value, str) and value in attribute.labels:
         return attribute.labels.index(value)
-    if attribute.on_line and not attribute.cycles and (number := _number(attribute, value)) is not None:
+    if (
+        attribute.on_line
+        and not attribute.cycles
+        and (number := _number(attribute, value)) is not None
+    ):
         code = attribute.line_code(number)
         if code is not None and attribute.line.is_atom(code):
             return code

@@ -31,7 +31,14 @@ from dither.central.methods import CentralMethod
 from dither.central.noise import ByteSource, ChoiceStep, NoisyStep, NotPrivate, Recorder
 from dither.central.records import NoisyRecords, release_records
 from dither.checks import check_whole, check_whole_or_none
-from dither.evaluation.audit import CELLS, CONFIDENCE, MIN_TRIALS, Audit, log_ratio_limit, upper_limit
+from dither.evaluation.audit import (
+    CELLS,
+    CONFIDENCE,
+    MIN_TRIALS,
+    Audit,
+    log_ratio_limit,
+    upper_limit,
+)
 from dither.mechanisms.probability import check_epsilon
 from dither.release.call import plain
 from dither.schema.cells import codes_of
@@ -39,7 +46,9 @@ from dither.types import Codes, Floats, Integers
 
 RELEASES = 1_000  # a few seconds
 WAVELET_CELLS = 1024  # fewer, and `privelet` measures the cells themselves
-GAP = 1.6  # scales of the noise between the two ends of its tail: about where the rate is known best
+GAP = (
+    1.6  # scales of the noise between the two ends of its tail: about where the rate is known best
+)
 PAIRS_EACH = 16  # neighbouring tables of each kind that are compared
 LARGE_COUNT = 3_000  # records in the fullest cells
 FINALISTS = 6  # of them, which are compared along many paths
@@ -112,7 +121,9 @@ class Runner:
         last = self.cells - 1
         tables = [np.arange(self.cells), np.zeros(1, dtype=np.int64), np.repeat([0, last], 20)]
         if self.method.release is not None:  # the record form treats each record by itself
-            tables.append(np.concatenate([np.repeat([0, last], LARGE_COUNT), np.arange(self.cells)]))
+            tables.append(
+                np.concatenate([np.repeat([0, last], LARGE_COUNT), np.arange(self.cells)])
+            )
         each = PAIRS_EACH
         found = []
         for table in tables:
@@ -235,7 +246,9 @@ def _losses(runner: Runner, table: Integers, neighbour: Integers) -> tuple[float
     return made.made.epsilon, step_losses(made.steps, again.steps)
 
 
-def _empirical(runner: Runner, pair: tuple[Integers, Integers], releases: int, error: float) -> float:
+def _empirical(
+    runner: Runner, pair: tuple[Integers, Integers], releases: int, error: float
+) -> float:
     """The bound of all steps together, wrong with at most this probability."""
     runs = [[runner.run(table) for _ in range(releases // 2)] for table in pair]
     longest = max((made.steps for half in runs for made in half), key=len)
@@ -246,14 +259,21 @@ def _empirical(runner: Runner, pair: tuple[Integers, Integers], releases: int, e
         taken = [made.steps[place] for half in runs for made in half if place < len(made.steps)]
         rates[place] = noise_rate(taken, each)
         if rates[place] > 1:
-            raise NotPrivate(f"the noise of step {place + 1} has at most {1 / rates[place]:.3g} of its stated scale")
+            raise NotPrivate(
+                f"the noise of step {place + 1} has at most {1 / rates[place]:.3g} of its stated scale"
+            )
     if len(noisy) == len(longest):
         losses = _losses(runner, *pair)[1]
         return float(sum(float(losses[place]) * rate for place, rate in rates.items()))
     # Noise before the first choice may show in that choice: its loss is not counted a second time.
-    after = {place: rate for place, rate in rates.items() if any(isinstance(s, ChoiceStep) for s in longest[:place])}
+    after = {
+        place: rate
+        for place, rate in rates.items()
+        if any(isinstance(s, ChoiceStep) for s in longest[:place])
+    }
     paths = [
-        [_path(runner, made, other, after) for made in half] for half, other in zip(runs, reversed(pair), strict=True)
+        [_path(runner, made, other, after) for made in half]
+        for half, other in zip(runs, reversed(pair), strict=True)
     ]
     return max(path_bound(paths[0], paths[1], each / 2), path_bound(paths[1], paths[0], each / 2))
 
@@ -262,7 +282,10 @@ def _path(runner: Runner, made: Release, other: Integers, rates: Mapping[int, fl
     """What a release chose, and the bound of the noise that followed, against the neighbouring table."""
     losses = step_losses(made.steps, runner.run(other, made.steps).steps)
     chosen = tuple(step.released for step in made.steps if isinstance(step, ChoiceStep))
-    return Path(chosen, sum(float(losses[place]) * rate for place, rate in rates.items() if place < len(losses)))
+    return Path(
+        chosen,
+        sum(float(losses[place]) * rate for place, rate in rates.items() if place < len(losses)),
+    )
 
 
 def noise_rate(steps: Sequence[Step], error: float) -> float:
@@ -291,11 +314,16 @@ def path_bound(first: Sequence[Path], second: Sequence[Path], error: float) -> f
     finding, picking, testing = slice(eighth), slice(eighth, 2 * eighth), slice(2 * eighth, None)
     seen = [Counter(path.chosen for path in paths[finding]) for paths in (first, second)]
     favoured = {chosen for chosen in seen[0] if seen[0][chosen] > seen[1][chosen]}
-    levels = np.unique(np.quantile([path.bound for path in first[finding]], np.linspace(0, 1, 11), method="lower"))
+    levels = np.unique(
+        np.quantile([path.bound for path in first[finding]], np.linspace(0, 1, 11), method="lower")
+    )
 
     def told(level: float, only: bool, part: slice) -> float:
         hits = [
-            sum(path.bound >= level and (not only or path.chosen in favoured) for path in paths[part])
+            sum(
+                path.bound >= level and (not only or path.chosen in favoured)
+                for path in paths[part]
+            )
             for paths in (first, second)
         ]
         return level + log_ratio_limit(hits[0], hits[1], len(first[part]), error)

@@ -23,7 +23,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dither.central.measurement import MOST_RECORDS, CuratorTask, Neighbours, NoisyHistogram, observe
+from dither.central.measurement import (
+    MOST_RECORDS,
+    CuratorTask,
+    Neighbours,
+    NoisyHistogram,
+    observe,
+)
 from dither.central.recovery import Recovery, recover
 from dither.central.sensing import Measurement, Sensing, check_tau, rows_for, sensing
 from dither.central.sparse import Basis, most_atoms
@@ -31,7 +37,27 @@ from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.types import Floats, Integers
 
 MOST_ENTRIES = 8
-TAU_GRID = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+TAU_GRID = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.03,
+    0.05,
+    0.08,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    1.0,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,9 @@ class CompressedSensing:
 
     def recover(self, noisy: Integers, variance: float) -> Recovery:
         """The estimate of all columns, and which dictionary was taken."""
-        return recover(self.matrix, noisy.astype(np.float64), variance, self.dictionaries, self.sparsity)
+        return recover(
+            self.matrix, noisy.astype(np.float64), variance, self.dictionaries, self.sparsity
+        )
 
     def decode(self, noisy: Integers, variance: float) -> Floats:
         return self.recover(noisy, variance).estimate[: self.cells]
@@ -127,7 +155,13 @@ def release(task: CuratorTask, parameters: CsmParameters) -> NoisyHistogram:
     seen = observe(drawn, task.counts, task.epsilon, task.source, task.neighbours)
     found = drawn.recover(seen.values, seen.variance)
     how = "without looking at the data" if parameters.tau is None else "given"
-    notes = {"tau": chosen, "tau_chosen": how, "dictionary_used": found.form, "atoms": found.atoms, **seen.notes}
+    notes = {
+        "tau": chosen,
+        "tau_chosen": how,
+        "dictionary_used": found.form,
+        "atoms": found.atoms,
+        **seen.notes,
+    }
     return NoisyHistogram(found.estimate[: task.cells], seen.epsilon, notes)
 
 

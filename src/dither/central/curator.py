@@ -111,7 +111,11 @@ def central_release(
     kept = _chosen_columns(whole, columns)
     encoded = encode(_select(opened, kept.names), kept)
     known = len(encoded.codes) if notion == "replace" else records
-    advice = advise(kept.cardinalities, epsilon, known, asked) if method is None else Advice(method, "given")
+    advice = (
+        advise(kept.cardinalities, epsilon, known, asked)
+        if method is None
+        else Advice(method, "given")
+    )
     chosen, built = _built(advice.method, parameters)
     read = clock()
     public = secrets.randbits(63) if seed is None else seed
@@ -119,7 +123,9 @@ def central_release(
     if chosen.release is None:
         notion = "replace"  # any record against any other
         made = _record_form(encoded.codes, kept, epsilon, source, public, built)
-    elif chosen.name == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MOST_CELLS:
+    elif (
+        chosen.name == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MOST_CELLS
+    ):
         made = _wide_network(encoded.codes, kept, epsilon, source, public, notion, built)
     else:
         domain_size(kept.cardinalities, kept.names)
@@ -168,7 +174,10 @@ def _select(table: NativeTable, names: Sequence[str]) -> NativeTable:
     frame = nw.from_native(table, eager_only=True)
     absent = [name for name in names if name not in frame.columns]
     if absent:
-        raise TableError(f"the table has no column {absent[0]!r}; it has {', '.join(frame.columns)}", where=absent[0])
+        raise TableError(
+            f"the table has no column {absent[0]!r}; it has {', '.join(frame.columns)}",
+            where=absent[0],
+        )
     return frame.select(list(names)).to_native()
 
 
@@ -177,7 +186,11 @@ def _record_form(
 ) -> _Outcome:
     rng = np.random.default_rng([public, 1])
     made = release_records(codes, schema.cardinalities, epsilon, source, rng, parameters)
-    notes = {"sensitivity": made.sensitivity, "sensitivity_exact": made.exact, "measurements_of_a_record": made.rows}
+    notes = {
+        "sensitivity": made.sensitivity,
+        "sensitivity_exact": made.exact,
+        "measurements_of_a_record": made.rows,
+    }
     return _Outcome(made.codes, made.epsilon, notes)
 
 
@@ -213,7 +226,9 @@ def _histogram_form(
     filled = whole_cells(made.estimate, total)
     deviations = None
     if replicates >= 2 and filled.size <= REPLICATED_CELLS:
-        deviations = _deviations(release, replace(task, counts=filled), public, parameters, replicates, progress)
+        deviations = _deviations(
+            release, replace(task, counts=filled), public, parameters, replicates, progress
+        )
     if not known and total > MOST_ROWS:
         filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
     order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
@@ -258,9 +273,7 @@ def _about_size(made: _Outcome) -> list[Notice]:
         )
         return [Notice("empty-table", words)]
     if made.total is not None and rows < made.total:
-        words = (
-            f"the noisy number of records is {made.total:,}; the synthetic table has {rows:,} rows in the same shares"
-        )
+        words = f"the noisy number of records is {made.total:,}; the synthetic table has {rows:,} rows in the same shares"
         return [Notice("rows-capped", words)]
     return []
 

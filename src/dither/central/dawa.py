@@ -64,7 +64,11 @@ def cost_sensitivity(neighbours: Neighbours) -> int:
 def candidate_runs(counts: Integers) -> Runs:
     """All runs of 2^k cells that start at a multiple of half their length, with their deviations on the grid, rounded down."""
     size = counts.size
-    starts, ends, costs = [np.arange(size)], [np.arange(1, size + 1)], [np.zeros(size, dtype=np.int64)]
+    starts, ends, costs = (
+        [np.arange(size)],
+        [np.arange(1, size + 1)],
+        [np.zeros(size, dtype=np.int64)],
+    )
     length = 2
     while length <= size:
         first = np.arange(0, size - length + 1, length // 2)
@@ -84,7 +88,9 @@ def cheapest_cut(runs: Runs, costs: Integers, size: int) -> Integers:
     best = [0] + [0] * size
     came = [0] * (size + 1)
     known = 0
-    for start, end, cost in zip(runs.starts.tolist(), runs.ends.tolist(), costs.tolist(), strict=True):
+    for start, end, cost in zip(
+        runs.starts.tolist(), runs.ends.tolist(), costs.tolist(), strict=True
+    ):
         value = best[start] + cost
         if end > known or value < best[end]:
             best[end], came[end], known = value, start, end
@@ -113,19 +119,30 @@ def release(task: CuratorTask, parameters: DawaParameters) -> NoisyHistogram:
     choosing = parameters.share * task.epsilon
     scale = calibrate(2 * cost_sensitivity(task.neighbours), choosing)
     spent = achieved_epsilon(2 * cost_sensitivity(task.neighbours), scale)
-    counting = (task.epsilon - spent) * (1 - 2**-50)  # a hair less, so that rounding cannot push the sum above epsilon
+    counting = (task.epsilon - spent) * (
+        1 - 2**-50
+    )  # a hair less, so that rounding cannot push the sum above epsilon
     runs = candidate_runs(task.counts)
     # A bucket costs the noise of one count; the price is public.
     price = math.ceil(GRID / counting)
     # The costs stay secret: only the cut is released, and their noise hides no more than that.
     cut = decide(
-        lambda: tuple(cheapest_cut(runs, noisy_costs(runs, price, scale, task.source), task.cells)), task.source, spent
+        lambda: tuple(cheapest_cut(runs, noisy_costs(runs, price, scale, task.source), task.cells)),
+        task.source,
+        spent,
     )
     ends = np.array(cut, dtype=np.int64)
     lengths = np.diff(ends, prepend=0)
     buckets = np.add.reduceat(task.counts, ends - lengths)
-    seen = observe(Product((tree_axis(buckets.size),)), buckets, counting, task.source, task.neighbours)
+    seen = observe(
+        Product((tree_axis(buckets.size),)), buckets, counting, task.source, task.neighbours
+    )
     totals = Product((tree_axis(buckets.size),)).decode(seen.values, seen.variance)
     estimate: Floats = np.repeat(totals / lengths, lengths)
-    notes = {"buckets": int(buckets.size), "epsilon_choice": spent, "epsilon_noise": counting, **seen.notes}
+    notes = {
+        "buckets": int(buckets.size),
+        "epsilon_choice": spent,
+        "epsilon_noise": counting,
+        **seen.notes,
+    }
     return NoisyHistogram(estimate, spent + counting, notes)

@@ -39,11 +39,17 @@ class LowFrequencies:
     @cached_property
     def matrix(self) -> Codes:
         """Integer rows, each of squared norm about GRID^2 cells."""
-        angles = 2 * np.pi * np.outer(np.arange(1, self.frequencies), np.arange(self.cells) / self.cells)
+        angles = (
+            2 * np.pi * np.outer(np.arange(1, self.frequencies), np.arange(self.cells) / self.cells)
+        )
         cosines, sines = math.sqrt(2) * np.cos(angles), math.sqrt(2) * np.sin(angles)
-        rows = np.concatenate([np.ones((1, self.cells)), np.stack([cosines, sines], axis=1).reshape(-1, self.cells)])
+        rows = np.concatenate(
+            [np.ones((1, self.cells)), np.stack([cosines, sines], axis=1).reshape(-1, self.cells)]
+        )
         if self.cells % 2 == 0 and self.frequencies - 1 == self.cells // 2:
-            rows = rows[:-1]  # the sine of the highest frequency is zero in every cell, its cosine alternates
+            rows = rows[
+                :-1
+            ]  # the sine of the highest frequency is zero in every cell, its cosine alternates
             rows[-1] /= math.sqrt(2)
         return np.rint(GRID * rows).astype(np.int32)
 
@@ -55,7 +61,9 @@ class LowFrequencies:
         """Exact for an added record; twice that, an upper bound, for a replaced one on more than 2,048 cells."""
         if neighbours == "replace" and self.cells <= 2048:
             return matrix_sensitivity(self.matrix, "replace")
-        return matrix_sensitivity(self.matrix, "add-remove") * (1 if neighbours == "add-remove" else 2)
+        return matrix_sensitivity(self.matrix, "add-remove") * (
+            1 if neighbours == "add-remove" else 2
+        )
 
     def decode(self, noisy: Integers, variance: float) -> Floats:
         """The transpose, each row by its own squared norm: the rows are orthogonal up to the grid."""
@@ -113,5 +121,10 @@ def release(task: CuratorTask, parameters: LowFrequencyParameters) -> NoisyHisto
     seen = observe(measurement, task.counts, share, task.source, task.neighbours)
     # What the guarantee costs is the same whatever was chosen, even a measurement that needs no noise.
     spent = seen.epsilon if parameters.frequencies is not None else share
-    notes = {"frequencies": chosen, "epsilon_choice": choosing, "epsilon_noise": spent, **seen.notes}
+    notes = {
+        "frequencies": chosen,
+        "epsilon_choice": choosing,
+        "epsilon_noise": spent,
+        **seen.notes,
+    }
     return NoisyHistogram(measurement.decode(seen.values, seen.variance), choosing + spent, notes)

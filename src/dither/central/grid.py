@@ -24,7 +24,9 @@ from dither.types import Floats, Integers
 
 COUNT_SHARE = 0.02
 COARSEST = 10
-LEAST_C = 1e-6  # below it every grid is one of cells, and its number of blocks leaves the range of floats
+LEAST_C = (
+    1e-6  # below it every grid is one of cells, and its number of blocks leaves the range of floats
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,11 @@ class Block:
 
 def edges(cells: int, blocks: int) -> Integers:
     """The first cell of each of so many nearly equal blocks (at most one per cell), and the number of cells."""
-    return np.unique(np.arange(blocks + 1) * cells // blocks) if blocks < cells else np.arange(cells + 1)
+    return (
+        np.unique(np.arange(blocks + 1) * cells // blocks)
+        if blocks < cells
+        else np.arange(cells + 1)
+    )
 
 
 def block_sums(table: Integers, rows: Integers, columns: Integers) -> Integers:
@@ -68,13 +74,16 @@ def release(task: CuratorTask, parameters: GridParameters) -> NoisyHistogram:
     """Release a histogram of two attributes through adaptive grids."""
     if len(task.shape) != 2:
         raise ParameterError(
-            f"agrid takes two columns, not {len(task.shape)}; name two, or use another method", where="columns"
+            f"agrid takes two columns, not {len(task.shape)}; name two, or use another method",
+            where="columns",
         )
     table = task.counts.reshape(task.shape)
     records, spent = _records(task)
     coarse_share = parameters.share * (task.epsilon - spent)
     fine_share = (task.epsilon - spent - coarse_share) * (1 - 2**-50)
-    blocks = max(COARSEST, math.ceil(math.sqrt(max(0.0, records) * task.epsilon / parameters.c) / 4))
+    blocks = max(
+        COARSEST, math.ceil(math.sqrt(max(0.0, records) * task.epsilon / parameters.c) / 4)
+    )
     rows, columns = (edges(cells, blocks) for cells in task.shape)
     coarse = block_sums(table, rows, columns)
     first = observe(Cells(coarse.size), coarse.ravel(), coarse_share, task.source, task.neighbours)
@@ -88,7 +97,9 @@ def release(task: CuratorTask, parameters: GridParameters) -> NoisyHistogram:
     exact = [block_sums(block.table, *cut) for block, cut in zip(blocks_of, fine, strict=True)]
     flat = np.concatenate([part.ravel() for part in exact])
     second = observe(Cells(flat.size), flat, fine_share, task.source, task.neighbours)
-    values = np.split(second.values.astype(np.float64), np.cumsum([part.size for part in exact])[:-1])
+    values = np.split(
+        second.values.astype(np.float64), np.cumsum([part.size for part in exact])[:-1]
+    )
     estimate = np.zeros(task.shape)
     for block, (down, across), part, value in zip(blocks_of, fine, exact, values, strict=True):
         counts = reconciled(block.count, first.variance, value, second.variance).reshape(part.shape)

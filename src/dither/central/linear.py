@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dither.central.measurement import MOST_CELLS, CuratorTask, Neighbours, NoisyHistogram, observe, release_by
+from dither.central.measurement import (
+    MOST_CELLS,
+    CuratorTask,
+    Neighbours,
+    NoisyHistogram,
+    observe,
+    release_by,
+)
 from dither.central.products import Axis, Each, Product
 from dither.central.sparse import dictionary, leaves_below
 from dither.checks import check_whole_or_none
@@ -95,7 +102,9 @@ class Wavelet:
     def inverse(self, values: Floats) -> Floats:
         """Divide by the square root of the leaves below to get orthonormal coefficients, then invert."""
         orthonormal = values / np.sqrt(leaves_below(1 << self.levels))
-        return np.asarray(dictionary("haar").synthesise(orthonormal), dtype=np.float64)[..., : self.cells]
+        return np.asarray(dictionary("haar").synthesise(orthonormal), dtype=np.float64)[
+            ..., : self.cells
+        ]
 
     def shared(self) -> list[tuple[int, int]]:
         """Cells that part at depth k share the total and k differences, and are on opposite sides of the next one."""
@@ -208,7 +217,11 @@ def best_branching(cells: int) -> int:
 
     def error(b: int) -> float:
         height = Tree(cells, b).depth
-        return (b + 2) / 3 if height == 1 else CONSISTENT * ((b - 1) * height**3 - 2 * (b + 1) * height**2 / 3)
+        return (
+            (b + 2) / 3
+            if height == 1
+            else CONSISTENT * ((b - 1) * height**3 - 2 * (b + 1) * height**2 / 3)
+        )
 
     return min(range(2, max(2, min(cells, MOST_CHILDREN)) + 1), key=error)
 
@@ -236,7 +249,9 @@ def hierarchical(task: CuratorTask, parameters: HierarchicalParameters) -> Noisy
     """Release a histogram through consistent trees of counts, one for each axis."""
     shape = (task.cells,) if parameters.flatten else task.shape
     axes = [tree_axis(cells, parameters.branching) for cells in shape]
-    leaves = math.prod(axis.branching**axis.depth if isinstance(axis, Tree) else axis.cells for axis in axes)
+    leaves = math.prod(
+        axis.branching**axis.depth if isinstance(axis, Tree) else axis.cells for axis in axes
+    )
     if leaves > MOST_LEAVES:
         raise ParameterError(
             f"trees of {parameters.branching} children have {leaves:,} leaves over {task.cells:,} cells, more than the "
@@ -244,14 +259,18 @@ def hierarchical(task: CuratorTask, parameters: HierarchicalParameters) -> Noisy
             where="branching",
             value=parameters.branching,
         )
-    notes = {"branching": [axis.branching if isinstance(axis, Tree) else axis.cells for axis in axes]}
+    notes = {
+        "branching": [axis.branching if isinstance(axis, Tree) else axis.cells for axis in axes]
+    }
     return release_by(Product(tuple(axes)), task, notes)
 
 
 def tree_axis(cells: int, branching: int | None = None) -> Axis:
     """The tree of an axis, or its cells where the best tree is one level of them."""
     if branching is not None:
-        return Tree(cells, min(branching, max(2, cells)))  # more children than cells would be empty ones
+        return Tree(
+            cells, min(branching, max(2, cells))
+        )  # more children than cells would be empty ones
     chosen = best_branching(cells)
     made = Tree(cells, chosen, rooted=False)
     return made if made.depth > 1 else Each(cells)

@@ -65,7 +65,9 @@ class CuratorTask:
         object.__setattr__(self, "counts", check_counts(self.counts))
         object.__setattr__(self, "shape", tuple(self.shape) or (self.counts.size,))
         if math.prod(self.shape) != self.counts.size:
-            raise ParameterError(f"shape {self.shape} does not have {self.counts.size} cells", where="shape")
+            raise ParameterError(
+                f"shape {self.shape} does not have {self.counts.size} cells", where="shape"
+            )
 
     @property
     def cells(self) -> int:
@@ -120,13 +122,17 @@ def check_counts(counts: Integers) -> Integers:
     """A histogram as whole, non-negative numbers in one dimension."""
     array = np.asarray(counts)
     if array.ndim != 1 or array.size < 2 or not np.issubdtype(array.dtype, np.integer):
-        raise ParameterError("a histogram must be a flat array of at least two whole numbers", where="counts")
+        raise ParameterError(
+            "a histogram must be a flat array of at least two whole numbers", where="counts"
+        )
     if (array < 0).any():
         raise ParameterError("a histogram cannot hold a negative count", where="counts")
     return array.astype(np.int64)
 
 
-def domain_size(cardinalities: Sequence[int], names: Sequence[str] = (), most: int = MOST_CELLS) -> int:
+def domain_size(
+    cardinalities: Sequence[int], names: Sequence[str] = (), most: int = MOST_CELLS
+) -> int:
     """The number of cells; an error when they are more than fit."""
     cells = math.prod(cardinalities)
     if cells > most:
@@ -166,4 +172,8 @@ def release_by(
 ) -> NoisyHistogram:
     """Observe and decode: the whole of a linear method."""
     seen = observe(measurement, task.counts, task.epsilon, task.source, task.neighbours)
-    return NoisyHistogram(measurement.decode(seen.values, seen.variance), seen.epsilon, {**(notes or {}), **seen.notes})
+    return NoisyHistogram(
+        measurement.decode(seen.values, seen.variance),
+        seen.epsilon,
+        {**(notes or {}), **seen.notes},
+    )

@@ -89,7 +89,9 @@ def discrete_laplace(scale: Fraction, size: int, source: ByteSource) -> Integers
     num, den = scale.numerator, scale.denominator
     if num <= 0 or num >= 2 ** (_NUMERATOR_BITS + 1):
         raise PrivacyError(
-            f"a noise scale of {float(scale):.3g} cannot be sampled exactly", where="epsilon", value=scale
+            f"a noise scale of {float(scale):.3g} cannot be sampled exactly",
+            where="epsilon",
+            value=scale,
         )
     out = np.empty(size, dtype=np.int64)
     waiting = np.arange(size)
@@ -116,7 +118,9 @@ def add_noise(exact: Integers, scale: Fraction, source: ByteSource) -> Integers:
     return exact + discrete_laplace(scale, exact.size, source).reshape(exact.shape)
 
 
-def decide(draw: Callable[[], T], source: ByteSource, epsilon: float, log_chances: Floats | None = None) -> T:
+def decide(
+    draw: Callable[[], T], source: ByteSource, epsilon: float, log_chances: Floats | None = None
+) -> T:
     """The outcome of a private choice that costs epsilon; `log_chances` has its law where that is known."""
     if isinstance(source, Recorder):
         return source.decided(draw, epsilon, log_chances)
@@ -152,7 +156,9 @@ class Recorder:
     the two tables' laws can be compared for one and the same release.
     """
 
-    def __init__(self, source: ByteSource, replayed: Sequence[NoisyStep | ChoiceStep] | None = None) -> None:
+    def __init__(
+        self, source: ByteSource, replayed: Sequence[NoisyStep | ChoiceStep] | None = None
+    ) -> None:
         self.steps: list[NoisyStep | ChoiceStep] = []
         self._source = source
         self._replayed = None if replayed is None else iter(replayed)
@@ -163,7 +169,9 @@ class Recorder:
     def noisy(self, exact: Integers, scale: Fraction) -> Integers:
         """The values with noise, or those of the replayed run."""
         fresh = self._replayed is None
-        released = add_noise(exact, scale, self._source) if fresh else self._next(NoisyStep).released
+        released = (
+            add_noise(exact, scale, self._source) if fresh else self._next(NoisyStep).released
+        )
         self.steps.append(NoisyStep(exact, released, scale))
         return released.copy()
 
@@ -177,7 +185,9 @@ class Recorder:
         assert self._replayed is not None
         step = next(self._replayed, None)
         if not isinstance(step, kind):
-            raise NotPrivate("the steps that a method takes depend on the table, not only on what it has released")
+            raise NotPrivate(
+                "the steps that a method takes depend on the table, not only on what it has released"
+            )
         return step
 
 
@@ -232,7 +242,9 @@ def exponent_rate(sensitivity: int, epsilon: float) -> Fraction:
     steps = int(Fraction(epsilon) * 2**_EPSILON_BITS)
     if steps < 1 or steps >= 2**26 or not 1 <= sensitivity < 2**22:
         raise PrivacyError(
-            f"epsilon {epsilon:.3g} is out of range for choosing among candidates", where="epsilon", value=epsilon
+            f"epsilon {epsilon:.3g} is out of range for choosing among candidates",
+            where="epsilon",
+            value=epsilon,
         )
     return Fraction(steps, 2 * sensitivity * 2**_EPSILON_BITS)
 
@@ -265,6 +277,8 @@ def _choose(numerators: Integers, denominator: int, source: ByteSource) -> int:
     while True:
         # Rejection: a uniform candidate, kept with its weight; the best has weight 1, so about `size` draws suffice.
         drawn = uniform_below(np.full(batch, size, dtype=np.uint64), source).astype(np.int64)
-        kept = np.flatnonzero(bernoulli_exp(numerators[drawn].astype(np.uint64), denominator, source))
+        kept = np.flatnonzero(
+            bernoulli_exp(numerators[drawn].astype(np.uint64), denominator, source)
+        )
         if kept.size:
             return int(drawn[kept[0]])

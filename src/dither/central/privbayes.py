@@ -129,7 +129,9 @@ def learn(
     for_tables = (epsilon - spent_records - for_choices) * (1 - 2**-50)
     sensitivity = d * (1 if neighbours == "add-remove" else 2)
     most_cells = max(records, 1.0) * for_tables / (sensitivity * parameters.theta)
-    edges, spent_choices = _structure(counts_of, sizes, for_choices, source, rng, neighbours, degree, most_cells)
+    edges, spent_choices = _structure(
+        counts_of, sizes, for_choices, source, rng, neighbours, degree, most_cells
+    )
     scale = calibrate(sensitivity, for_tables)
     nodes = []
     for attribute, parents in edges:
@@ -140,7 +142,9 @@ def learn(
     return NoisyNetwork(tuple(nodes), sizes, records, budget)
 
 
-def _records(counts_of: CountsOf, epsilon: float, source: ByteSource, neighbours: Neighbours) -> tuple[float, float]:
+def _records(
+    counts_of: CountsOf, epsilon: float, source: ByteSource, neighbours: Neighbours
+) -> tuple[float, float]:
     """The number of records, noisy unless the neighbour notion makes it public, and what it cost."""
     exact = counts_of((0,)).sum(keepdims=True)
     if neighbours == "replace":
@@ -192,11 +196,18 @@ def affordable_degree(columns: int, asked: int | None) -> int:
     """
 
     def most_candidates(degree: int) -> int:
-        widest = (max(math.comb(i, size) for size in range(min(degree, i) + 1)) for i in range(1, columns))
-        return max(((columns - i) * sets for i, sets in zip(range(1, columns), widest, strict=True)), default=0)
+        widest = (
+            max(math.comb(i, size) for size in range(min(degree, i) + 1)) for i in range(1, columns)
+        )
+        return max(
+            ((columns - i) * sets for i, sets in zip(range(1, columns), widest, strict=True)),
+            default=0,
+        )
 
     if asked is None:
-        return max((k for k in range(1, columns) if most_candidates(k) <= MOST_CANDIDATES), default=1)
+        return max(
+            (k for k in range(1, columns) if most_candidates(k) <= MOST_CANDIDATES), default=1
+        )
     if most_candidates(asked) > MOST_CANDIDATES:
         raise ParameterError(
             f"degree {asked} can make {most_candidates(asked):,} candidate parent sets of {columns} columns, more than "
@@ -285,7 +296,9 @@ def release(task: CuratorTask, parameters: PrivBayesParameters) -> NoisyHistogra
         histogram_counts(task.counts, task.shape),
         task.shape, task.epsilon, task.source, task.rng, task.neighbours, parameters,
     )  # fmt: skip
-    return NoisyHistogram(network.joint().ravel() * network.records, network.budget.total, network_notes(network))
+    return NoisyHistogram(
+        network.joint().ravel() * network.records, network.budget.total, network_notes(network)
+    )
 
 
 def network_notes(network: NoisyNetwork) -> dict[str, object]:

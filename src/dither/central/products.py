@@ -84,7 +84,9 @@ def replaced(column: int, lying: Sequence[list[tuple[int, int]]]) -> int:
         signed = np.multiply.outer(signed, agree - opposite).ravel()
     if both.size == 1:
         return 0  # no two cells are different
-    return 2 * column - round(float((both + signed)[1:].min()))  # the first is of a cell with itself
+    return 2 * column - round(
+        float((both + signed)[1:].min())
+    )  # the first is of a cell with itself
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dither.central.measurement import MOST_RECORDS, CuratorTask, Neighbours, NoisyHistogram, release_by
+from dither.central.measurement import (
+    MOST_RECORDS,
+    CuratorTask,
+    Neighbours,
+    NoisyHistogram,
+    release_by,
+)
 from dither.central.sensing import Measurement, Sensing, check_tau, rows_for, sensing
 from dither.checks import check_choice, check_whole
 from dither.types import Floats, Integers
@@ -71,7 +77,11 @@ class ProjectionParameters:
     def __post_init__(self) -> None:
         if self.tau is not None:
             check_tau(self.tau)
-        check_choice("measurement", self.measurement, tuple(name for name in get_args(Measurement) if name != "sparse"))
+        check_choice(
+            "measurement",
+            self.measurement,
+            tuple(name for name in get_args(Measurement) if name != "sparse"),
+        )
         check_choice("decode", self.decode, get_args(Decoder))
         check_whole("records", self.records, 1, MOST_RECORDS)
 
@@ -94,7 +104,11 @@ def automatic_tau(cells: int, epsilon: float, records: int) -> float:
 def release(task: CuratorTask, parameters: ProjectionParameters) -> NoisyHistogram:
     """Release a histogram through a random projection."""
     public = max(1, int(task.counts.sum())) if task.neighbours == "replace" else parameters.records
-    tau = automatic_tau(task.cells, task.epsilon, public) if parameters.tau is None else parameters.tau
+    tau = (
+        automatic_tau(task.cells, task.epsilon, public)
+        if parameters.tau is None
+        else parameters.tau
+    )
     rows = min(task.cells, rows_for(tau, task.cells) + 1)
     matrix = sensing(parameters.measurement, rows, task.cells, task.rng, total=True)
     return release_by(Projection(matrix, parameters.decode), task, {"tau": tau})

@@ -159,7 +159,11 @@ def release_records(
     """Measure, noise and decode every record; `rng` is public: the signs, the dealing of rows, and who gets which group."""
     check_epsilon(epsilon)
     places = Places(tuple(int(k) for k in cardinalities))
-    if len(places.sizes) != codes.shape[1] or (codes < 0).any() or (codes >= np.asarray(places.sizes)).any():
+    if (
+        len(places.sizes) != codes.shape[1]
+        or (codes < 0).any()
+        or (codes >= np.asarray(places.sizes)).any()
+    ):
         raise ParameterError("codes do not lie in the domains given", where="codes")
     if places.count > MOST_PLACES:
         raise ParameterError(
@@ -169,7 +173,11 @@ def release_records(
             value=places.count,
         )
     order = places.order
-    rows = best_rows(places, epsilon) if parameters.tau is None else _power_of_two(parameters.tau * order)
+    rows = (
+        best_rows(places, epsilon)
+        if parameters.tau is None
+        else _power_of_two(parameters.tau * order)
+    )
     mixing = hadamard(order, dtype=np.int64)[rng.permutation(order), : places.count]
     mixing *= rng.integers(0, 2, places.count, dtype=np.int64) * 2 - 1
     groups = mixing.reshape(-1, rows, places.count)
@@ -214,7 +222,9 @@ def fill(scores: Floats, counts: Integers) -> Integers:
     waiting = np.arange(len(scores))
     # The rarest first: few rows are owed to it, and the others are left to more common values.
     for value in np.argsort(counts, kind="stable"):
-        lead = scores[waiting, value] - (scores[waiting].sum(axis=1) - scores[waiting, value]) / max(1, len(counts) - 1)
+        lead = scores[waiting, value] - (
+            scores[waiting].sum(axis=1) - scores[waiting, value]
+        ) / max(1, len(counts) - 1)
         taken = np.argsort(-lead, kind="stable")[: counts[value]]
         out[waiting[taken]] = value
         waiting = np.delete(waiting, taken)

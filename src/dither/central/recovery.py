@@ -41,7 +41,11 @@ class Recovery:
 
 
 def recover(
-    matrix: Sensing, noisy: Floats, variance: float, dictionaries: Sequence[str], sparsity: int | None
+    matrix: Sensing,
+    noisy: Floats,
+    variance: float,
+    dictionaries: Sequence[str],
+    sparsity: int | None,
 ) -> Recovery:
     """The best of all recoveries with these dictionaries; one that measured the total keeps it, and no cell below zero."""
     variance = max(variance, NO_NOISE)
@@ -71,7 +75,11 @@ def price(atoms: Integers | int, candidates: int, variance: float) -> Floats:
 
 
 def _by_cells(
-    matrix: SparseSensing, noisy: Floats, variance: float, dictionaries: Sequence[str], sparsity: int | None
+    matrix: SparseSensing,
+    noisy: Floats,
+    variance: float,
+    dictionaries: Sequence[str],
+    sparsity: int | None,
 ) -> Iterator[Recovery]:
     """Noise that is white over the cells is white in every orthonormal dictionary, so atoms are kept by size alone."""
     cells = matrix.size
@@ -91,16 +99,30 @@ def _by_cells(
         if name == "identity" and kept.any():
             least = float(np.abs(coefficients[kept]).min()) / math.sqrt(variance / 2)
             chance = cells * math.exp(-least) * (least + least**2 / 2)
-        degrees = freedom(name, kept, estimate > 0 if matrix.total else np.ones(cells, dtype=np.bool_))
-        yield Recovery(estimate, name, int(kept.sum()), expected_error(direct - estimate, degrees, variance, chance))
+        degrees = freedom(
+            name, kept, estimate > 0 if matrix.total else np.ones(cells, dtype=np.bool_)
+        )
+        yield Recovery(
+            estimate,
+            name,
+            int(kept.sum()),
+            expected_error(direct - estimate, degrees, variance, chance),
+        )
     if "identity" in dictionaries and sparsity is None and matrix.total:
         estimate = non_negative(direct, total)
         above = estimate > 0
-        cut = max(0.0, float((direct - estimate)[above].mean())) / math.sqrt(variance / 2) if above.any() else 0.0
+        cut = (
+            max(0.0, float((direct - estimate)[above].mean())) / math.sqrt(variance / 2)
+            if above.any()
+            else 0.0
+        )
         chance = cells * math.exp(-cut) * cut / 4
         degrees = freedom("identity", above, above)
         yield Recovery(
-            estimate, "identity", int(above.sum()), expected_error(direct - estimate, degrees, variance, chance)
+            estimate,
+            "identity",
+            int(above.sum()),
+            expected_error(direct - estimate, degrees, variance, chance),
         )
 
 
@@ -203,8 +225,15 @@ def _by_pursuit(
     for name in dictionaries:
         deviations, atoms = pursue(matrix, dictionary(name), residual, variance, sparsity)
         left = float(((residual - matrix.forward(deviations)) ** 2).sum())
-        yield Recovery(spread + deviations, name, atoms, left + float(price(atoms, matrix.size, variance)))
-    if "identity" in dictionaries and sparsity is None and total is not None and isinstance(matrix, SparseSensing):
+        yield Recovery(
+            spread + deviations, name, atoms, left + float(price(atoms, matrix.size, variance))
+        )
+    if (
+        "identity" in dictionaries
+        and sparsity is None
+        and total is not None
+        and isinstance(matrix, SparseSensing)
+    ):
         estimate = non_negative_least_squares(matrix, noisy, total)
         kept = int((estimate > 0).sum())
         left = float(((noisy - matrix.forward(estimate)) ** 2).sum())
@@ -236,10 +265,14 @@ def pursue(
     def correlate(residual: Floats) -> Floats:
         if products is not None:
             return np.asarray(residual.astype(np.float32) @ products, dtype=np.float64)
-        return np.asarray(basis.analyse(padded(matrix.correlate(residual), basis)), dtype=np.float64)
+        return np.asarray(
+            basis.analyse(padded(matrix.correlate(residual), basis)), dtype=np.float64
+        )
 
     norms = _norms(matrix, basis)
-    picked, values = matching_pursuit(noisy, atom, correlate, atoms=min(atoms, matrix.rows), stop=stop, norms=norms)
+    picked, values = matching_pursuit(
+        noisy, atom, correlate, atoms=min(atoms, matrix.rows), stop=stop, norms=norms
+    )
     coefficients = np.zeros(size)
     coefficients[picked] = values
     return np.asarray(basis.synthesise(coefficients), dtype=np.float64)[:cells], len(picked)
@@ -247,10 +280,14 @@ def pursue(
 
 def _norms(matrix: Sensing, basis: Dictionary) -> Floats:
     """The expected norm of every atom: random rows give their share of unit^2, the row of ones its exact share."""
-    mixing = matrix.entries if isinstance(matrix, SparseSensing) else matrix.rows - int(matrix.total)
+    mixing = (
+        matrix.entries if isinstance(matrix, SparseSensing) else matrix.rows - int(matrix.total)
+    )
     squares = np.full(_size(matrix.size, basis), float(mixing))
     if matrix.total:
-        squares += np.asarray(basis.analyse(padded(np.ones(matrix.size), basis)), dtype=np.float64) ** 2
+        squares += (
+            np.asarray(basis.analyse(padded(np.ones(matrix.size), basis)), dtype=np.float64) ** 2
+        )
     squares[squares == 0] = math.inf  # an atom that nothing measures is never picked
     return np.asarray(matrix.unit * np.sqrt(squares))
 
@@ -266,7 +303,9 @@ def non_negative_least_squares(matrix: SparseSensing, noisy: Floats, total: floa
     probe = np.cos(np.arange(size, dtype=np.float64))
     steepest = 1.0
     for _ in range(20):
-        probe = matrix.correlate(matrix.forward(probe)) - probe.sum()  # the total is held, so its row does not count
+        probe = (
+            matrix.correlate(matrix.forward(probe)) - probe.sum()
+        )  # the total is held, so its row does not count
         steepest = max(1.0, float(np.linalg.norm(probe)))
         probe /= steepest
     here = non_negative(np.ones(size), total)

@@ -40,7 +40,12 @@ from dither.tally.archive import pack, unpack
 from dither.types import Floats, JsonMapping, JsonObject, NativeTable
 
 FORMAT = "dither-central-release-1"
-SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA = "synthetic.parquet", "histogram.parquet", "deviations.bin", "schema.json"
+SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA = (
+    "synthetic.parquet",
+    "histogram.parquet",
+    "deviations.bin",
+    "schema.json",
+)
 FILES = (SYNTHETIC, HISTOGRAM, DEVIATIONS, SCHEMA, MANIFEST, "report.html")
 # Reading and noising take the longer the more records there are, which is private: those times stay with the curator.
 PUBLIC_STAGES = ("table",)
@@ -116,7 +121,9 @@ class CentralRelease:
         """Of each cell, if they are known."""
         return None if self.deviations is None else np.sqrt((self.deviations**2).mean(axis=0))
 
-    def count(self, where: Mapping[str, Condition] | None = None, *, level: float = 0.95) -> CountAnswer:
+    def count(
+        self, where: Mapping[str, Condition] | None = None, *, level: float = 0.95
+    ) -> CountAnswer:
         """How many records meet the conditions, with an interval.
 
         `where` gives columns a value, a list of values, or a range as a pair: {"age": (30, 50), "sex": "Female"}. Raw and
@@ -128,7 +135,9 @@ class CentralRelease:
     def _counted(self) -> Floats:
         domain_size(self.schema.cardinalities, self.schema.names)
         return (
-            count_cells(encode(self.synthetic, self.schema).codes, self.schema.cardinalities).ravel().astype(np.float64)
+            count_cells(encode(self.synthetic, self.schema).codes, self.schema.cardinalities)
+            .ravel()
+            .astype(np.float64)
         )
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
@@ -140,7 +149,11 @@ class CentralRelease:
         places = [self.schema.index(name) for name in names]
         sizes, errors = self.schema.cardinalities, None
         if self.estimate is None:
-            counts = count_cells(encode(self.synthetic, self.schema).codes, sizes, places) if self.rows else None
+            counts = (
+                count_cells(encode(self.synthetic, self.schema).codes, sizes, places)
+                if self.rows
+                else None
+            )
             shape = tuple(sizes[place] for place in places)
             shares = np.zeros(shape) if counts is None else counts / self.rows
         else:
@@ -163,7 +176,9 @@ class CentralRelease:
         cells = codes_of(np.arange(self.estimate.size), self.schema.cardinalities).astype(np.int32)
         columns: JsonObject = {}
         for j, attribute in enumerate(self.schema):
-            columns[attribute.name] = pa.DictionaryArray.from_arrays(pa.array(cells[:, j]), pa.array(attribute.labels))
+            columns[attribute.name] = pa.DictionaryArray.from_arrays(
+                pa.array(cells[:, j]), pa.array(attribute.labels)
+            )
         columns[_free("estimate", columns)] = pa.array(self.estimate)
         if self.standard_errors is not None:
             columns[_free("standard_error", columns)] = pa.array(self.standard_errors)
@@ -187,11 +202,16 @@ class CentralRelease:
             release=self,
             chosen=central_method(self.method),
             local=local,
-            made=[(name, "none" if value is None else shown_note(value)) for name, value in made.items()],
+            made=[
+                (name, "none" if value is None else shown_note(value))
+                for name, value in made.items()
+            ],
             cells=math.prod(self.schema.cardinalities),
             command=None if self.call is None else command_again(self.call),
             python=None if self.call is None else python_again(self.call),
-            cards=[attribute_card(attribute_figure(a, self.marginal([a.name]))) for a in self.schema],
+            cards=[
+                attribute_card(attribute_figure(a, self.marginal([a.name]))) for a in self.schema
+            ],
         )
 
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
@@ -276,7 +296,9 @@ class CentralRelease:
             "notes": plain(self.notes),
             "rows": self.rows,
             "replicates": 0 if self.deviations is None else len(self.deviations),
-            "seconds": {stage: self.seconds[stage] for stage in PUBLIC_STAGES if stage in self.seconds},
+            "seconds": {
+                stage: self.seconds[stage] for stage in PUBLIC_STAGES if stage in self.seconds
+            },
             "warnings": [warning.to_json() for warning in self.warnings],
             "call": self.call,
             "dither_version": self.dither_version,
@@ -286,7 +308,9 @@ class CentralRelease:
 def _check_estimate(schema: Schema, estimate: Floats) -> None:
     cells = math.prod(schema.cardinalities)
     if estimate.shape != (cells,) or not np.isfinite(estimate).all():
-        raise ValueError(f"the histogram does not have a number for each of {cells:,} cells of {SCHEMA}")
+        raise ValueError(
+            f"the histogram does not have a number for each of {cells:,} cells of {SCHEMA}"
+        )
 
 
 def _check_deviations(schema: Schema, estimate: Floats | None, deviations: Floats) -> None:
@@ -300,16 +324,28 @@ def _check_deviations(schema: Schema, estimate: Floats | None, deviations: Float
 
 
 def _check_whole(
-    manifest: JsonMapping, schema: Schema, synthetic: pa.Table, estimate: Floats | None, deviations: Floats | None
+    manifest: JsonMapping,
+    schema: Schema,
+    synthetic: pa.Table,
+    estimate: Floats | None,
+    deviations: Floats | None,
 ) -> None:
     """An error where a part is missing or is of another release."""
     for name in ("parameters", "notes", "seconds"):
         if not isinstance(manifest[name], dict):
             raise ValueError(f"{name} is no table of names and values")
     check_seed(manifest["seed"])
-    if synthetic.num_rows != manifest["rows"] or sorted(synthetic.column_names) != sorted(schema.names):
-        raise ValueError(f"{SYNTHETIC} does not have the {manifest['rows']:,} rows and the columns of this release")
-    if estimate is None and manifest["method"] != RECORDS and math.prod(schema.cardinalities) <= MOST_CELLS:
+    if synthetic.num_rows != manifest["rows"] or sorted(synthetic.column_names) != sorted(
+        schema.names
+    ):
+        raise ValueError(
+            f"{SYNTHETIC} does not have the {manifest['rows']:,} rows and the columns of this release"
+        )
+    if (
+        estimate is None
+        and manifest["method"] != RECORDS
+        and math.prod(schema.cardinalities) <= MOST_CELLS
+    ):
         raise ValueError(f"{HISTOGRAM} is missing")
     held = 0 if deviations is None else len(deviations)
     if manifest.get("replicates", held) != held:

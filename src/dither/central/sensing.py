@@ -107,7 +107,9 @@ class HadamardSensing:
         return self._measured(vector)
 
     def _measured(self, vector: npt.NDArray[T]) -> npt.NDArray[T]:
-        mixed: npt.NDArray[T] = walsh_hadamard(_padded(vector * self.signs, self.order))[self.chosen]
+        mixed: npt.NDArray[T] = walsh_hadamard(_padded(vector * self.signs, self.order))[
+            self.chosen
+        ]
         return np.concatenate([[vector.sum()], mixed]) if self.total else mixed
 
     def correlate(self, residual: Floats) -> Floats:
@@ -209,7 +211,13 @@ def _xor_correlation(vector: Integers) -> Integers:
 
 
 def sensing(
-    kind: str, rows: int, size: int, rng: np.random.Generator, *, total: bool = False, entries: int = 1
+    kind: str,
+    rows: int,
+    size: int,
+    rng: np.random.Generator,
+    *,
+    total: bool = False,
+    entries: int = 1,
 ) -> Sensing:
     """Draw a measurement matrix from public randomness; with `total` one of its rows measures the number of records.
 
@@ -218,14 +226,17 @@ def sensing(
     check_choice("measurement", kind, get_args(Measurement))
     if not 1 <= rows <= size:
         raise ParameterError(
-            f"{rows} measurements of {size} cells are not between 1 and the number of cells", where="tau"
+            f"{rows} measurements of {size} cells are not between 1 and the number of cells",
+            where="tau",
         )
     if kind == "sparse":
         return _sparse(rows, size, rng, total, entries)
     if kind == "hadamard":
         order = 1 << (size - 1).bit_length()
         chosen = np.sort(rng.permutation(order)[: rows - int(total)]).astype(np.int64)
-        return HadamardSensing(chosen, rng.integers(0, 2, size, dtype=np.int64) * 2 - 1, order, total)
+        return HadamardSensing(
+            chosen, rng.integers(0, 2, size, dtype=np.int64) * 2 - 1, order, total
+        )
     if rows * size > DENSE_ENTRIES:
         raise ParameterError(
             f"a {kind} matrix of {rows:,} by {size:,} does not fit (limit {DENSE_ENTRIES:,} entries); "
@@ -234,7 +245,10 @@ def sensing(
             value=rows * size,
         )
     if kind == "bernoulli":
-        matrix, unit = rng.integers(0, 2, size=(rows, size), dtype=np.int16) * np.int16(2) - np.int16(1), 1
+        matrix, unit = (
+            rng.integers(0, 2, size=(rows, size), dtype=np.int16) * np.int16(2) - np.int16(1),
+            1,
+        )
     else:
         drawn = rng.standard_normal((rows, size), dtype=np.float32)
         drawn *= GRID
@@ -244,7 +258,9 @@ def sensing(
     return DenseSensing(matrix, float(unit), total)
 
 
-def _sparse(rows: int, size: int, rng: np.random.Generator, total: bool, entries: int) -> SparseSensing:
+def _sparse(
+    rows: int, size: int, rng: np.random.Generator, total: bool, entries: int
+) -> SparseSensing:
     """Each line of entries deals the cells evenly to its own share of the rows."""
     each = max(1, rows // entries)
     places = np.stack([line * each + rng.permutation(size) % each for line in range(entries)])
@@ -255,7 +271,9 @@ def _sparse(rows: int, size: int, rng: np.random.Generator, total: bool, entries
 def check_exact(largest: int) -> None:
     """An error unless whole numbers of this size are exact in 64-bit floats."""
     if largest >= LARGEST_EXACT:
-        raise ParameterError("the table has too many records for an exact measurement", where="counts", value=largest)
+        raise ParameterError(
+            "the table has too many records for an exact measurement", where="counts", value=largest
+        )
 
 
 def exact_product(matrix: AnyIntegers, counts: Integers) -> Integers:
@@ -315,7 +333,9 @@ def matrix_sensitivity(matrix: AnyIntegers, neighbours: Neighbours) -> int:
 def largest_column_norm(matrix: AnyIntegers) -> int:
     """The largest sum of absolute entries of a column."""
     return int(
-        np.abs(matrix.astype(np.int32 if matrix.dtype.itemsize < 4 else np.int64)).sum(axis=0, dtype=np.int64).max()
+        np.abs(matrix.astype(np.int32 if matrix.dtype.itemsize < 4 else np.int64))
+        .sum(axis=0, dtype=np.int64)
+        .max()
     )
 
 

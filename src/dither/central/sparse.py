@@ -46,7 +46,9 @@ def dictionary(name: str) -> Dictionary:
     if name == "haar":
         return Dictionary(_haar_analyse, _haar_synthesise, _haar_heights, power_of_two=True)
     if name == "walsh":
-        return Dictionary(_walsh, _walsh, lambda size: np.full(size, 1 / math.sqrt(size)), power_of_two=True)
+        return Dictionary(
+            _walsh, _walsh, lambda size: np.full(size, 1 / math.sqrt(size)), power_of_two=True
+        )
     return Dictionary(lambda x: x, lambda c: c, np.ones)
 
 
@@ -68,7 +70,9 @@ def _walsh(x: Reals) -> Reals:
 
 def _haar_analyse(x: Reals) -> Reals:
     levels = _levels(x.shape[-1])
-    return np.concatenate(pywt.wavedec(x, "haar", mode="periodization", level=levels, axis=-1), axis=-1)
+    return np.concatenate(
+        pywt.wavedec(x, "haar", mode="periodization", level=levels, axis=-1), axis=-1
+    )
 
 
 def _haar_synthesise(c: Reals) -> Reals:
@@ -79,12 +83,18 @@ def _haar_synthesise(c: Reals) -> Reals:
 
 def _levels(size: int) -> int:
     if size & (size - 1):
-        raise ParameterError(f"this dictionary needs a power of two, not {size} cells", where="dictionary", value=size)
+        raise ParameterError(
+            f"this dictionary needs a power of two, not {size} cells",
+            where="dictionary",
+            value=size,
+        )
     return size.bit_length() - 1
 
 
 MOST_ATOMS = 256
-_ATOM_WORK = 2**18  # atoms times rows: keeps a recovery near a second where the signal would let it run on
+_ATOM_WORK = (
+    2**18
+)  # atoms times rows: keeps a recovery near a second where the signal would let it run on
 
 
 def most_atoms(rows: int) -> int:

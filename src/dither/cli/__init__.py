@@ -20,7 +20,9 @@ from dither.errors import DitherError, InputError
 
 ABOUT = "Learn from people's records without ever holding them: local differential privacy, from reports to tables."
 
-COMPLETION = "_DITHER_COMPLETE"  # what the scripts of `dither --install-completion` set when they ask
+COMPLETION = (
+    "_DITHER_COMPLETE"  # what the scripts of `dither --install-completion` set when they ask
+)
 INTERRUPTED = 130  # what Typer makes of Ctrl-C, without a word
 
 # verb -> module in this package and function in it, what `dither --help` says of it
@@ -33,19 +35,31 @@ VERBS: dict[str, tuple[str, str]] = {
     "plan": ("plan:plan", "Predict the error of a collection before anybody is asked."),
     "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
     "compare": ("compare:compare", "Run methods on your own table and compare what comes out."),
-    "methods": ("plan:methods", "List the methods, what each asks, its parameters and its reference."),
+    "methods": (
+        "plan:methods",
+        "List the methods, what each asks, its parameters and its reference.",
+    ),
     "audit": ("audit:audit", "Check that a mechanism keeps its epsilon."),
     "schema": ("schema:schemas", "Schema files: the public domain of each attribute."),
     "histogram": (
         "histogram:histogram",
         "Histograms of a numeric column, for several consumers with bins of their own; its ranges and quantiles.",
     ),
-    "histogram ask": ("number_questions:ask", "Ask a saved histogram for other bins, ranges and quantiles."),
-    "central": ("central:central", "Release columns under central differential privacy: you hold the whole table."),
+    "histogram ask": (
+        "number_questions:ask",
+        "Ask a saved histogram for other bins, ranges and quantiles.",
+    ),
+    "central": (
+        "central:central",
+        "Release columns under central differential privacy: you hold the whole table.",
+    ),
     "bench": ("bench:bench", "Rerun a benchmark from a clone of the repository."),
     "serve": ("serve:serve", "Run a collector."),
     "campaign": ("campaign:app", "Campaigns of a running collector (see 'dither serve')."),
-    "key": ("key:app", "Keys of a running collector: who may change campaigns, and who may only look."),
+    "key": (
+        "key:app",
+        "Keys of a running collector: who may change campaigns, and who may only look.",
+    ),
     "tally": ("tally:tally", "Count exported reports, here or on a Spark cluster."),
     "submit": ("submit:submit", "Send a table's rows to a collector as simulated participants."),
 }
@@ -74,7 +88,9 @@ def build(verb: str | None) -> typer.Typer:
         app.add_typer(loaded, name=verb, help=summary)
     else:
         # What needs nothing, such as 'dither serve', just runs.
-        needs = any(each.default is Parameter.empty for each in signature(loaded).parameters.values())
+        needs = any(
+            each.default is Parameter.empty for each in signature(loaded).parameters.values()
+        )
         app.command(verb, no_args_is_help=needs)(loaded)
     return app
 
@@ -123,9 +139,15 @@ def run(arguments: list[str]) -> int:
         arguments = [" ".join(arguments[:2]), *arguments[2:]]
     words = _words(arguments)
     # A verb that is still being typed may be the beginning of another one.
-    verb = words[0] if words and words[0] in VERBS and not (_completing() and len(words) == 1) else None
+    verb = (
+        words[0]
+        if words and words[0] in VERBS and not (_completing() and len(words) == 1)
+        else None
+    )
     try:
-        result = _with_brackets(get_command(build(verb)))(arguments, prog_name="dither", standalone_mode=False)
+        result = _with_brackets(get_command(build(verb)))(
+            arguments, prog_name="dither", standalone_mode=False
+        )
     except usage_error as error:
         message = error.format_message()
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -140,7 +162,9 @@ def run(arguments: list[str]) -> int:
     except DitherError as error:
         return _complain(str(error), 1)
     except MemoryError:
-        return _complain("there is not enough memory for so many people, rows or cells; ask for fewer", 1)
+        return _complain(
+            "there is not enough memory for so many people, rows or cells; ask for fewer", 1
+        )
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         return _complain(f"{error.strerror or error}{place}", 1)

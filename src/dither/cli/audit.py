@@ -35,7 +35,9 @@ _AUDITED = (*LOCAL_NAMES, *(f"{_CENTRAL}{name}" for name in CENTRAL))
 
 
 def audit(
-    mechanism: Annotated[str, typer.Option(help=f"one of {', '.join(_AUDITED)}; a plug-in's name; or all")],
+    mechanism: Annotated[
+        str, typer.Option(help=f"one of {', '.join(_AUDITED)}; a plug-in's name; or all")
+    ],
     epsilon: Annotated[float, typer.Option(help="the guarantee asked for")],
     cells: Annotated[
         int | None,
@@ -48,7 +50,10 @@ def audit(
         int, typer.Option(help="number of attributes of duchi-vector and several-means")
     ] = ATTRIBUTES,
     neighbours: Annotated[
-        str, typer.Option(help="what neighbouring tables of a central method differ in: add-remove or replace")
+        str,
+        typer.Option(
+            help="what neighbouring tables of a central method differ in: add-remove or replace"
+        ),
     ] = "add-remove",
     trials: Annotated[
         int | None,
@@ -74,7 +79,12 @@ def audit(
         if name.startswith(_CENTRAL):
             method = central_method(name.removeprefix(_CENTRAL))
             result = audit_central(
-                method, epsilon, source=secrets.token_bytes, cells=cells, neighbours=notion, trials=trials
+                method,
+                epsilon,
+                source=secrets.token_bytes,
+                cells=cells,
+                neighbours=notion,
+                trials=trials,
             )
         else:
             built = audited_mechanism(name, epsilon, CELLS if cells is None else cells, attributes)
@@ -84,7 +94,12 @@ def audit(
             _show_audit(result)
     passed = all(result.passed for result in audits)
     if as_json and mechanism == "all":
-        print(json.dumps({"audits": [result.to_json() for result in audits], "passed": passed}, allow_nan=False))
+        print(
+            json.dumps(
+                {"audits": [result.to_json() for result in audits], "passed": passed},
+                allow_nan=False,
+            )
+        )
     elif as_json:
         print(json.dumps(audits[0].to_json(), allow_nan=False))
     return 0 if passed else 1
@@ -92,12 +107,20 @@ def audit(
 
 def _show_audit(result: Audit) -> None:
     size = f"{result.cells} cells" if result.cells else f"{result.attributes} attribute(s)"
-    how = f"{result.neighbours} neighbours" if result.neighbours else f"{result.report_bytes} bytes per report"
+    how = (
+        f"{result.neighbours} neighbours"
+        if result.neighbours
+        else f"{result.report_bytes} bytes per report"
+    )
     print(f"{result.mechanism}, {size}, {how}: {'passed' if result.passed else 'FAILED'}")
     if result.problem is not None:
         print(f"  {result.problem}")
         return
-    drawn = f"{result.trials:,} releases" if result.neighbours else f"{result.trials:,} reports for each of two values"
+    drawn = (
+        f"{result.trials:,} releases"
+        if result.neighbours
+        else f"{result.trials:,} reports for each of two values"
+    )
     print(f"  epsilon asked             {result.epsilon_asked:.9g}")
     print(f"  epsilon stated            {result.epsilon_stated:.9g}")
     print(f"  epsilon exact             {result.epsilon_exact:.9g}  ({_COMPARED[result.law]})")

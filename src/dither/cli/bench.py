@@ -26,23 +26,36 @@ def names() -> list[str]:
     folder = ROOT / "benchmarks"
     if not (folder / "__init__.py").is_file():
         return []
-    modules = {p.stem: p for p in folder.glob("*.py")} | {p.parent.name: p for p in folder.glob("*/__init__.py")}
-    return sorted(name for name, path in modules.items() if "\ndef bench(" in path.read_text(encoding="utf-8"))
+    modules = {p.stem: p for p in folder.glob("*.py")} | {
+        p.parent.name: p for p in folder.glob("*/__init__.py")
+    }
+    return sorted(
+        name for name, path in modules.items() if "\ndef bench(" in path.read_text(encoding="utf-8")
+    )
 
 
 def bench(
     name: Annotated[
         str,
-        typer.Argument(help="which one, or a file of yours such as ./mine.py; 'list' names them, 'all' runs every one"),
+        typer.Argument(
+            help="which one, or a file of yours such as ./mine.py; 'list' names them, 'all' runs every one"
+        ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="a small size, under a minute")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="measure anew what an earlier run had finished")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="folder [default: bench-out/NAME]")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="measure anew what an earlier run had finished")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="folder [default: bench-out/NAME]")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="folder of the benchmark tables [default: beside the clone]")
     ] = None,
     store: Annotated[
-        bool, typer.Option("--store", help="put the means into benchmarks/results.json and rewrite RESULTS.md")
+        bool,
+        typer.Option(
+            "--store", help="put the means into benchmarks/results.json and rewrite RESULTS.md"
+        ),
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -62,15 +75,29 @@ def bench(
     if store and quick:
         raise ParameterError("--store keeps full sizes only; leave out --quick", where="--store")
     if store and name not in known and name != "all":
-        raise ParameterError("--store keeps figures of the repository's own benchmarks only", where="--store")
+        raise ParameterError(
+            "--store keeps figures of the repository's own benchmarks only", where="--store"
+        )
     size = "quick" if quick else "full"
     if name == "all" and known:
         base = output or Path("bench-out")
-        done = {each: _run(each, _named(each, known), base / each, size, fresh, data, store, quiet) for each in known}
+        done = {
+            each: _run(each, _named(each, known), base / each, size, fresh, data, store, quiet)
+            for each in known
+        }
         print(f"contents: {write_contents(done, base)}")
         return
     short = Path(name).stem if name.endswith(".py") else name
-    _run(short, _named(name, known), output or Path("bench-out") / short, size, fresh, data, store, quiet)
+    _run(
+        short,
+        _named(name, known),
+        output or Path("bench-out") / short,
+        size,
+        fresh,
+        data,
+        store,
+        quiet,
+    )
 
 
 def _list(known: list[str]) -> None:
@@ -143,29 +170,44 @@ def _from_file(path: Path) -> ModuleType:
         raise InputError(f"{path} cannot be read: {_said(error)}", where="name") from error
     if not callable(getattr(module, "bench", None)):
         raise InputError(
-            f"{path} has no function bench(size, data_dir) that gives a dither.harness.Bench", where="name"
+            f"{path} has no function bench(size, data_dir) that gives a dither.harness.Bench",
+            where="name",
         )
     return module
 
 
 def _run(
-    name: str, module: Any, folder: Path, size: str, fresh: bool, data: Path | None, store: bool, quiet: bool
+    name: str,
+    module: Any,
+    folder: Path,
+    size: str,
+    fresh: bool,
+    data: Path | None,
+    store: bool,
+    quiet: bool,
 ) -> Outcome:
     try:
         declared = module.bench(size, data)
     except DitherError:
         raise
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
-        raise InputError(f"{name}: bench({size!r}, {data}) failed: {_said(error)}", where="name") from error
+        raise InputError(
+            f"{name}: bench({size!r}, {data}) failed: {_said(error)}", where="name"
+        ) from error
     if not isinstance(declared, Bench):
-        raise InputError(f"{name}: bench() gave a {type(declared).__name__}, not a dither.harness.Bench", where="name")
+        raise InputError(
+            f"{name}: bench() gave a {type(declared).__name__}, not a dither.harness.Bench",
+            where="name",
+        )
     outcome = execute(declared, folder, fresh=fresh, quiet=quiet)
     for note in outcome.notes:
         print(f"{name}: not measured: {note}", file=sys.stderr)
     if store:
         _load("results").keep(outcome)
     if not quiet:
-        print(f"{name}: {len(outcome.summary)} figures in {outcome.seconds:.0f} s; open {folder / 'index.html'}")
+        print(
+            f"{name}: {len(outcome.summary)} figures in {outcome.seconds:.0f} s; open {folder / 'index.html'}"
+        )
     return outcome
 
 

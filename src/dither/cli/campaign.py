@@ -56,7 +56,9 @@ from dither.types import JsonObject
 from dither.uncertainty.replicates import LEAST_REPLICATES
 from dither.uncertainty.stored import MOST_REPLICATES
 
-app = typer.Typer(help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True)
+app = typer.Typer(
+    help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True
+)
 
 CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="the id that 'create' printed")]
 
@@ -68,12 +70,19 @@ def _verbs() -> None:
 
 @app.command(no_args_is_help=True)
 def create(
-    epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
+    epsilon: Annotated[
+        float,
+        typer.Option(help="guarantee of one participant's whole record over the whole campaign"),
+    ],
     participants: Annotated[int, typer.Option(help="how many are expected to take part")],
-    schema: Annotated[Path | None, typer.Option(help="schema file: the public domain of each attribute")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="schema file: the public domain of each attribute")
+    ] = None,
     number: Annotated[
         str | None,
-        typer.Option("--histogram", metavar="NAME", help="instead of a schema: ask for one number, called so"),
+        typer.Option(
+            "--histogram", metavar="NAME", help="instead of a schema: ask for one number, called so"
+        ),
     ] = None,
     low: Annotated[float | None, typer.Option(help="public lower end of that number")] = None,
     high: Annotated[float | None, typer.Option(help="public upper end of that number")] = None,
@@ -81,27 +90,47 @@ def create(
     edges: Edges = None,
     consumers: Annotated[
         Path | None,
-        typer.Option(help="JSON file of consumers: name, bins or edges, epsilon; or an earlier release.json"),
+        typer.Option(
+            help="JSON file of consumers: name, bins or edges, epsilon; or an earlier release.json"
+        ),
     ] = None,
     outside: Annotated[
-        Outside, typer.Option(help="numbers beyond low and high: count as the nearer end, or answer at random")
+        Outside,
+        typer.Option(
+            help="numbers beyond low and high: count as the nearer end, or answer at random"
+        ),
     ] = "clip",
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
     name: Annotated[str, typer.Option(help="a short name, for lists")] = "",
-    title: Annotated[str, typer.Option(help="what participants read first  [default: the name, else the id]")] = "",
-    epsilon_reason: Annotated[
-        str, typer.Option(help="why the protection is no stronger, for participants to read; expected above epsilon 8")
+    title: Annotated[
+        str, typer.Option(help="what participants read first  [default: the name, else the id]")
     ] = "",
-    purpose: Annotated[str, typer.Option(help="why people are asked and what is done with it, in their words")] = "",
-    contact: Annotated[str, typer.Option(help="whom participants can ask: a name, an address")] = "",
+    epsilon_reason: Annotated[
+        str,
+        typer.Option(
+            help="why the protection is no stronger, for participants to read; expected above epsilon 8"
+        ),
+    ] = "",
+    purpose: Annotated[
+        str, typer.Option(help="why people are asked and what is done with it, in their words")
+    ] = "",
+    contact: Annotated[
+        str, typer.Option(help="whom participants can ask: a name, an address")
+    ] = "",
     closes: Annotated[
-        str | None, typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC")
+        str | None,
+        typer.Option(help="close at the end of this day (2027-01-31) or at this instant, UTC"),
     ] = None,
-    closes_at_reports: Annotated[int | None, typer.Option(min=1, help="close when it has so many reports")] = None,
+    closes_at_reports: Annotated[
+        int | None, typer.Option(min=1, help="close when it has so many reports")
+    ] = None,
     listed: Annotated[
-        bool, typer.Option("--listed", help="show it on the collector's first page while it is open")
+        bool,
+        typer.Option("--listed", help="show it on the collector's first page while it is open"),
     ] = False,
-    seed: Annotated[int | None, typer.Option(help="for the fitting, not for anybody's noise")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="for the fitting, not for anybody's noise")
+    ] = None,
     settings: Settings = None,
     holdout: Annotated[
         float | None,
@@ -110,8 +139,12 @@ def create(
             "[default: 0.05; none where one number is asked for]"
         ),
     ] = None,
-    tokens: Annotated[int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")] = 0,
-    tokens_file: Annotated[Path | None, typer.Option(help="where to write the tokens, one per line")] = None,
+    tokens: Annotated[
+        int, typer.Option(min=0, help="issue so many tokens; without, anybody may take part")
+    ] = 0,
+    tokens_file: Annotated[
+        Path | None, typer.Option(help="where to write the tokens, one per line")
+    ] = None,
     assignment: Annotated[
         str | None,
         typer.Option(
@@ -129,7 +162,9 @@ def create(
 
     dither campaign create --histogram pay --low 0 --high 250000 --bins 3,5,7 --epsilon 2 --participants 50000
     """
-    asked = _asked(schema, NumberOptions(number, low, high, bins, edges or [], consumers, outside), method)
+    asked = _asked(
+        schema, NumberOptions(number, low, high, bins, edges or [], consumers, outside), method
+    )
     if holdout is None:
         holdout = 0.0 if asked.get("method") in HISTOGRAMS | MEANS else 0.05
     if bool(tokens) != (tokens_file is not None):
@@ -152,7 +187,12 @@ def create(
         "holdout": holdout,
         "listed": listed,
     }
-    given = {"seed": seed, "closes": closes, "closes_at_reports": closes_at_reports, "assignment": assignment}
+    given = {
+        "seed": seed,
+        "closes": closes,
+        "closes_at_reports": closes_at_reports,
+        "assignment": assignment,
+    }
     body |= {key: value for key, value in given.items() if value is not None}
     status = operator.call("POST", "", body)
     weak = weak_protection(epsilon)
@@ -168,9 +208,16 @@ def _asked(schema: Path | None, number: NumberOptions, method: str | None) -> Js
         raise ParameterError("give --schema, or --histogram with a number's name", where="--schema")
     if schema is None:
         return number_campaign(number, method)
-    stray = {"--low": number.low, "--high": number.high, "--bins": number.bins, "--edges": number.edges}
+    stray = {
+        "--low": number.low,
+        "--high": number.high,
+        "--bins": number.bins,
+        "--edges": number.edges,
+    }
     if wrong := [name for name, value in stray.items() if value not in (None, "", [])]:
-        raise ParameterError(f"{wrong[0]} goes with --histogram; a schema file says it itself", where=wrong[0])
+        raise ParameterError(
+            f"{wrong[0]} goes with --histogram; a schema file says it itself", where=wrong[0]
+        )
     out: JsonObject = {"schema": load_schema(schema).to_json()}
     if method is not None:
         out["method"] = method
@@ -181,7 +228,9 @@ def _asked(schema: Path | None, number: NumberOptions, method: str | None) -> Js
 
 @app.command()
 def status(
-    campaign: Annotated[str | None, typer.Argument(metavar="[CAMPAIGN]", help="an id; without, all campaigns")] = None,
+    campaign: Annotated[
+        str | None, typer.Argument(metavar="[CAMPAIGN]", help="an id; without, all campaigns")
+    ] = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
     as_json: AsJson = False,
@@ -200,7 +249,9 @@ def status(
 
 
 @app.command("open", no_args_is_help=True)
-def open_(campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False) -> None:
+def open_(
+    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+) -> None:
     """Open a draft, or take back a closing that was interrupted."""
     _show(Operator(url, key_file).call("POST", f"/{campaign}/open", {}), as_json)
 
@@ -208,10 +259,15 @@ def open_(campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as
 @app.command("close-round", no_args_is_help=True)
 def close_round(
     campaign: CampaignId,
-    number: Annotated[int | None, typer.Option("--round", min=0, help="[default: the open one]")] = None,
-    hold: Annotated[bool, typer.Option("--hold", help="take no more reports, and wait for --tally")] = False,
+    number: Annotated[
+        int | None, typer.Option("--round", min=0, help="[default: the open one]")
+    ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="take no more reports, and wait for --tally")
+    ] = False,
     tally: Annotated[
-        Path | None, typer.Option(help="take this tally of 'dither tally' if it counts exactly what is stored")
+        Path | None,
+        typer.Option(help="take this tally of 'dither tally' if it counts exactly what is stored"),
     ] = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
@@ -219,7 +275,9 @@ def close_round(
 ) -> None:
     """Close the open round, take its tally and open the next one, if the method has one. Safe to repeat with --round."""
     if hold and tally is not None:
-        raise ParameterError("--hold waits for a tally, --tally brings one; give one of them", where="--hold")
+        raise ParameterError(
+            "--hold waits for a tally, --tally brings one; give one of them", where="--hold"
+        )
     counted = None if tally is None else _read_counted(tally)
     operator = Operator(url, key_file)
     wanted = operator.call("GET", f"/{campaign}")["round"] if number is None else number
@@ -257,9 +315,13 @@ def finalise(
     with tempfile.TemporaryDirectory() as scratch:
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as held:
-                held.extractall(scratch)  # which keeps to this folder, whatever names the archive has
+                held.extractall(
+                    scratch
+                )  # which keeps to this folder, whatever names the archive has
         except zipfile.BadZipFile:
-            raise InputError("the collector sent a release that is no zip file; check --url", where="--url") from None
+            raise InputError(
+                "the collector sent a release that is no zip file; check --url", where="--url"
+            ) from None
         if format_of(scratch) == HISTOGRAM_FORMAT:
             _finish_number(HistogramRelease.load(scratch), output, rows, replicates, overwrite)
             return
@@ -271,27 +333,43 @@ def finalise(
                 release = release.with_replicates(replicates, progress=progress)
         folder = release.save(output, overwrite=overwrite)
     if rows is not None and rows != release.rows:
-        print(f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them", file=sys.stderr)
+        print(
+            f"dither: note: it was finalised before, with {release.rows:,} rows, and keeps them",
+            file=sys.stderr,
+        )
     print_warnings(release.warnings)
     if quiet:
         return
-    print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
+    print(
+        f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}"
+    )
     print(f"  table   {folder / 'synthetic.parquet'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  readers {release.readers}")
 
 
-def _finish_number(release: HistogramRelease, output: Path, rows: int | None, replicates: int, overwrite: bool) -> None:
+def _finish_number(
+    release: HistogramRelease, output: Path, rows: int | None, replicates: int, overwrite: bool
+) -> None:
     """Write the folder of a campaign about one number and say what is in it."""
     if rows is not None or replicates:
-        print("dither: note: figures about one number have neither rows nor replicates", file=sys.stderr)
+        print(
+            "dither: note: figures about one number have neither rows nor replicates",
+            file=sys.stderr,
+        )
     folder = release.save(output, overwrite=overwrite)
     print_warnings(release.warnings)
-    print(f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}")
+    print(
+        f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}"
+    )
     if release.collected_mean is not None:
         low, high = release.collected_mean.interval()
-        print(f"  mean     {release.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}")
-    for consumer, name in zip(release.consumers, file_names([c.name for c in release.consumers]), strict=True):
+        print(
+            f"  mean     {release.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}"
+        )
+    for consumer, name in zip(
+        release.consumers, file_names([c.name for c in release.consumers]), strict=True
+    ):
         print(f"  {consumer.name}: {folder / FOLDER / name}.html, .csv, .json")
     print(f"  report   {folder / 'report.html'}")
 
@@ -300,7 +378,9 @@ def _finish_number(release: HistogramRelease, output: Path, rows: int | None, re
 def tokens(
     campaign: CampaignId,
     count: Annotated[int, typer.Option(min=1, help="how many")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="a new file for them, one per line")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="a new file for them, one per line")
+    ],
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
@@ -325,8 +405,12 @@ def delete(
         found = operator.call("GET", f"/{campaign}")
         reports = sum(entry["reports"] for entry in found["rounds"])
         if not sys.stdin.isatty():
-            raise ParameterError("there is nobody to ask at a terminal; say --yes to delete it", where="--yes")
-        question = f"Delete {campaign} {found['name']!r} ({found['state']}, {reports:,} reports) for good?"
+            raise ParameterError(
+                "there is nobody to ask at a terminal; say --yes to delete it", where="--yes"
+            )
+        question = (
+            f"Delete {campaign} {found['name']!r} ({found['state']}, {reports:,} reports) for good?"
+        )
         if not typer.confirm(question, err=True):
             print("dither: nothing was deleted", file=sys.stderr)
             raise typer.Exit(1)
@@ -359,11 +443,17 @@ def unpublish_release(
 def export(
     campaign: CampaignId,
     output: Annotated[
-        str, typer.Option("-o", "--output", help="Parquet file; with --partitioned a folder or fsspec address")
+        str,
+        typer.Option(
+            "-o", "--output", help="Parquet file; with --partitioned a folder or fsspec address"
+        ),
     ],
     number: Annotated[int, typer.Option("--round", min=0, help="which round")] = 0,
     partitioned: Annotated[
-        bool, typer.Option("--partitioned", help="by campaign, round and question; adds what is not there yet")
+        bool,
+        typer.Option(
+            "--partitioned", help="by campaign, round and question; adds what is not there yet"
+        ),
     ] = False,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
@@ -377,29 +467,42 @@ def export(
         print(output)
         return
     page = _page(operator, path, "")
-    writing = begin_export(output, campaign, plan_from_json(json.loads(page.schema.metadata[b"dither_plan"])))
+    writing = begin_export(
+        output, campaign, plan_from_json(json.loads(page.schema.metadata[b"dither_plan"]))
+    )
     seen = 0
     while page.num_rows:
         writing.add(page.replace_schema_metadata(None).cast(COLUMNS))
         seen += page.num_rows
         page = _page(operator, path, page.column("report_id")[-1].as_py().hex())
     writing.flush()
-    print(f"{writing.folder}: {writing.written:,} of {seen:,} reports written to {writing.files:,} new files")
+    print(
+        f"{writing.folder}: {writing.written:,} of {seen:,} reports written to {writing.files:,} new files"
+    )
 
 
 def _check_new_file(path: Path, option: str) -> None:
     """Tokens are shown once: whatever could go wrong with their file is found before, and no earlier ones are written over."""
     if not path.parent.is_dir() or path.is_dir():
-        raise ParameterError(f"cannot write {path}: name a file in a folder that exists", where=option)
+        raise ParameterError(
+            f"cannot write {path}: name a file in a folder that exists", where=option
+        )
     if path.exists():
-        raise ParameterError(f"{path} is there; name another file, since tokens are shown only once", where=option)
+        raise ParameterError(
+            f"{path} is there; name another file, since tokens are shown only once", where=option
+        )
 
 
 def _issue(operator: Operator, campaign: str, count: int, path: Path) -> None:
     issued = operator.call("POST", f"/{campaign}/tokens", {"count": count})["tokens"]
     lines = "".join(token + "\n" for token in issued)
-    write_atomically(path, lambda temporary: temporary.write_text(lines, encoding="ascii"), private=True)
-    print(f"dither: {count:,} tokens in {path}; the collector keeps only their hashes", file=sys.stderr)
+    write_atomically(
+        path, lambda temporary: temporary.write_text(lines, encoding="ascii"), private=True
+    )
+    print(
+        f"dither: {count:,} tokens in {path}; the collector keeps only their hashes",
+        file=sys.stderr,
+    )
 
 
 def _page(operator: Operator, path: str, after: str) -> pa.Table:
@@ -426,7 +529,10 @@ def _read_counted(tally: Path) -> bytes:
             where="--tally",
         ) from None
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise InputError(f"{beside} is about another tally than {tally}; run 'dither tally' again", where="--tally")
+        raise InputError(
+            f"{beside} is about another tally than {tally}; run 'dither tally' again",
+            where="--tally",
+        )
     return pack(told, {"tally": np.frombuffer(data, np.uint8)})
 
 

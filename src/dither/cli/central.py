@@ -30,7 +30,9 @@ def central(
     table: Table,
     epsilon: Annotated[float, typer.Option(help="guarantee of the whole release for one record")],
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
-    columns: Annotated[str | None, typer.Option(help="columns to release, separated by commas [default: all]")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="columns to release, separated by commas [default: all]")
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -38,16 +40,22 @@ def central(
             "(local) [default: by columns, cells, epsilon and workload, never by the table]"
         ),
     ] = None,
-    workload: Annotated[str, typer.Option(help="what will be asked: cells (and broad counts) or ranges")] = "cells",
+    workload: Annotated[
+        str, typer.Option(help="what will be asked: cells (and broad counts) or ranges")
+    ] = "cells",
     records: Annotated[
-        int | None, typer.Option(help="a PUBLIC guess of the number of records, for the choice of a method")
+        int | None,
+        typer.Option(help="a PUBLIC guess of the number of records, for the choice of a method"),
     ] = None,
     schema: SchemaFile = None,
-    neighbours: Annotated[str, typer.Option(help="add-remove (one record more or less) or replace")] = "add-remove",
+    neighbours: Annotated[
+        str, typer.Option(help="add-remove (one record more or less) or replace")
+    ] = "add-remove",
     seed: Seed = None,
     settings: Settings = None,
     replicates: Annotated[
-        int, typer.Option(help="repetitions on the estimate for standard errors; fewer than 2 for none")
+        int,
+        typer.Option(help="repetitions on the estimate for standard errors; fewer than 2 for none"),
     ] = REPLICATES,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -67,7 +75,9 @@ def central(
             table,
             epsilon=epsilon,
             method=method,
-            columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
+            columns=None
+            if columns is None
+            else [name.strip() for name in columns.split(",") if name.strip()],
             schema=schema,
             neighbours=neighbours,
             seed=seed,

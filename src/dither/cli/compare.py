@@ -37,7 +37,9 @@ from dither.types import JsonObject
 
 def compare(
     table: Table,
-    epsilon: Annotated[str, typer.Option(help="guarantees of one participant's whole record, with commas")] = "1,2,4",
+    epsilon: Annotated[
+        str, typer.Option(help="guarantees of one participant's whole record, with commas")
+    ] = "1,2,4",
     methods: Annotated[
         str,
         typer.Option(
@@ -46,14 +48,21 @@ def compare(
     ] = "all",
     schema: SchemaFile = None,
     target: Annotated[
-        str | None, typer.Option(help="column that a classifier learns from the synthetic rows [default: the last]")
+        str | None,
+        typer.Option(
+            help="column that a classifier learns from the synthetic rows [default: the last]"
+        ),
     ] = None,
     population: Annotated[
         int | None, typer.Option(help="draw so many participants from the rows, with replacement")
     ] = None,
     repeats: Annotated[int, typer.Option(help="runs of each method; figures are their means")] = 1,
-    replicates: Annotated[int, typer.Option(help="refits for the intervals whose coverage is measured; 0: none")] = 5,
-    seed: Annotated[int, typer.Option(help="of the simulated noise and of the rows kept to test on")] = 0,
+    replicates: Annotated[
+        int, typer.Option(help="refits for the intervals whose coverage is measured; 0: none")
+    ] = 5,
+    seed: Annotated[
+        int, typer.Option(help="of the simulated noise and of the rows kept to test on")
+    ] = 0,
     limit: Annotated[float, typer.Option(help="seconds after which a method is given up")] = 600.0,
     columns: Columns = None,
     drop: Drop = None,
@@ -63,9 +72,12 @@ def compare(
     decimal: Decimal = None,
     missing: Missing = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="folder [default: compare-out/ and the table's name]")
+        Path | None,
+        typer.Option("-o", "--output", help="folder [default: compare-out/ and the table's name]"),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="measure anew what an earlier run had finished")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="measure anew what an earlier run had finished")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -115,7 +127,9 @@ def _epsilons(given: str) -> list[float]:
         return [float(part) for part in given.split(",")]
     except ValueError:
         raise ParameterError(
-            f"--epsilon {given}: write numbers with commas between them, such as 1,2,4", where="--epsilon", value=given
+            f"--epsilon {given}: write numbers with commas between them, such as 1,2,4",
+            where="--epsilon",
+            value=given,
         ) from None
 
 
@@ -134,9 +148,15 @@ def _show(found: Comparison) -> None:
         for row in sorted((r for r in found.results if r["epsilon"] == epsilon), key=_order):
             worst = None if row["worst_pair"] is None else row["worst_pair"]["tvd"]
             errors = [_figure(row["tvd"].get(k), 4) for k in ("1", "2", "3")] + [_figure(worst, 3)]
-            rest = [_figure(row["coverage"], 2), _figure(row["accuracy"], 3), _figure(row["cpu_seconds"], 1)]
+            rest = [
+                _figure(row["coverage"], 2),
+                _figure(row["accuracy"], 3),
+                _figure(row["cpu_seconds"], 1),
+            ]
             memory = _figure(row["peak_megabytes"], 0)
-            grid.add_row(f"{epsilon:g}", escape(row["method"]), row["trust"], *errors, *rest, memory)
+            grid.add_row(
+                f"{epsilon:g}", escape(row["method"]), row["trust"], *errors, *rest, memory
+            )
     console.print(grid)
     told = {(row["method"], row["reason"]) for row in found.not_run}
     for method, reason in sorted(told):

@@ -40,20 +40,28 @@ def number_campaign(given: NumberOptions, wanted: str | None) -> JsonObject:
     """Schema, method and consumers of a campaign, from a number's name and public range; errors name the option at fault."""
     assert given.name is not None
     if not given.name.strip():
-        raise ParameterError("--histogram: give the number a name, such as pay", where="--histogram")
+        raise ParameterError(
+            "--histogram: give the number a name, such as pay", where="--histogram"
+        )
     if given.low is None or given.high is None:
-        raise ParameterError("--histogram needs the public range: give --low and --high", where="--low")
+        raise ParameterError(
+            "--histogram needs the public range: give --low and --high", where="--low"
+        )
     low, high = check_range(given.low, given.high)
     chosen = wanted or DEFAULT_METHOD
     if chosen not in HISTOGRAMS | MEANS:
         raise ParameterError(
-            f"--method {chosen} is not for one number; choose one of {', '.join(HISTOGRAMS | MEANS)}", where="--method"
+            f"--method {chosen} is not for one number; choose one of {', '.join(HISTOGRAMS | MEANS)}",
+            where="--method",
         )
     machine = method(chosen).load()
     if issubclass(machine, Mean):
         if given.bins or given.edges or given.consumers is not None:
             raise ParameterError("--method mean gives a mean and has no consumers", where="--bins")
-        return {"schema": _settle(machine.schema_of(given.name, low, high), given.outside).to_json(), "method": chosen}
+        return {
+            "schema": _settle(machine.schema_of(given.name, low, high), given.outside).to_json(),
+            "method": chosen,
+        }
     assert issubclass(machine, HistogramMachine)
     consumers = read_consumers(_listed(given, machine.overview), low, high)
     schema = _settle(machine.schema_of(given.name, consumers, low, high), given.outside)
@@ -75,7 +83,8 @@ def _listed(given: NumberOptions, overview: Sequence[int]) -> list[Any]:
         out += consumers_file(given.consumers)
     if not out and not overview:
         raise ParameterError(
-            "name at least one consumer with --bins, --edges or --consumers, or take --method ranges", where="--bins"
+            "name at least one consumer with --bins, --edges or --consumers, or take --method ranges",
+            where="--bins",
         )
     return out or list(overview)
 
@@ -86,7 +95,9 @@ def consumers_file(path: Path) -> list[Any]:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise InputError(f"{path} has more than 1 MiB; name fewer consumers", where="--consumers")
+            raise InputError(
+                f"{path} has more than 1 MiB; name fewer consumers", where="--consumers"
+            )
         read = json.loads(data)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", where="--consumers") from None

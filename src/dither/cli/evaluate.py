@@ -22,16 +22,27 @@ from dither.evaluation.own_scale import LEVELS, OwnScale
 
 
 def evaluate(
-    real: Annotated[str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")],
+    real: Annotated[
+        str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")
+    ],
     synthetic: Annotated[str, typer.Argument(help="the table to compare with it")],
     schema: Annotated[
-        Path | None, typer.Option(help="schema file; without it the real table's own or an inferred one")
+        Path | None,
+        typer.Option(help="schema file; without it the real table's own or an inferred one"),
     ] = None,
-    ways: Annotated[str, typer.Option(help="numbers of attributes to take together, with commas")] = "1,2,3",
-    max_sets: Annotated[int, typer.Option(help="most attribute sets for each number; more are sampled")] = 100,
+    ways: Annotated[
+        str, typer.Option(help="numbers of attributes to take together, with commas")
+    ] = "1,2,3",
+    max_sets: Annotated[
+        int, typer.Option(help="most attribute sets for each number; more are sampled")
+    ] = 100,
     seed: Annotated[int, typer.Option(help="decides which sets are sampled")] = 0,
     sdmetrics: Annotated[
-        bool, typer.Option("--sdmetrics", help="also the scores of SDMetrics' quality report (that library is needed)")
+        bool,
+        typer.Option(
+            "--sdmetrics",
+            help="also the scores of SDMetrics' quality report (that library is needed)",
+        ),
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -69,9 +80,18 @@ def _show(result: Evaluation) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("worst set (TVD)", overflow="fold")
     for k, found in result.ways.items():
-        sets = f"{found.sets}" if found.sets == found.possible_sets else f"{found.sets} of {found.possible_sets:,}"
+        sets = (
+            f"{found.sets}"
+            if found.sets == found.possible_sets
+            else f"{found.sets} of {found.possible_sets:,}"
+        )
         worst = f"{', '.join(found.worst)} ({found.worst_tvd:.4f})"
-        figures = [f"{found.tvd:.4f}", f"{found.tvd_spread:.4f}", f"{found.kl:.4f}", f"{found.mse:.2e}"]
+        figures = [
+            f"{found.tvd:.4f}",
+            f"{found.tvd_spread:.4f}",
+            f"{found.kl:.4f}",
+            f"{found.mse:.2e}",
+        ]
         table.add_row(str(k), sets, *figures, escape(worst))
     console = Console(highlight=False)
     console.print(
@@ -98,7 +118,11 @@ def _show_columns(columns: Sequence[OwnScale], console: Console) -> None:
     middle = LEVELS.index(0.5)
     for found in columns:
         for side, scale in (("real", found.real), ("synthetic", found.synthetic)):
-            figures = [f"{scale.mean:,.5g}", f"{scale.quantiles[middle]:,.5g}", f"{scale.top_share:.2%}"]
+            figures = [
+                f"{scale.mean:,.5g}",
+                f"{scale.quantiles[middle]:,.5g}",
+                f"{scale.top_share:.2%}",
+            ]
             distances = [f"{found.ks:.4f}", f"{found.wasserstein:,.4g}"] if side == "real" else []
             table.add_row(escape(found.name) if side == "real" else "", side, *figures, *distances)
     console.print(table)
@@ -106,11 +130,18 @@ def _show_columns(columns: Sequence[OwnScale], console: Console) -> None:
 
 def _show_sdmetrics(scores: SDMetricsScores, console: Console) -> None:
     trends = "none" if scores.column_pair_trends is None else f"{scores.column_pair_trends:.4f}"
-    console.print(f"\nSDMetrics {scores.version} quality report: overall score {scores.overall:.4f} (1 is best)")
+    console.print(
+        f"\nSDMetrics {scores.version} quality report: overall score {scores.overall:.4f} (1 is best)"
+    )
     console.print(f"  Column Shapes       {scores.column_shapes:.4f}")
     console.print(f"  Column Pair Trends  {trends}")
-    for title, wanted in (("numerical", ("numerical",)), ("categorical", ("categorical", "boolean"))):
+    for title, wanted in (
+        ("numerical", ("numerical",)),
+        ("categorical", ("categorical", "boolean")),
+    ):
         names = [name for name, sdtype in scores.sdtypes.items() if sdtype in wanted]
         console.print(f"  {title}: {escape(', '.join(names)) or 'none'}")
     if scores.unscored:
-        console.print(f"  {scores.unscored} columns and pairs could not be scored and are left out of the means")
+        console.print(
+            f"  {scores.unscored} columns and pairs could not be scored and are left out of the means"
+        )

@@ -52,14 +52,17 @@ HistogramSettings = Annotated[
 def histogram(
     table: Table,
     column: Annotated[str, typer.Option(help="the numeric column")],
-    epsilon: Annotated[float, typer.Option(help="guarantee of everything that one participant sends")],
+    epsilon: Annotated[
+        float, typer.Option(help="guarantee of everything that one participant sends")
+    ],
     bins: Bins = "",
     edges: Edges = None,
     ranges: Ranges = None,
     quantiles: Quantiles = None,
     schema: SchemaFile = None,
     low: Annotated[
-        float | None, typer.Option(help="public lower end [default: the schema's, else the data's, which leaks]")
+        float | None,
+        typer.Option(help="public lower end [default: the schema's, else the data's, which leaks]"),
     ] = None,
     high: Annotated[float | None, typer.Option(help="public upper end [default: likewise]")] = None,
     method: Annotated[
@@ -71,7 +74,8 @@ def histogram(
     ] = "chp",
     settings: HistogramSettings = None,
     out_of_range: Annotated[
-        OutOfRange, typer.Option(help="values outside the range: refuse, move to the nearer end, or leave out")
+        OutOfRange,
+        typer.Option(help="values outside the range: refuse, move to the nearer end, or leave out"),
     ] = "error",
     consistent: Annotated[
         bool, typer.Option("--consistent", help="non-negative counts that agree between consumers")
@@ -107,15 +111,20 @@ def histogram(
         check_mean(consumers, consistent=consistent)
         if questions.ranges or questions.levels:
             raise ParameterError(
-                "--method mean answers no --range and no --quantiles; take --method ranges for them", where="--method"
+                "--method mean answers no --range and no --quantiles; take --method ranges for them",
+                where="--method",
             )
     elif not consumers and not histogram_machine(method).overview:
         raise ParameterError(
-            "name at least one consumer with --bins or --edges, or take --method ranges", where="--bins"
+            "name at least one consumer with --bins or --edges, or take --method ranges",
+            where="--bins",
         )
     values, public, notes = _read(table, column, schema)
     if public is not None:
-        low, high = (given if given is not None else end for given, end in zip((low, high), public, strict=True))
+        low, high = (
+            given if given is not None else end
+            for given, end in zip((low, high), public, strict=True)
+        )
     release = run(
         values,
         consumers=consumers,
@@ -136,7 +145,9 @@ def histogram(
     print_warnings((*release.warnings, *answers.warnings))
     if release.moved:  # a true count: for whoever holds the table, and in no file
         what = "moved to its nearer end" if out_of_range == "clip" else "left out"
-        print(f"dither: note: {release.moved:,} values outside the range were {what}", file=sys.stderr)
+        print(
+            f"dither: note: {release.moved:,} values outside the range were {what}", file=sys.stderr
+        )
     folder = None if output is None else release.save(output, overwrite=overwrite)
     if as_json:
         print(json.dumps({**release.to_json(), **answers.to_json()}, allow_nan=False))
@@ -147,27 +158,38 @@ def histogram(
         print(f"  page  {folder / 'report.html'}")
 
 
-def _read(table: str, column: str, schema: Path | None) -> tuple[Floats, tuple[float, float] | None, list[Notice]]:
+def _read(
+    table: str, column: str, schema: Path | None
+) -> tuple[Floats, tuple[float, float] | None, list[Notice]]:
     """The column's numbers, the public range if some schema states it, and notes for the user."""
     domain, notes = named_schema(table) if schema is None else (load_schema(schema), [])
     data = read_named(table, domain)
     if column not in data.column_names:
         raise TableError(
-            f"no column {column!r} in {table}; it has {', '.join(data.column_names)}", where=column, value=column
+            f"no column {column!r} in {table}; it has {', '.join(data.column_names)}",
+            where=column,
+            value=column,
         )
     kind = data[column].type
     if pa.types.is_null(kind):
         raise TableError(f"column {column!r} is empty: no row has a value", where=column)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise TableError(
-            f"column {column!r} holds {kind}, not numbers; a histogram needs a numeric column", where=column
+            f"column {column!r} holds {kind}, not numbers; a histogram needs a numeric column",
+            where=column,
         )
-    numbers = pc.cast(data[column], pa.float64(), safe=False).combine_chunks().to_numpy(zero_copy_only=False)
+    numbers = (
+        pc.cast(data[column], pa.float64(), safe=False)
+        .combine_chunks()
+        .to_numpy(zero_copy_only=False)
+    )
     if domain is None or (schema is None and column not in domain.names):
         return numbers, None, []
     public = domain[column].bounds
     if public is None:
-        raise SchemaError(f"column {column!r} is {domain[column].kind} in the schema, not numeric", where=column)
+        raise SchemaError(
+            f"column {column!r} is {domain[column].kind} in the schema, not numeric", where=column
+        )
     return numbers, public, notes
 
 
@@ -181,10 +203,14 @@ def _print(release: HistogramRelease) -> None:
     print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")
     if release.collected_mean is not None:
         low, high = release.collected_mean.interval()
-        print(f"\nmean  {release.collected_mean.estimate:,.6g}  (95 % interval {low:,.6g} to {high:,.6g})")
+        print(
+            f"\nmean  {release.collected_mean.estimate:,.6g}  (95 % interval {low:,.6g} to {high:,.6g})"
+        )
     for consumer in release.consumers:
         print(f"\n{consumer.name}  (± is the half-width of a 95 % interval)")
         names = consumer.labels
         width = max(map(len, names))
-        for name, estimate, error in zip(names, consumer.estimates, consumer.standard_errors, strict=True):
+        for name, estimate, error in zip(
+            names, consumer.estimates, consumer.standard_errors, strict=True
+        ):
             print(f"  {name:<{width}}  {estimate:>14,.1f} ± {HALF_WIDTH * error:,.1f}")

@@ -16,7 +16,9 @@ from dither.schema.files import write_atomically
 
 KEYS, AUDIT = "/v1/admin/keys", "/v1/audit"
 app = typer.Typer(help="Keys of a running collector (see 'dither serve').", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(metavar="NAME", help="letters, digits and . _ @ -, such as a person's name")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="letters, digits and . _ @ -, such as a person's name")
+]
 
 
 class Role(StrEnum):
@@ -34,21 +36,30 @@ def _verbs() -> None:
 @app.command(no_args_is_help=True)
 def create(
     name: Name,
-    role: Annotated[Role, typer.Option(help="curator: everything; reader: looks and changes nothing")] = Role.reader,
+    role: Annotated[
+        Role, typer.Option(help="curator: everything; reader: looks and changes nothing")
+    ] = Role.reader,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="file to write the key to, for your eyes alone; else printed")
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="file to write the key to, for your eyes alone; else printed"
+        ),
     ] = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
     """Make a key. It is shown this once: the collector keeps its hash."""
     if output is not None and (not output.parent.is_dir() or output.exists()):
-        raise ParameterError(f"cannot write {output}: name a new file in a folder that exists", where="--output")
+        raise ParameterError(
+            f"cannot write {output}: name a new file in a folder that exists", where="--output"
+        )
     made = Operator(url, key_file, KEYS).call("POST", "", {"name": name, "role": role.value})["key"]
     if output is None:
         print(made)
         return
-    write_atomically(output, lambda temporary: temporary.write_text(f"{made}\n", encoding="ascii"), private=True)
+    write_atomically(
+        output, lambda temporary: temporary.write_text(f"{made}\n", encoding="ascii"), private=True
+    )
     print(output)
 
 
@@ -73,8 +84,12 @@ def revoke(name: Name, url: Url = URL, key_file: KeyFile = KEY_FILE) -> None:
 
 @app.command()
 def audit(
-    campaign: Annotated[str | None, typer.Option(help="what was done with this campaign [default: everything]")] = None,
-    most: Annotated[int, typer.Option(min=1, max=1000, help="entries to show, the latest first")] = 100,
+    campaign: Annotated[
+        str | None, typer.Option(help="what was done with this campaign [default: everything]")
+    ] = None,
+    most: Annotated[
+        int, typer.Option(min=1, max=1000, help="entries to show, the latest first")
+    ] = 100,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
     as_json: AsJson = False,

@@ -20,15 +20,26 @@ from dither.types import JsonObject
 Ranges = Annotated[
     list[str] | None,
     typer.Option(
-        "--range", metavar="A,B", help="the share of people from A up to below B, with its interval; repeatable"
+        "--range",
+        metavar="A,B",
+        help="the share of people from A up to below B, with its interval; repeatable",
     ),
 ]
 Quantiles = Annotated[
     str | None,
-    typer.Option("--quantiles", metavar="LEVELS", help="numbers below which these shares lie, such as 0.1,0.5"),
+    typer.Option(
+        "--quantiles",
+        metavar="LEVELS",
+        help="numbers below which these shares lie, such as 0.1,0.5",
+    ),
 ]
-Bins = Annotated[str, typer.Option(help="bins of equal width, one number per consumer, such as 3,5,7")]
-Edges = Annotated[list[str] | None, typer.Option(help="edges of one more consumer, such as 0,10,50,100; repeatable")]
+Bins = Annotated[
+    str, typer.Option(help="bins of equal width, one number per consumer, such as 3,5,7")
+]
+Edges = Annotated[
+    list[str] | None,
+    typer.Option(help="edges of one more consumer, such as 0,10,50,100; repeatable"),
+]
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,13 @@ class Answers:
         out: JsonObject = {}
         if self.ranges:
             out["ranges"] = [
-                {"from": low, "to": high, "estimate": one.estimate, "low": one.low, "high": one.high}
+                {
+                    "from": low,
+                    "to": high,
+                    "estimate": one.estimate,
+                    "low": one.low,
+                    "high": one.high,
+                }
                 for (low, high), one in zip(self.asked.ranges, self.ranges, strict=True)
             ]
         if self.quantiles is not None:
@@ -105,7 +122,9 @@ class Answers:
         if self.quantiles is not None:
             print("\nquantiles  (95 % interval)")
             for level, row in zip(self.asked.levels, self.quantiles.rows, strict=True):
-                print(f"  {level:g}  {row.estimate:,.6g}  ({row.low or 0.0:,.6g} to {row.high or 0.0:,.6g})")
+                print(
+                    f"  {level:g}  {row.estimate:,.6g}  ({row.low or 0.0:,.6g} to {row.high or 0.0:,.6g})"
+                )
 
 
 def read_bins(bins: str, edges: list[str] | None) -> list[int | list[float]]:
@@ -115,14 +134,18 @@ def read_bins(bins: str, edges: list[str] | None) -> list[int | list[float]]:
         text = part.strip()
         if not text.isascii() or not text.isdigit() or int(text) < 1:
             raise ParameterError(
-                f"--bins {bins}: {text!r} is not a whole number of at least 1", where="--bins", value=text
+                f"--bins {bins}: {text!r} is not a whole number of at least 1",
+                where="--bins",
+                value=text,
             )
         out.append(int(text))
     return [*out, *(_numbers("--edges", entry) for entry in edges or [])]
 
 
 def ask(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="folder that 'dither histogram ... -o DIR' wrote")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="folder that 'dither histogram ... -o DIR' wrote")
+    ],
     bins: Bins = "",
     edges: Edges = None,
     ranges: Ranges = None,
@@ -137,7 +160,9 @@ def ask(
     """
     questions, consumers = Questions.read(ranges, quantiles), read_bins(bins, edges)
     if not (consumers or questions.ranges or questions.levels):
-        raise ParameterError("there is no question: give --bins, --edges, --range or --quantiles", where="--bins")
+        raise ParameterError(
+            "there is no question: give --bins, --edges, --range or --quantiles", where="--bins"
+        )
     release = HistogramRelease.load(directory)
     late = [release.answer(consumer) for consumer in consumers]
     answers = questions.answer(release)
@@ -152,7 +177,9 @@ def ask(
 
 
 def _show(late: LateAnswer) -> None:
-    names = ConsumerHistogram(late.name, late.edges, late.estimates, late.standard_errors, late.estimates).labels
+    names = ConsumerHistogram(
+        late.name, late.edges, late.estimates, late.standard_errors, late.estimates
+    ).labels
     width = max(map(len, names))
     print(f"\n{late.name}  (95 % interval)")
     for name, estimate, low, high in zip(names, late.estimates, late.low, late.high, strict=True):
@@ -163,4 +190,6 @@ def _numbers(option: str, text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ParameterError(f"{option} {text}: write numbers separated by commas", where=option, value=text) from None
+        raise ParameterError(
+            f"{option} {text}: write numbers separated by commas", where=option, value=text
+        ) from None

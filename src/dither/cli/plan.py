@@ -21,21 +21,31 @@ from dither.protocols import methods as all_methods
 
 def plan(
     schema: Annotated[
-        str, typer.Option(help="schema file: the public domain of a record; or a table or a bundled dataset's name")
+        str,
+        typer.Option(
+            help="schema file: the public domain of a record; or a table or a bundled dataset's name"
+        ),
     ],
     participants: Annotated[int, typer.Option(help="how many people will answer")],
-    epsilon: Annotated[float, typer.Option(help="guarantee of one participant's whole record over the whole campaign")],
+    epsilon: Annotated[
+        float,
+        typer.Option(help="guarantee of one participant's whole record over the whole campaign"),
+    ],
     dependence: Annotated[
         str,
         typer.Option(
             help="how strongly attributes depend: weak, typical, strong, or a mean distance from independence"
         ),
     ] = "typical",
-    method: Annotated[list[str] | None, typer.Option("--method", help="methods to predict; repeatable")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="methods to predict; repeatable")
+    ] = None,
     seed: Annotated[int, typer.Option(help="of the simulated campaigns")] = 0,
     plot: Annotated[
         Path | None,
-        typer.Option(help="also draw the errors against participants: FILE.svg, or FILE.html with the figures"),
+        typer.Option(
+            help="also draw the errors against participants: FILE.svg, or FILE.html with the figures"
+        ),
     ] = None,
     prior: Annotated[
         str | None,
@@ -93,11 +103,15 @@ def _show(expected: Forecast) -> None:
             grid.add_row(escape(found.name), *figures, escape(found.reason))
     console.print(grid)
     if left:
-        console.print(f"Not predicted, as that takes longer (--method NAME does it): {escape(', '.join(left))}")
+        console.print(
+            f"Not predicted, as that takes longer (--method NAME does it): {escape(', '.join(left))}"
+        )
     console.print(escape(expected.advice))
     for warning in expected.warnings:
         console.print(f"Warning: {escape(warning)}.")
-    console.print("Errors are predicted mean total variation distances: 0 is exact, 1 has nothing in common.")
+    console.print(
+        "Errors are predicted mean total variation distances: 0 is exact, 1 has nothing in common."
+    )
 
 
 def methods(as_json: AsJson = False) -> None:
@@ -120,13 +134,17 @@ def methods(as_json: AsJson = False) -> None:
         return
     for m in (all_methods() | HISTOGRAMS | MEANS).values():
         if m.name == next(iter(HISTOGRAMS)):
-            print("For one number and many consumers (dither histogram, dither campaign create --histogram):\n")
+            print(
+                "For one number and many consumers (dither histogram, dither campaign create --histogram):\n"
+            )
         if m.name == next(iter(MEANS)):
             print("For the mean of one number (the same commands with --method mean):\n")
         print(f"{m.name}{'  (default)' if m.name == DEFAULT else ''}")
         print(f"  asks        {m.asks}")
         print(f"  gives       {m.summary}")
-        print(f"  parameters  {', '.join(f'{k}={_shown(v)}' for k, v in m.defaults().items()) or 'none'}")
+        print(
+            f"  parameters  {', '.join(f'{k}={_shown(v)}' for k, v in m.defaults().items()) or 'none'}"
+        )
         print(f"  reference   {m.reference}\n")
     print(f"{jtree_nonprivate.METHOD}  (needs --no-privacy)")
     print(f"  gives       {jtree_nonprivate.SUMMARY}")
@@ -134,4 +152,6 @@ def methods(as_json: AsJson = False) -> None:
 
 
 def _shown(value: object) -> str:
-    return "auto" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        "auto" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )

@@ -43,25 +43,36 @@ def publish(
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
     epsilon: Annotated[
         float | None,
-        typer.Option(help="guarantee of one participant's whole record over the whole campaign [required]"),
+        typer.Option(
+            help="guarantee of one participant's whole record over the whole campaign [required]"
+        ),
     ] = None,
     method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
     schema: SchemaFile = None,
     population: Annotated[
         int | None,
-        typer.Option(help="resample the rows to so many simulated participants; epsilon is theirs, not a row's"),
+        typer.Option(
+            help="resample the rows to so many simulated participants; epsilon is theirs, not a row's"
+        ),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(help="rows of the synthetic table [default: as many as participants]")
+        int | None,
+        typer.Option(help="rows of the synthetic table [default: as many as participants]"),
     ] = None,
     seed: Seed = None,
     settings: Settings = None,
     no_privacy: Annotated[
         bool,
-        typer.Option("--no-privacy", help="for --method jtree-nonprivate only: read the true records, protect nobody"),
+        typer.Option(
+            "--no-privacy",
+            help="for --method jtree-nonprivate only: read the true records, protect nobody",
+        ),
     ] = False,
     holdout: Annotated[
-        float, typer.Option(help="share of participants kept from the fit for an error estimate without the truth")
+        float,
+        typer.Option(
+            help="share of participants kept from the fit for an error estimate without the truth"
+        ),
     ] = 0.0,
     replicates: Replicates = 0,
     prior: Prior = None,
@@ -77,7 +88,9 @@ def publish(
     encoding: Encoding = None,
     decimal: Decimal = None,
     missing: Missing = None,
-    form: Annotated[Literal["parquet", "csv"], typer.Option("--format", help="of the synthetic table")] = "parquet",
+    form: Annotated[
+        Literal["parquet", "csv"], typer.Option("--format", help="of the synthetic table")
+    ] = "parquet",
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -88,7 +101,9 @@ def publish(
     Example: dither publish adult --epsilon 4 -o out
     """
     if epsilon is None and not no_privacy:
-        raise ParameterError("Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon")
+        raise ParameterError(
+            "Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon"
+        )
     check_target(output, overwrite=overwrite)
     with progress_bar(quiet) as progress:
         release = run(
@@ -116,15 +131,23 @@ def publish(
             progress=progress,
         )
         print_warnings(release.warnings)
-        for name, count in release.clipped.items():  # true counts: for whoever holds the table, and in no file
-            print(f"dither: note: {name}: {count:,} values outside the domain were counted as 'other'", file=sys.stderr)
+        for (
+            name,
+            count,
+        ) in release.clipped.items():  # true counts: for whoever holds the table, and in no file
+            print(
+                f"dither: note: {name}: {count:,} values outside the domain were counted as 'other'",
+                file=sys.stderr,
+            )
         folder = release.save(output, form=form, overwrite=overwrite)
     if quiet:
         return
     spent = f"epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"
     if release.no_privacy:
         spent = "NOT PRIVATE"
-    print(f"{release.method}: {release.participants:,} participants, {spent}, {release.rows:,} synthetic rows")
+    print(
+        f"{release.method}: {release.participants:,} participants, {spent}, {release.rows:,} synthetic rows"
+    )
     print(f"  table   {folder / f'synthetic.{form}'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  noise   {release.noise}")

@@ -28,7 +28,9 @@ from dither.schema import Attribute
 from dither.types import Progress
 
 _BAR = 24  # signs of a bar
-_Row = tuple[tuple[str, ...], float, float | None, float | None]  # what it is about, the figure and its interval
+_Row = tuple[
+    tuple[str, ...], float, float | None, float | None
+]  # what it is about, the figure and its interval
 ADVICE = (
     "note: this release has no replicates, so its model is fitted 20 times more for the intervals of this question, which can "
     "take a minute; 'dither publish --replicates 20' does that once and saves them, and every question is then answered at once"
@@ -51,9 +53,13 @@ class _Asked:
         """Questions that exclude each other are refused."""
         kinds = [name for name in ("by", "mean", "quantiles") if getattr(self, name) is not None]
         if len(kinds) > 1:
-            raise ParameterError(f"--{kinds[0]} and --{kinds[1]} are two questions; ask one at a time", where="--by")
+            raise ParameterError(
+                f"--{kinds[0]} and --{kinds[1]} are two questions; ask one at a time", where="--by"
+            )
         if self.simultaneous and self.by is None:
-            raise ParameterError("--simultaneous is for tables; it goes with --by", where="--simultaneous")
+            raise ParameterError(
+                "--simultaneous is for tables; it goes with --by", where="--simultaneous"
+            )
 
     @property
     def nothing(self) -> bool:
@@ -88,16 +94,25 @@ class _Advised:
 
 def query(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="folder of a release")],
-    where: Annotated[str | None, typer.Argument(metavar="WHERE", help='whom to count, such as "age >= 50"')] = None,
+    where: Annotated[
+        str | None, typer.Argument(metavar="WHERE", help='whom to count, such as "age >= 50"')
+    ] = None,
     given: Annotated[
-        str | None, typer.Option(metavar="EXPR", help="among whom: shares are shares of these people")
+        str | None,
+        typer.Option(metavar="EXPR", help="among whom: shares are shares of these people"),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="A,B", help="a row for each combination of these attributes")
+        str | None,
+        typer.Option(metavar="A,B", help="a row for each combination of these attributes"),
     ] = None,
-    mean: Annotated[str | None, typer.Option(metavar="ATTR", help="the mean of a number over these people")] = None,
+    mean: Annotated[
+        str | None, typer.Option(metavar="ATTR", help="the mean of a number over these people")
+    ] = None,
     quantiles: Annotated[
-        str | None, typer.Option(metavar="ATTR:LEVELS", help="quantiles of a number, such as age:0.25,0.5,0.75")
+        str | None,
+        typer.Option(
+            metavar="ATTR:LEVELS", help="quantiles of a number, such as age:0.25,0.5,0.75"
+        ),
     ] = None,
     level: Annotated[float, typer.Option(help="of the intervals")] = 0.95,
     simultaneous: Annotated[
@@ -131,7 +146,9 @@ def query(
     if as_json and as_csv:
         raise ParameterError("--json and --csv exclude each other", where="--csv")
     if asked.nothing and (as_json or as_csv or given is not None):
-        raise ParameterError("there is no question: give WHERE, --by, --mean or --quantiles", where="WHERE")
+        raise ParameterError(
+            "there is no question: give WHERE, --by, --mean or --quantiles", where="WHERE"
+        )
     release = load_release(directory)
     if asked.nothing:
         _overview(release, directory)
@@ -173,7 +190,9 @@ def _show(answer: Answer | AnswerTable) -> None:
         names: tuple[str, ...] = ("",)
         rows: list[_Row] = [((answer.asked,), answer.estimate, answer.low, answer.high)]
     else:
-        rows = [(tuple(map(str, row.values)), row.estimate, row.low, row.high) for row in answer.rows]
+        rows = [
+            (tuple(map(str, row.values)), row.estimate, row.low, row.high) for row in answer.rows
+        ]
         names = answer.by
         console.print(escape(answer.asked))
     grid = Grid(box=None, pad_edge=False)
@@ -185,7 +204,11 @@ def _show(answer: Answer | AnswerTable) -> None:
     if answer.unit == "share":
         grid.add_column("")
     for values, estimate, low, high in rows:
-        ends = "none" if low is None or high is None else f"{shown(low, answer.unit)} to {shown(high, answer.unit)}"
+        ends = (
+            "none"
+            if low is None or high is None
+            else f"{shown(low, answer.unit)} to {shown(high, answer.unit)}"
+        )
         bar = [_bar(estimate, top)] if answer.unit == "share" else []
         grid.add_row(*(escape(value) for value in values), shown(estimate, answer.unit), ends, *bar)
     console.print(grid)
@@ -204,7 +227,8 @@ def _overview(release: Release, directory: Path) -> None:
     for attribute in release.schema:
         console.print(f"  {escape(_line(attribute))}", soft_wrap=True)
     console.print(
-        f"Ask such as: dither query {escape(str(directory))} --by {escape(release.schema.names[0])}", soft_wrap=True
+        f"Ask such as: dither query {escape(str(directory))} --by {escape(release.schema.names[0])}",
+        soft_wrap=True,
     )
     console.print("'dither query --help' shows how questions are written.")
 
@@ -214,6 +238,8 @@ def _line(attribute: Attribute) -> str:
     if attribute.on_line:
         last = ", or (missing)" if attribute.missing else ""
         low, high = (said(attribute, attribute.edges[i]) for i in (0, -1))
-        return f"{attribute.name}: {low} to {high}, {attribute.answers} bins and single values{last}"
+        return (
+            f"{attribute.name}: {low} to {high}, {attribute.answers} bins and single values{last}"
+        )
     more = f" and {len(labels) - 8} more" if len(labels) > 8 else ""
     return f"{attribute.name}: {', '.join(labels[:8])}{more}"

@@ -30,7 +30,9 @@ from dither.schema.infer import LEAK_WARNING, draft_schema
 from dither.schema.read import DEFAULT_BINS, SHAPES, numeric
 
 schemas = typer.Typer(no_args_is_help=True)
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="write here instead of to the terminal")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="write here instead of to the terminal")
+]
 
 
 @schemas.command(no_args_is_help=True)
@@ -56,7 +58,9 @@ def infer(
     schema = draft_schema(found.select(chosen), keep=listed(keep) or [])
     _write(json.dumps(schema.file_json(), indent=1, ensure_ascii=False), output)
     for name, why in schema.dropped:
-        print(f"dither: note: column {name!r} {why}; the draft marks it as dropped", file=sys.stderr)
+        print(
+            f"dither: note: column {name!r} {why}; the draft marks it as dropped", file=sys.stderr
+        )
     print_warnings([*notes, Notice(INFERRED, LEAK_WARNING)])
 
 
@@ -67,11 +71,17 @@ def attribute(
     high: Annotated[float, typer.Option("--max", help="the greatest")],
     shape: Annotated[
         str,
-        typer.Option(help="even; skewed: bins that grow, and an atom at zero; heaped: round numbers are atoms"),
+        typer.Option(
+            help="even; skewed: bins that grow, and an atom at zero; heaped: round numbers are atoms"
+        ),
     ] = "even",
     bins: Annotated[int, typer.Option(help="how many")] = DEFAULT_BINS,
-    unit: Annotated[float | None, typer.Option(help="every answer is a multiple: 1 for whole numbers, 0.01")] = None,
-    atoms: Annotated[str | None, typer.Option(help="numbers with a cell of their own, with commas")] = None,
+    unit: Annotated[
+        float | None, typer.Option(help="every answer is a multiple: 1 for whole numbers, 0.01")
+    ] = None,
+    atoms: Annotated[
+        str | None, typer.Option(help="numbers with a cell of their own, with commas")
+    ] = None,
     missing: Annotated[bool, typer.Option("--missing", help="an answer may be missing")] = False,
     output: Output = None,
 ) -> None:
@@ -80,7 +90,9 @@ def attribute(
     Example: dither schema attribute income --min 0 --max 500000 --shape skewed --unit 1
     """
     if shape not in SHAPES:
-        raise ParameterError(f"--shape {shape}: choose one of {', '.join(SHAPES)}", where="--shape", value=shape)
+        raise ParameterError(
+            f"--shape {shape}: choose one of {', '.join(SHAPES)}", where="--shape", value=shape
+        )
     whole = [int(bound) if bound.is_integer() else bound for bound in (low, high)]
     made = numeric(
         name,
@@ -99,11 +111,15 @@ def _numbers(given: str | None) -> list[float]:
     try:
         return [float(part) for part in listed(given) or []]
     except ValueError:
-        raise ParameterError(f"--atoms {given}: write numbers with commas between them", where="--atoms") from None
+        raise ParameterError(
+            f"--atoms {given}: write numbers with commas between them", where="--atoms"
+        ) from None
 
 
 def _write(text: str, output: Path | None) -> None:
     if output is None:
         sys.stdout.write(text + "\n")
     else:
-        write_atomically(output, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8"))
+        write_atomically(
+            output, lambda temporary: temporary.write_text(text + "\n", encoding="utf-8")
+        )

@@ -12,24 +12,35 @@ from dither.errors import InputError
 
 
 def serve(
-    store: Annotated[str, typer.Option(help="a file (SQLite), or postgresql://USER@HOST/DATABASE")] = "collector.db",
-    key_file: Annotated[Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key; made if absent")] = Path(
-        "dither-admin.key"
-    ),
+    store: Annotated[
+        str, typer.Option(help="a file (SQLite), or postgresql://USER@HOST/DATABASE")
+    ] = "collector.db",
+    key_file: Annotated[
+        Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key; made if absent")
+    ] = Path("dither-admin.key"),
     host: Annotated[
         str, typer.Option(help="address to listen on; put a TLS proxy in front of any other")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="port to listen on; 0 lets the system choose")] = 8700,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="port to listen on; 0 lets the system choose")
+    ] = 8700,
     queue: Annotated[
         int, typer.Option(min=1, help="reports that may wait to be written before senders hear 429")
     ] = 20_000,
     connections: Annotated[
         int | None,
-        typer.Option(min=1, help="connections that may be open at once [default: 4,000, fewer if files are short]"),
+        typer.Option(
+            min=1,
+            help="connections that may be open at once [default: 4,000, fewer if files are short]",
+        ),
     ] = None,
     workers: Annotated[
         int,
-        typer.Option(min=1, max=64, help="processes that share the port; more than one needs a postgresql:// store"),
+        typer.Option(
+            min=1,
+            max=64,
+            help="processes that share the port; more than one needs a postgresql:// store",
+        ),
     ] = 1,
     public_url: Annotated[
         str | None,
@@ -52,7 +63,9 @@ def serve(
         import segno  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise InputError("the collector needs the extra 'server': pip install 'dither[server]'") from None
+        raise InputError(
+            "the collector needs the extra 'server': pip install 'dither[server]'"
+        ) from None
     from dither.collector.serving import admin_key, check_public_url, listen
     from dither.collector.serving import serve as run
     from dither.collector.workers import serve_workers
@@ -60,7 +73,8 @@ def serve(
 
     if workers > 1 and not store.startswith(("postgresql:", "postgres:")):
         raise InputError(
-            f"--workers {workers} needs a postgresql:// store; an SQLite file takes one process", where="--workers"
+            f"--workers {workers} needs a postgresql:// store; an SQLite file takes one process",
+            where="--workers",
         )
     address = check_public_url(public_url)
     sockets = listen(host, port)  # first: a port in use makes nothing

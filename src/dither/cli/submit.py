@@ -37,14 +37,23 @@ def submit(
     table: Table,
     campaign: Annotated[str, typer.Option(help="the id that 'dither campaign create' printed")],
     url: Url = URL,
-    tokens: Annotated[Path | None, typer.Option(help="issued tokens, one per line; row i uses line i")] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="issued tokens, one per line; row i uses line i")
+    ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="only the first rows")] = None,
     batch: Annotated[int, typer.Option(min=1, max=1000, help="reports per request")] = 500,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="repeats tokens and noise exactly, so protects nobody; for demonstrations")
+        int | None,
+        typer.Option(
+            min=0, help="repeats tokens and noise exactly, so protects nobody; for demonstrations"
+        ),
     ] = None,
     all_rounds: Annotated[
-        bool, typer.Option("--all-rounds", help="close each round when sent, also the last (needs the key), and go on")
+        bool,
+        typer.Option(
+            "--all-rounds",
+            help="close each round when sent, also the last (needs the key), and go on",
+        ),
     ] = False,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
@@ -55,7 +64,9 @@ def submit(
     Example: dither submit adult --campaign ID
     """
     if not campaign.isascii() or not campaign.isalnum():
-        raise InputError(f"{campaign!r} is not the id of a campaign", where="--campaign", value=campaign)
+        raise InputError(
+            f"{campaign!r} is not the id of a campaign", where="--campaign", value=campaign
+        )
     if seed is not None:
         print(
             "dither: with --seed, tokens and noise can be replayed by whoever knows the seed: these reports protect nobody",
@@ -75,7 +86,13 @@ def submit(
                 for person in codes[here[start : start + _BLOCK]].tolist()
             )
             sent = submit_round(
-                *(announcement, people, simulated, lambda body: connection.request("POST", path, body), batch),
+                *(
+                    announcement,
+                    people,
+                    simulated,
+                    lambda body: connection.request("POST", path, body),
+                    batch,
+                ),
                 numbers=here,
             )
             assert announcement.plan is not None
@@ -111,15 +128,21 @@ def _who_comes(announcement: Announcement, left: list[int]) -> tuple[list[int], 
 
 
 def _counts(results: Mapping[str, int]) -> str:
-    return ", ".join(f"{n:,} {result}" for result, n in sorted(results.items())) or "nobody is asked"
+    return (
+        ", ".join(f"{n:,} {result}" for result, n in sorted(results.items())) or "nobody is asked"
+    )
 
 
 def _complain(number: int, sent: SendResult) -> None:
     """Say how many reports were refused and why; an error if none was accepted."""
-    refused = {result: n for result, n in sent.results.items() if result not in ("stored", "duplicate")}
+    refused = {
+        result: n for result, n in sent.results.items() if result not in ("stored", "duplicate")
+    }
     if not refused:
         return
-    advice = next((f" ({_ADVICE[r]})" for r in sorted(refused, key=lambda r: -refused[r]) if r in _ADVICE), "")
+    advice = next(
+        (f" ({_ADVICE[r]})" for r in sorted(refused, key=lambda r: -refused[r]) if r in _ADVICE), ""
+    )
     if sum(refused.values()) == sent.participants:
         raise DitherError(
             f"the collector refused all {sent.participants:,} reports of round {number}: {_counts(refused)}{advice}"

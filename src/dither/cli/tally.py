@@ -24,14 +24,18 @@ def tally(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="PATHS", help="Parquet files, folders of 'dither campaign export', patterns or addresses"
+            metavar="PATHS",
+            help="Parquet files, folders of 'dither campaign export', patterns or addresses",
         ),
     ],
-    plan: Annotated[Path, typer.Option(help="the round's plan, JSON; an export writes it as plan.json")],
+    plan: Annotated[
+        Path, typer.Option(help="the round's plan, JSON; an export writes it as plan.json")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="file to write the tally to")],
     engine: Annotated[Literal["local", "spark"], typer.Option(help="where to count")] = "local",
     master: Annotated[
-        str | None, typer.Option(help="Spark's address [default: as Spark is configured, else this machine]")
+        str | None,
+        typer.Option(help="Spark's address [default: as Spark is configured, else this machine]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,14 +57,23 @@ def tally(
     record = {"reports": counted.reports, "digest": digest_hex(counted.digest), "sha256": sha256}
     write_atomically(output, lambda temporary: temporary.write_bytes(data))
     beside = output.with_name(output.name + BESIDE)
-    write_atomically(beside, lambda temporary: temporary.write_text(json.dumps(record) + "\n", encoding="ascii"))
+    write_atomically(
+        beside, lambda temporary: temporary.write_text(json.dumps(record) + "\n", encoding="ascii")
+    )
     left_out = {"malformed": counted.malformed, "repeated": counted.repeated}
     for what, number in left_out.items():
         if number:
             print(f"dither: note: {number:,} {what} reports were left out", file=sys.stderr)
     if as_json:
         print(
-            json.dumps({**record, **left_out, "participants": counted.tally.participants, "kind": counted.tally.kind})
+            json.dumps(
+                {
+                    **record,
+                    **left_out,
+                    "participants": counted.tally.participants,
+                    "kind": counted.tally.kind,
+                }
+            )
         )
     else:
         print(f"{counted.reports:,} reports counted ({counted.tally.kind}); sha256 {sha256}")
@@ -82,7 +95,9 @@ def read_plan(path: Path) -> Plan:
         held = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, RecursionError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not JSON"
-        raise InputError(f"cannot read the plan in {path}: {why}", where="--plan", value=str(path)) from None
+        raise InputError(
+            f"cannot read the plan in {path}: {why}", where="--plan", value=str(path)
+        ) from None
     if isinstance(held, dict) and isinstance(held.get("plan"), dict):
         held = held["plan"]
     try:

@@ -77,7 +77,9 @@ class Announcement:
         """Whether the open round asks the participant with this token, unless it has answered already."""
         if self.plan is None:
             return False
-        return self.assignment == "arrival" or is_asked(token, self.campaign, self.start, self.plan.population)
+        return self.assignment == "arrival" or is_asked(
+            token, self.campaign, self.start, self.plan.population
+        )
 
     def asks_later(self, token: bytes) -> bool:
         """Whether a round that is still to come asks the participant with this token."""
@@ -87,7 +89,9 @@ class Announcement:
 
     def receipt(self, token: bytes, number: int) -> str:
         """The id under which the report of a round is stored, in base 16."""
-        return report_id(token, self.campaign, None if self.assignment == "arrival" else number).hex()
+        return report_id(
+            token, self.campaign, None if self.assignment == "arrival" else number
+        ).hex()
 
     @property
     def closing_time(self) -> float | None:
@@ -107,14 +111,25 @@ def read_announcement(data: bytes) -> Announcement:
     The work is bounded whatever the bytes say: numbers are looked at before anything is built from them.
     """
     if len(data) > limits.PLAN_BYTES:
-        raise ReportError(f"an announcement of {len(data):,} bytes is too long; at most {limits.PLAN_BYTES:,} are read")
+        raise ReportError(
+            f"an announcement of {len(data):,} bytes is too long; at most {limits.PLAN_BYTES:,} are read"
+        )
     try:
-        announcement = _read(json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_no_constant))
+        announcement = _read(
+            json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_no_constant)
+        )
         if announcement.plan is not None:
             _check_plan(announcement, announcement.plan)
     except DitherError:
         raise
-    except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise ReportError(f"not an announcement of a campaign: {error!r}"[:300]) from None
     return announcement
 
@@ -123,7 +138,11 @@ def _read(body: Any) -> Announcement:
     if not isinstance(body, dict) or body.get("format") != _FORMAT:
         raise ReportError(f"not an announcement this version reads ({_FORMAT})")
     campaign = bytes.fromhex(body["campaign"])
-    if len(campaign) != limits.CAMPAIGN_BYTES or campaign.hex() != body["campaign"] or body["state"] not in _STATES:
+    if (
+        len(campaign) != limits.CAMPAIGN_BYTES
+        or campaign.hex() != body["campaign"]
+        or body["state"] not in _STATES
+    ):
         raise ReportError("the announcement has no proper campaign id or state")
     if not isinstance(body["name"], str) or body["participation"] not in _PARTICIPATION:
         raise ReportError("the announcement has no proper name or way to take part")
@@ -159,10 +178,18 @@ def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
         raise ReportError("the announced consumers must be a list of objects", where="consumers")
     out, edges = [], 0
     for entry in listed:
-        if not {"name", "edges"} <= set(entry) <= {"name", "edges", "epsilon"} or not isinstance(entry["edges"], list):
-            raise ReportError("an announced consumer has a name, edges and perhaps an epsilon", where="consumers")
+        if not {"name", "edges"} <= set(entry) <= {"name", "edges", "epsilon"} or not isinstance(
+            entry["edges"], list
+        ):
+            raise ReportError(
+                "an announced consumer has a name, edges and perhaps an epsilon", where="consumers"
+            )
         edges += len(entry["edges"])
-        rises = len(entry["edges"]) >= 2 and all(map(is_finite, entry["edges"])) and _rises(entry["edges"])
+        rises = (
+            len(entry["edges"]) >= 2
+            and all(map(is_finite, entry["edges"]))
+            and _rises(entry["edges"])
+        )
         epsilon = entry.get("epsilon", 1.0)
         if (
             not isinstance(entry["name"], str)
@@ -172,9 +199,14 @@ def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
             or epsilon <= 0
         ):
             raise ReportError(
-                "an announced consumer without a name, with edges that do not rise, or too many", where="consumers"
+                "an announced consumer without a name, with edges that do not rise, or too many",
+                where="consumers",
             )
-        out.append(AnnouncedConsumer(entry["name"], tuple(map(float, entry["edges"])), entry.get("epsilon")))
+        out.append(
+            AnnouncedConsumer(
+                entry["name"], tuple(map(float, entry["edges"])), entry.get("epsilon")
+            )
+        )
     return tuple(out)
 
 
@@ -186,15 +218,26 @@ def _texts(body: JsonObject) -> JsonObject:
     """What the campaign says of itself, when it closes and whom it asks; an announcement may leave all of it out."""
     texts = {
         "title": check_text("title", body.get("title", ""), limits.MOST_TITLE, error=ReportError),
-        "purpose": check_text("purpose", body.get("purpose", ""), limits.MOST_PURPOSE, lines=True, error=ReportError),
-        "epsilon_reason": check_text(
-            "epsilon_reason", body.get("epsilon_reason", ""), limits.MOST_PURPOSE, lines=True, error=ReportError
+        "purpose": check_text(
+            "purpose", body.get("purpose", ""), limits.MOST_PURPOSE, lines=True, error=ReportError
         ),
-        "contact": check_text("contact", body.get("contact", ""), limits.MOST_CONTACT, error=ReportError),
+        "epsilon_reason": check_text(
+            "epsilon_reason",
+            body.get("epsilon_reason", ""),
+            limits.MOST_PURPOSE,
+            lines=True,
+            error=ReportError,
+        ),
+        "contact": check_text(
+            "contact", body.get("contact", ""), limits.MOST_CONTACT, error=ReportError
+        ),
     }
     closes, round_closes = body.get("closes"), body.get("round_closes")
     if closes is not None and closing_text(closes, error=ReportError) != closes:
-        raise ReportError("the announced closes is not written as 2027-01-31 or 2027-01-31T18:00:00Z", where="closes")
+        raise ReportError(
+            "the announced closes is not written as 2027-01-31 or 2027-01-31T18:00:00Z",
+            where="closes",
+        )
     for key in ("closes_at_reports", "wanted"):
         if body.get(key) is not None:
             check_whole(key, body[key], 1, limits.MOST_NUMBER - 1, error=ReportError)
@@ -228,26 +271,39 @@ def _canonical(value: object) -> str:
 
 
 def _number(key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or value < 0
+    ):
         raise ReportError(f"the announced {key} must be a finite number of at least 0", where=key)
     return float(value)
 
 
 def _check_plan(announcement: Announcement, plan: Plan) -> None:
     if not 0.0 <= announcement.start < 1.0:
-        raise ReportError(f"a round cannot start at place {announcement.start}", value=announcement.start)
+        raise ReportError(
+            f"a round cannot start at place {announcement.start}", value=announcement.start
+        )
     length = draws = 0
     sizes = dict(zip(announcement.schema.names, announcement.schema.cardinalities, strict=True))
-    numbers = {a.name for a in announcement.schema if a.kind in ("numeric", "duration") and not a.missing}
+    numbers = {
+        a.name for a in announcement.schema if a.kind in ("numeric", "duration") and not a.missing
+    }
     groups = {a.name: len(a.group_names) + int(a.missing) for a in announcement.schema if a.groups}
     for question in plan.questions:
         if question.rounded and not numbers.issuperset(question.attributes):
-            raise ReportError("a question rounds what is no number, or may be missing", value=question.attributes)
+            raise ReportError(
+                "a question rounds what is no number, or may be missing", value=question.attributes
+            )
         _check_question(sizes, groups, question)
         length += question.mechanism.report_bytes
         draws += question.mechanism.draw_bytes
     if plan.split and (length > limits.REPORT_BYTES or draws > limits.DRAW_BYTES):
-        raise ReportError(f"reports of {length:,} bytes from {draws:,} random ones are too large for a device")
+        raise ReportError(
+            f"reports of {length:,} bytes from {draws:,} random ones are too large for a device"
+        )
     if plan.epsilon > announcement.epsilon:
         raise PrivacyError(
             f"the plan spends epsilon {plan.epsilon}, more than the {announcement.epsilon} that the campaign announces",
@@ -268,9 +324,14 @@ def _check_question(sizes: dict[str, int], groups: dict[str, int], question: Que
         raise ReportError(f"a question about {shown} does not fit the schema", value=names)
     mechanism = question.mechanism
     if mechanism.cells != cells and not question.rounded:
-        raise ReportError(f"a question about {shown} has {cells} cells, not {mechanism.cells}", value=names)
+        raise ReportError(
+            f"a question about {shown} has {cells} cells, not {mechanism.cells}", value=names
+        )
     if mechanism.report_bytes > limits.REPORT_BYTES or mechanism.draw_bytes > limits.DRAW_BYTES:
-        raise ReportError(f"a question of {mechanism.cells:,} cells is too large for a device", value=mechanism.cells)
+        raise ReportError(
+            f"a question of {mechanism.cells:,} cells is too large for a device",
+            value=mechanism.cells,
+        )
 
 
 def check_work(plan: JsonObject) -> None:
@@ -292,28 +353,38 @@ def check_work(plan: JsonObject) -> None:
             continue
         different.add(name)
         if len(different) > limits.MOST_MECHANISMS:
-            raise ReportError(f"a plan of more than {limits.MOST_MECHANISMS:,} different mechanisms is too much work")
+            raise ReportError(
+                f"a plan of more than {limits.MOST_MECHANISMS:,} different mechanisms is too much work"
+            )
         work = device_work(mechanism)
         digests, pairs, size = digests + work.digests, pairs + work.pairs, size + work.table_bytes
         if digests > limits.BLOOM_DIGESTS or pairs > limits.MOST_PAIRS or size > limits.BLOOM_BYTES:
-            raise ReportError("the plan's mechanisms are too much work for a device; use fewer cells, hashes or sets")
+            raise ReportError(
+                "the plan's mechanisms are too much work for a device; use fewer cells, hashes or sets"
+            )
 
 
 def _check_numbers(mechanism: JsonObject) -> None:
     lists = lists_of(mechanism)
     for key, value in mechanism.items():
         if (key in lists) != isinstance(value, list):
-            raise ReportError("a mechanism with a list in place of a number, or the reverse", where=key[:40])
+            raise ReportError(
+                "a mechanism with a list in place of a number, or the reverse", where=key[:40]
+            )
         if key == "sets":
             fits = all(isinstance(text, str) for text in value)
         else:
             fits = key == "name" or all(map(_whole, value if key in lists else (value,)))
         if not fits:
-            raise ReportError("a mechanism's numbers are whole, not negative and below 2^53", where=key[:40])
+            raise ReportError(
+                "a mechanism's numbers are whole, not negative and below 2^53", where=key[:40]
+            )
     bits = mechanism["threshold_bits"]
     if bits not in DRAW_WIDTHS:
         raise ReportError(f"draws of {bits} bits are not supported", value=bits)
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limits.MOST_NUMBER
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limits.MOST_NUMBER
+    )

@@ -45,10 +45,16 @@ _ADDED = (
     ("answers", "time", "REAL"),
     ("campaigns", "address", "TEXT"),
     ("campaigns", "assignment", "TEXT"),
-    ("campaigns", "unknown_since", "REAL"),  # when the collector first said that it has no such campaign
+    (
+        "campaigns",
+        "unknown_since",
+        "REAL",
+    ),  # when the collector first said that it has no such campaign
     ("campaigns", "drawn", "INTEGER"),  # 1 if this device drew the token itself
 )
-OUTBOX_BYTES = 4 << 20  # that wait to be sent to one server: one that acknowledges nothing stops no other
+OUTBOX_BYTES = (
+    4 << 20
+)  # that wait to be sent to one server: one that acknowledges nothing stops no other
 CAMPAIGN_BYTES = 256 << 10  # of these, for one campaign
 
 
@@ -81,7 +87,9 @@ class Device:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if cap_total is None and period is not None:
-            raise ParameterError("a period goes with a cap_total; give both", where="period", value=period)
+            raise ParameterError(
+                "a period goes with a cap_total; give both", where="period", value=period
+            )
         for name, number in (("cap_total", cap_total), ("period", period)):
             if number is not None:
                 check_between(name, number, 0, math.inf, ends="()", error=PrivacyError)
@@ -127,7 +135,12 @@ class Device:
         self._run("COMMIT")
 
     def join(
-        self, announcement: Announcement, cap: float, token: bytes | None = None, address: str = "", moved: bool = False
+        self,
+        announcement: Announcement,
+        cap: float,
+        token: bytes | None = None,
+        address: str = "",
+        moved: bool = False,
     ) -> bytes:
         """Enter a campaign for the first time, fixing its schema, how it asks people, the cap, the token and the collector's
         address; afterwards check schema, assignment, token and address.
@@ -139,28 +152,45 @@ class Device:
         check_between("cap", cap, 0, math.inf, ends="()", error=PrivacyError)
         campaign = announcement.campaign.hex()
         with self.transaction():
-            found = self._run("SELECT fingerprint, token, assignment FROM campaigns WHERE campaign = ?", campaign)
+            found = self._run(
+                "SELECT fingerprint, token, assignment FROM campaigns WHERE campaign = ?", campaign
+            )
             if not found:
                 fresh = self.source(32) if token is None else token
                 self._run(
                     "INSERT INTO campaigns (campaign, fingerprint, cap, token, address, assignment, drawn) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    *(campaign, announcement.schema.fingerprint, cap, fresh, address, announcement.assignment),
+                    *(
+                        campaign,
+                        announcement.schema.fingerprint,
+                        cap,
+                        fresh,
+                        address,
+                        announcement.assignment,
+                    ),
                     int(token is None),
                 )
                 return fresh
             self.check_address(campaign, address, moved)
             fingerprint, held, assignment = found[0]
             if fingerprint != announcement.schema.fingerprint:
-                raise PrivacyError(f"campaign {campaign} has changed its schema; refusing to go on", where="schema")
-            if assignment not in (None, announcement.assignment):  # one answer in all must not become one in each round
+                raise PrivacyError(
+                    f"campaign {campaign} has changed its schema; refusing to go on", where="schema"
+                )
+            if assignment not in (
+                None,
+                announcement.assignment,
+            ):  # one answer in all must not become one in each round
                 raise PrivacyError(
                     f"campaign {campaign} asked people by {assignment} and now by {announcement.assignment}; refusing to go on",
                     where="assignment",
                     value=announcement.assignment,
                 )
             if token is not None and not hmac.compare_digest(token, bytes(held)):
-                raise PrivacyError(f"this device takes part in campaign {campaign} with another token", where="token")
+                raise PrivacyError(
+                    f"this device takes part in campaign {campaign} with another token",
+                    where="token",
+                )
             kept = "UPDATE campaigns SET cap = min(cap, ?), address = ?, assignment = ? WHERE campaign = ?"
             self._run(kept, cap, address, announcement.assignment, campaign)
             return bytes(held)
@@ -213,12 +243,19 @@ class Device:
 
     def answers_of(self, campaign: str, number: int) -> str | None:
         """The digest of the plan answered in a round, None if it was not."""
-        found = self._run("SELECT plan FROM answers WHERE campaign = ? AND round = ?", campaign, number)
+        found = self._run(
+            "SELECT plan FROM answers WHERE campaign = ? AND round = ?", campaign, number
+        )
         return str(found[0][0]) if found else None
 
     def answered_rounds(self, campaign: str) -> list[int]:
         """The rounds of a campaign in which this device has made a report, in order."""
-        return [int(r[0]) for r in self._run("SELECT round FROM answers WHERE campaign = ? ORDER BY round", campaign)]
+        return [
+            int(r[0])
+            for r in self._run(
+                "SELECT round FROM answers WHERE campaign = ? ORDER BY round", campaign
+            )
+        ]
 
     def check_spending(self, campaign: str, epsilon: float) -> None:
         """Refuse what would take the campaign's total above its cap, or the device's above `cap_total`."""
@@ -246,7 +283,9 @@ class Device:
     def recall(self, campaign: str, question: Question) -> bytes | None:
         """The answer given to this very question before; an error if its attributes were asked in another way."""
         asked = json.dumps(sorted(question.attributes))
-        if not self._run("SELECT 1 FROM asked WHERE campaign = ? AND attributes = ?", campaign, asked):
+        if not self._run(
+            "SELECT 1 FROM asked WHERE campaign = ? AND attributes = ?", campaign, asked
+        ):
             return None
         found = self._run("SELECT payload FROM memo WHERE key = ?", self._key(campaign, question))
         if not found:
@@ -276,18 +315,20 @@ class Device:
         )
         held, own = self._run(query, campaign, campaign)[0]
         if held + len(body) > OUTBOX_BYTES or own + len(body) > CAMPAIGN_BYTES:
-            raise PrivacyError("the outbox is full; send what waits in it first", where="outbox", value=held)
+            raise PrivacyError(
+                "the outbox is full; send what waits in it first", where="outbox", value=held
+            )
         self._run(
             "INSERT INTO answers (campaign, round, plan, epsilon, time) VALUES (?, ?, ?, ?, ?)",
             *(campaign, number, announcement.plan_digest, epsilon, self._now()),
         )
-        self._run("INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", campaign, number, body)
+        self._run(
+            "INSERT INTO outbox (campaign, round, body) VALUES (?, ?, ?)", campaign, number, body
+        )
 
     def outbox(self, campaign: str | None = None) -> list[WaitingReport]:
         """Every report made and what became of it; bytes are dropped once a report has been acknowledged."""
-        query = (
-            "SELECT campaign, round, body, state FROM outbox WHERE ? IS NULL OR campaign = ? ORDER BY campaign, round"
-        )
+        query = "SELECT campaign, round, body, state FROM outbox WHERE ? IS NULL OR campaign = ? ORDER BY campaign, round"
         return [WaitingReport(*row) for row in self._run(query, campaign, campaign)]
 
     def note_known(self, campaign: str, known: bool) -> float:
@@ -296,7 +337,11 @@ class Device:
             self._run("UPDATE campaigns SET unknown_since = NULL WHERE campaign = ?", campaign)
             return 0.0
         now = self._now()
-        self._run("UPDATE campaigns SET unknown_since = coalesce(unknown_since, ?) WHERE campaign = ?", now, campaign)
+        self._run(
+            "UPDATE campaigns SET unknown_since = coalesce(unknown_since, ?) WHERE campaign = ?",
+            now,
+            campaign,
+        )
         found = self._run("SELECT unknown_since FROM campaigns WHERE campaign = ?", campaign)
         return now - float(found[0][0]) if found else 0.0
 

@@ -52,7 +52,8 @@ class SimulatedFleet:
         if self.issued is not None:
             if person >= len(self.issued):
                 raise ParameterError(
-                    f"{len(self.issued):,} tokens are too few for person {person + 1:,}", where="tokens"
+                    f"{len(self.issued):,} tokens are too few for person {person + 1:,}",
+                    where="tokens",
                 )
             return self.issued[person]
         if self.seed is None:
@@ -89,7 +90,8 @@ def submit_round(
     """
     if announcement.plan is None:
         raise ParameterError(
-            f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})", where="campaign"
+            f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})",
+            where="campaign",
         )
     sent = SendResult()
     numbered = zip(count() if numbers is None else numbers, people, strict=False)
@@ -99,7 +101,9 @@ def submit_round(
         results = _results(_persist(partial(post, body), sleep), len(reports))
         sent.participants += len(reports)
         sent.results.update(results)
-        sent.late += [n for (n, _), result in zip(members, results, strict=True) if result == "round-closed"]
+        sent.late += [
+            n for (n, _), result in zip(members, results, strict=True) if result == "round-closed"
+        ]
     return sent
 
 
@@ -114,24 +118,36 @@ def await_next_round(
     while True:
         announcement = look_again()
         plan = announcement.plan
-        if announcement.state in ("collected", "finalised") or (plan is not None and plan.round != number):
+        if announcement.state in ("collected", "finalised") or (
+            plan is not None and plan.round != number
+        ):
             return announcement
         if waited >= seconds:
-            raise StateError(f"round {number} was not closed within {seconds:g} s; look at the campaign's status")
+            raise StateError(
+                f"round {number} was not closed within {seconds:g} s; look at the campaign's status"
+            )
         sleep(0.2)
         waited += 0.2
 
 
 def look(connection: Connection, url: str, campaign: str) -> Announcement:
     """What the collector announces about a campaign."""
-    answer = connection.request("GET", f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}", None)
+    answer = connection.request(
+        "GET", f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}", None
+    )
     if answer.status != 200:
-        raise ParameterError(f"the collector at {url} says {answer.status} about campaign {campaign}", where="campaign")
+        raise ParameterError(
+            f"the collector at {url} says {answer.status} about campaign {campaign}",
+            where="campaign",
+        )
     return read_announcement(answer.body)
 
 
 def _reports(
-    announcement: Announcement, plan: Plan, people: Iterable[tuple[int, Sequence[float]]], simulated: SimulatedFleet
+    announcement: Announcement,
+    plan: Plan,
+    people: Iterable[tuple[int, Sequence[float]]],
+    simulated: SimulatedFleet,
 ) -> Iterator[tuple[int, Report]]:
     campaign = announcement.campaign
     for person, codes in people:
@@ -141,7 +157,10 @@ def _reports(
         picked = pick(token, campaign, plan)
         source = simulated.source(person, campaign, plan.round)
         questions = plan.questions if picked == -1 else (plan.questions[picked],)
-        answers = [q.mechanism.randomise(_cell(q, announcement.schema, codes, source), source) for q in questions]
+        answers = [
+            q.mechanism.randomise(_cell(q, announcement.schema, codes, source), source)
+            for q in questions
+        ]
         yield person, Report(token, picked, b"".join(answers))
 
 
@@ -155,7 +174,9 @@ def _cell(question: Question, schema: Schema, codes: Sequence[float], source: By
     return draw_below(question.mechanism.cells, source) if level is None else level
 
 
-def _batches(reports: Iterable[tuple[int, Report]], size: int) -> Iterator[list[tuple[int, Report]]]:
+def _batches(
+    reports: Iterable[tuple[int, Report]], size: int
+) -> Iterator[list[tuple[int, Report]]]:
     group: list[tuple[int, Report]] = []
     held = 0
     for report in reports:
@@ -185,5 +206,7 @@ def _persist(post: Callable[[], Answer], sleep: Callable[[float], None], tries: 
 def _results(answer: Answer, expected: int) -> list[str]:
     results = outcomes(answer.status, answer.content_type, answer.body, expected)
     if results is None:
-        raise ReportError(f"the collector refused a batch with status {answer.status}: {answer.reason}")
+        raise ReportError(
+            f"the collector refused a batch with status {answer.status}: {answer.reason}"
+        )
     return results

@@ -20,7 +20,9 @@ from dither.reports.codec import document, is_unknown_campaign, verdict
 from dither.reports.plan import LEVEL_BITS, level_of, pick
 from dither.schema import Attribute, Schema
 
-Result = Literal["acknowledged", "answered", "used-elsewhere", "waiting", "refused", "not-asked", "not-open"]
+Result = Literal[
+    "acknowledged", "answered", "used-elsewhere", "waiting", "refused", "not-asked", "not-open"
+]
 MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
 # A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a
 # report only when the collector has said nothing else for this many days (decision 0017).
@@ -99,7 +101,9 @@ class Participant:
     def take_part(self, record: Mapping[str, object]) -> TakePartResult:
         """Answer the open round if it asks this participant and has not been answered, then send what waits."""
         if not isinstance(record, Mapping):
-            raise ParameterError("a record is a mapping from attributes' names to values", where="record")
+            raise ParameterError(
+                "a record is a mapping from attributes' names to values", where="record"
+            )
         self._slept = 0.0
         announcement = self.look()
         token = self.device.join(announcement, self._cap, self._token, self._server, self._moved)
@@ -107,7 +111,9 @@ class Participant:
         rounds = self.device.answered_rounds(self.campaign)
         return replace(came, receipt=announcement.receipt(token, rounds[-1]) if rounds else "")
 
-    def _come(self, announcement: Announcement, token: bytes, record: Mapping[str, object]) -> TakePartResult:
+    def _come(
+        self, announcement: Announcement, token: bytes, record: Mapping[str, object]
+    ) -> TakePartResult:
         """Answer if there is something to answer, and send."""
         plan, rounds = announcement.plan, self.device.answered_rounds(self.campaign)
         once = announcement.assignment == "arrival"
@@ -120,7 +126,9 @@ class Participant:
             if not announcement.asks(token):
                 return self._send_waiting() or self._not_asked(announcement, token)
             if self._used_elsewhere(announcement, plan, token):
-                reason = "another device has answered with this ticket; nothing was drawn or sent here"
+                reason = (
+                    "another device has answered with this ticket; nothing was drawn or sent here"
+                )
                 return self._send_waiting() or self._taken("used-elsewhere", reason)
             outside = self._answer(announcement, plan, token, record)
         elif self.device.answers_of(self.campaign, plan.round) != announcement.plan_digest:
@@ -143,7 +151,9 @@ class Participant:
             return False
         wanted = bytes.fromhex(announcement.receipt(token, plan.round))
         answer = self._persist(lambda: self._transport("POST", self._address + "/lookup", wanted))
-        stored = None if answer is None or answer.status != 200 else document(answer.body).get("stored")
+        stored = (
+            None if answer is None or answer.status != 200 else document(answer.body).get("stored")
+        )
         if isinstance(stored, bool):
             return stored
         self._send_waiting()  # what earlier rounds left
@@ -156,9 +166,13 @@ class Participant:
     def _not_asked(self, announcement: Announcement, token: bytes) -> TakePartResult:
         later = announcement.asks_later(token)
         reason = (
-            "a later round asks this participant; come back" if later else "an earlier round asked this participant"
+            "a later round asks this participant; come back"
+            if later
+            else "an earlier round asked this participant"
         )
-        return replace(self._taken("not-asked", reason), come_back=announcement.round_closes if later else None)
+        return replace(
+            self._taken("not-asked", reason), come_back=announcement.round_closes if later else None
+        )
 
     def look(self) -> Announcement:
         """Fetch and check what the collector announces."""
@@ -170,7 +184,9 @@ class Participant:
             raise Unreachable(f"the collector {said}")
         announcement = read_announcement(answer.body)
         if announcement.campaign.hex() != self.campaign:
-            raise ReportError(f"the collector announces campaign {announcement.campaign.hex()}, not {self.campaign}")
+            raise ReportError(
+                f"the collector announces campaign {announcement.campaign.hex()}, not {self.campaign}"
+            )
         self.device.note_known(self.campaign, True)
         if self._fingerprint is not None and announcement.schema.fingerprint != self._fingerprint:
             raise PrivacyError(
@@ -207,7 +223,11 @@ class Participant:
         """
         picked = pick(token, announcement.campaign, plan)
         questions = plan.questions if picked == -1 else (plan.questions[picked],)
-        private = set() if self._allowed is None else {n for q in questions for n in q.attributes} - self._allowed
+        private = (
+            set()
+            if self._allowed is None
+            else {n for q in questions for n in q.attributes} - self._allowed
+        )
         if private:
             raise PrivacyError(
                 f"campaign {self.campaign} asks about {', '.join(sorted(private))}, which this participant does not allow",
@@ -233,11 +253,17 @@ class Participant:
                 self.device.remember(self.campaign, question, payload)
                 parts.append(payload)
             report = Report(token, picked, b"".join(parts))
-            self.device.enter(announcement, epsilon, encode(Envelope(announcement.campaign, plan.round, (report,))))
+            self.device.enter(
+                announcement,
+                epsilon,
+                encode(Envelope(announcement.campaign, plan.round, (report,))),
+            )
         return tuple(outside)
 
     def _send(self, waiting: WaitingReport) -> TakePartResult:
-        answer = self._persist(lambda: self._transport("POST", self._address + "/reports", waiting.body))
+        answer = self._persist(
+            lambda: self._transport("POST", self._address + "/reports", waiting.body)
+        )
         if answer is None:
             return self._taken("waiting")
         state = verdict(answer.status, answer.content_type, answer.body)
@@ -346,7 +372,9 @@ def code_of(attribute: Attribute, value: object) -> int | None:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return attribute.answers if attribute.missing else None
         return _place(attribute, value) if attribute.on_line else _label(attribute, value)
-    except Exception:  # whatever an object does when it is compared, the device answers all the same
+    except (
+        Exception
+    ):  # whatever an object does when it is compared, the device answers all the same
         return None
 
 

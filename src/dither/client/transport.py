@@ -58,22 +58,30 @@ def http_transport(method: str, address: str, body: bytes | None = None) -> Answ
 class Connection:
     """A connection that is kept open between requests, for a sender with many."""
 
-    def __init__(self, address: str, timeout: float = TIMEOUT, seconds: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self, address: str, timeout: float = TIMEOUT, seconds: float = REQUEST_SECONDS
+    ) -> None:
         self._seconds = seconds
         parts = urlsplit(address)
         host = parts.hostname or ""
         if parts.scheme not in ("http", "https") or not host:
             raise ParameterError(
-                f"{address!r} is not a collector's address; write https://HOST", where="url", value=address
+                f"{address!r} is not a collector's address; write https://HOST",
+                where="url",
+                value=address,
             )
         if parts.scheme == "http" and not _is_here(host):
             raise ParameterError(
-                f"{address!r} would send reports without encryption; use https", where="url", value=address
+                f"{address!r} would send reports without encryption; use https",
+                where="url",
+                value=address,
             )
         self._http = http.client.HTTPConnection(host, parts.port, timeout=timeout)
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            self._http = http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=context)
+            self._http = http.client.HTTPSConnection(
+                host, parts.port, timeout=timeout, context=context
+            )
 
     def request(
         self,
@@ -183,4 +191,8 @@ def _is_here(host: str) -> bool:
 
 
 def _seconds(header: str | None) -> float | None:
-    return float(header) if header is not None and header.isascii() and header.isdigit() and len(header) < 6 else None
+    return (
+        float(header)
+        if header is not None and header.isascii() and header.isdigit() and len(header) < 6
+        else None
+    )

@@ -62,7 +62,9 @@ class Access:
         session = await self.session(request)
         if session is None:
             return None
-        if request.method not in _READS and not session.allows(request.headers.get(CSRF_HEADER, "")):
+        if request.method not in _READS and not session.allows(
+            request.headers.get(CSRF_HEADER, "")
+        ):
             raise Problem("forbidden", f"send the session's token in the header {CSRF_HEADER}")
         return session.principal
 
@@ -102,7 +104,10 @@ def check_origin(request: Request) -> None:
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     elsewhere = origin not in (None, "null") and origin.partition("://")[2] != host
     elsewhere = elsewhere or (origin == "null" and "sec-fetch-site" not in request.headers)
-    if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in (
+        "same-origin",
+        "none",
+    ):
         raise Problem("forbidden", "the form was sent from another site")
 
 
@@ -124,10 +129,14 @@ def set_cookie(request: Request, response: Response, value: str) -> None:
     """Hand a session to the browser: out of scripts' reach, never sent along from other sites, over TLS alone but on loopback."""
     secure = not on_loopback(request)
     name = cookie_name(request)
-    response.set_cookie(name, value, SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict")
+    response.set_cookie(
+        name, value, SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
+    )
 
 
 def clear_cookie(request: Request, response: Response) -> None:
     """Take a session from the browser."""
     secure = not on_loopback(request)
-    response.delete_cookie(cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict")
+    response.delete_cookie(
+        cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict"
+    )

@@ -26,7 +26,11 @@ from dither.collector.store import State
 from dither.tally import CountTally
 from dither.types import JsonObject
 
-ZIP, PARQUET, ARCHIVE = "application/zip", "application/vnd.apache.parquet", "application/octet-stream"
+ZIP, PARQUET, ARCHIVE = (
+    "application/zip",
+    "application/vnd.apache.parquet",
+    "application/octet-stream",
+)
 MOST_PAGE = 1 << 18  # reports of one page
 _PIECE = 1 << 16  # bytes of a file sent at a time
 
@@ -152,7 +156,10 @@ PageSize = Annotated[int, Query(ge=1, le=MOST_PAGE)]
 Body = Annotated[dict[str, object], Depends(read_json)]
 Counted = Annotated[bytes, Depends(_read_archive)]
 _TAKES_TALLY: JsonObject = {
-    "requestBody": {"required": True, "content": {ARCHIVE: {"schema": {"type": "string", "format": "binary"}}}}
+    "requestBody": {
+        "required": True,
+        "content": {ARCHIVE: {"schema": {"type": "string", "format": "binary"}}},
+    }
 }
 
 
@@ -160,7 +167,9 @@ def takes(kind: type) -> JsonObject:
     """Describes the body of an address; each endpoint reads it as this kind itself, in its own thread."""
     schema = TypeAdapter(kind).json_schema()
     needed = bool(schema.get("required"))  # an empty body is read as an empty object
-    return {"requestBody": {"required": needed, "content": {"application/json": {"schema": schema}}}}
+    return {
+        "requestBody": {"required": needed, "content": {"application/json": {"schema": schema}}}
+    }
 
 
 def sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
@@ -200,7 +209,9 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
             )
             for stored, plan, reports in zip(live.rounds, live.plans, counts, strict=True)
         ]
-        published = live.stored.state is State.FINALISED and collector.publications.is_public(live.stored.id)
+        published = live.stored.state is State.FINALISED and collector.publications.is_public(
+            live.stored.id
+        )
         return Status(**vars(_summary(live)), rounds=rounds, published=published)
 
     @routes.get("")
@@ -255,12 +266,19 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         with acting(who.name, "finalise"):
             return status_of(campaigns.finalise(campaign, asked.rows))
 
-    @routes.get("/{campaign}/release", response_class=Response, responses=sends(ZIP, "The release's folder"))
+    @routes.get(
+        "/{campaign}/release", response_class=Response, responses=sends(ZIP, "The release's folder")
+    )
     def release(campaign: str) -> Response:
         """The release of a finalised campaign, a zip file."""
         return Response(campaigns.release(campaign), media_type=ZIP)
 
-    @routes.post("/{campaign}/tokens", status_code=201, response_model=IssuedTokens, openapi_extra=takes(TokensToIssue))
+    @routes.post(
+        "/{campaign}/tokens",
+        status_code=201,
+        response_model=IssuedTokens,
+        openapi_extra=takes(TokensToIssue),
+    )
     def tokens(campaign: str, body: Body, who: Who) -> Response:
         """Issue participation tokens, shown this once."""
         asked = read(TokensToIssue, body)
@@ -284,15 +302,21 @@ def _add_counting(routes: APIRouter, collector: Collector) -> None:
         return TallyStatus(found.plan.round, found.participants, found.kind, digest, answers)
 
     @routes.get(
-        "/{campaign}/rounds/{number}/reports", response_class=Response, responses=sends(PARQUET, "The round's reports")
+        "/{campaign}/rounds/{number}/reports",
+        response_class=Response,
+        responses=sends(PARQUET, "The round's reports"),
     )
-    def reports(campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MOST_PAGE) -> Response:
+    def reports(
+        campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MOST_PAGE
+    ) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids; with `after`, one page of ids above this one."""
         plans = collector.campaigns.current(campaign).plans
         if int(number) >= len(plans):
             raise Problem("not-found", f"campaign {campaign} has no round {number}")
         above = None if after is None else bytes.fromhex(after)
-        return FileAnswer(spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET)
+        return FileAnswer(
+            spool_reports(collector.store, campaign, plans[int(number)], above, most), PARQUET
+        )
 
 
 class FileAnswer(StreamingResponse):
@@ -310,7 +334,9 @@ class FileAnswer(StreamingResponse):
     ) -> None:
         headers = {"content-length": str(file.tell()), **(more or {})}
         file.seek(0)
-        super().__init__(iter(lambda: file.read(_PIECE), b""), headers=headers, media_type=media_type)
+        super().__init__(
+            iter(lambda: file.read(_PIECE), b""), headers=headers, media_type=media_type
+        )
         self._file = file
         self._done = done
 

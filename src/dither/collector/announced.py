@@ -60,12 +60,16 @@ class PublicCampaign:
     consumers: list[JsonObject] | None
 
 
-def a_round(stored: StoredCampaign, spec: CampaignSpec, one: StoredRound, read: Plan | None = None) -> OpenRound:
+def a_round(
+    stored: StoredCampaign, spec: CampaignSpec, one: StoredRound, read: Plan | None = None
+) -> OpenRound:
     """A round of a campaign as intake sees it; its plan need not be `read` again."""
     plan = read or plan_from_json(one.plan)
     wanted = reports_wanted(spec, plan, one.start)
     taken = spec.participation, spec.assignment
-    return OpenRound(stored.id, bytes.fromhex(stored.id), plan, one.start, *taken, wanted, one.closes)
+    return OpenRound(
+        stored.id, bytes.fromhex(stored.id), plan, one.start, *taken, wanted, one.closes
+    )
 
 
 def public(stored: StoredCampaign, spec: CampaignSpec, now: OpenRound | None) -> bytes:

@@ -154,7 +154,11 @@ def read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
     """A release of a zip file that this collector made, and the bytes of its folder."""
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(io.BytesIO(data)) as archive:
         archive.extractall(scratch)
-        size = sum(entry.file_size for entry in archive.infolist() if not entry.filename.startswith("synthetic."))
+        size = sum(
+            entry.file_size
+            for entry in archive.infolist()
+            if not entry.filename.startswith("synthetic.")
+        )
         about_a_number = format_of(scratch) == HISTOGRAM_FORMAT
         return (HistogramRelease.load if about_a_number else load_release)(Path(scratch)), size
 
@@ -174,7 +178,8 @@ def do(
         return report_body(inquiry.release)
     if job.number is not None:
         raise ParameterError(
-            "this release is about whole records, not about one number; ask with where= and by=", where="where"
+            "this release is about whole records, not about one number; ask with where= and by=",
+            where="where",
         )
     if job.by:
         names = [name for given in job.by for name in names_in(given, inquiry.release.schema.names)]
@@ -195,7 +200,8 @@ def _about_a_number(
         return number_body(release)
     if job.number is None or job.where or job.given or job.by:
         raise ParameterError(
-            "this release is about one number; ask with range=, below=, quantiles=, bins= or figure=", where="where"
+            "this release is about one number; ask with range=, below=, quantiles=, bins= or figure=",
+            where="where",
         )
     return ask_number(release, job.number)
 
@@ -229,7 +235,10 @@ def read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
 
 def serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
     """Do jobs from a pipe, one at a time, until its other end is closed."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the collector ends this process itself, or dies
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # the collector ends this process itself, or dies
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
@@ -240,7 +249,11 @@ def serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BY
     while True:
         try:
             digest, job, data = pipe.recv()
-            pipe.send(_file_result(job) if isinstance(job, FileJob) else _result(releases, digest, job, data))
+            pipe.send(
+                _file_result(job)
+                if isinstance(job, FileJob)
+                else _result(releases, digest, job, data)
+            )
         except (EOFError, BrokenPipeError):
             return
 
@@ -272,8 +285,12 @@ def _result(releases: Releases, digest: str, job: ReleaseJob, data: bytes | None
     except DitherError as error:
         return ParameterError(str(error), where=str(error.where or ""))
     except MemoryError:
-        return ParameterError("the question needs more memory than one may; ask by fewer attributes", where="by")
-    except Exception as error:  # of whatever kind: it is told as a defect, without the values it may carry
+        return ParameterError(
+            "the question needs more memory than one may; ask by fewer attributes", where="by"
+        )
+    except (
+        Exception
+    ) as error:  # of whatever kind: it is told as a defect, without the values it may carry
         return RuntimeError(f"{type(error).__name__} while answering")
 
 

@@ -26,7 +26,15 @@ from dither.collector.announced import PublicCampaign
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
 from dither.collector.operators import operator_routes
-from dither.collector.problems import DOCUMENTED, Problem, cause_of, failure, json_response, outcome_problem, problem
+from dither.collector.problems import (
+    DOCUMENTED,
+    Problem,
+    cause_of,
+    failure,
+    json_response,
+    outcome_problem,
+    problem,
+)
 from dither.collector.releases import publishing_routes, release_routes
 from dither.collector.store import Outcome
 from dither.collector.watching import watching_routes
@@ -37,14 +45,28 @@ from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
 REPORTS_TYPE = "application/vnd.dither.reports"
-Pages = Callable[[FastAPI, Collector], None]  # a function of a module, so that workers can be told of it
+Pages = Callable[
+    [FastAPI, Collector], None
+]  # a function of a module, so that workers can be told of it
 # Newer versions of the framework trace requests, with addresses and user agents, when the environment asks for it.
-_NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+_NO_TELEMETRY: Any = dict.fromkeys(
+    ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
+)
 # Of a campaign that there is; what strangers send to any other leaves nothing behind.
-_REFUSALS = ("bad-envelope", "wrong-campaign", "round-closed", "round-not-open", "round-closing", "overloaded")
+_REFUSALS = (
+    "bad-envelope",
+    "wrong-campaign",
+    "round-closed",
+    "round-not-open",
+    "round-closing",
+    "overloaded",
+)
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
 _UPLOAD_DOCS: JsonObject = {
-    "requestBody": {"required": True, "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+    "requestBody": {
+        "required": True,
+        "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+    }
 }
 
 _LOOKUP_DOCS: JsonObject = {
@@ -97,7 +119,10 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
         redirect_slashes=False,  # a redirect would repeat whatever the request's Host says
         telemetry=_NO_TELEMETRY,
     )
-    app.router.routes[:0] = [_upload_route(collector), _lookup_route(collector)]  # asked for most often
+    app.router.routes[:0] = [
+        _upload_route(collector),
+        _lookup_route(collector),
+    ]  # asked for most often
     app.include_router(_public_routes(collector))
     app.include_router(admin_routes(collector, access))
     for routes in (operator_routes, publishing_routes, release_routes, watching_routes):
@@ -115,7 +140,9 @@ class _PlainRoute(APIRoute):
     """A route whose endpoint gets the request and the parts of its address as they are: the framework's handling of parameters
     would take longer than all that an upload does here."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Awaitable[Response]], **described: Any) -> None:
+    def __init__(
+        self, path: str, endpoint: Callable[..., Awaitable[Response]], **described: Any
+    ) -> None:
         super().__init__(path, endpoint, **described)
 
         async def handle(request: Request) -> Response:
@@ -167,7 +194,9 @@ def _lookup_route(collector: Collector) -> APIRoute:
         """
         report_id = await read_body(request, limits.REPORT_ID_BYTES)
         if len(report_id) != limits.REPORT_ID_BYTES:
-            raise Problem("bad-request", f"the body must be a report's id, {limits.REPORT_ID_BYTES} bytes")
+            raise Problem(
+                "bad-request", f"the body must be a report's id, {limits.REPORT_ID_BYTES} bytes"
+            )
         return json_response({"stored": await collector.is_stored(campaign, report_id)}, 200)
 
     return _PlainRoute(
@@ -184,7 +213,12 @@ def _lookup_route(collector: Collector) -> APIRoute:
 def _public_routes(collector: Collector) -> APIRouter:
     routes = APIRouter()
 
-    @routes.get("/v1/campaigns/{campaign}", tags=["participants"], response_model=PublicCampaign, responses=DOCUMENTED)
+    @routes.get(
+        "/v1/campaigns/{campaign}",
+        tags=["participants"],
+        response_model=PublicCampaign,
+        responses=DOCUMENTED,
+    )
     async def look(campaign: str) -> Response:
         """The campaign in public: schema, epsilon, state, and the open round's plan."""
         return Response((await collector.find(campaign)).public, media_type="application/json")
@@ -234,9 +268,7 @@ def _style_alone(page: str) -> str:
     """The policy of a page that may use the one style sheet inside it, known by its hash, and nothing else."""
     sheet = page.partition("<style>")[2].partition("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
 async def _dither_error(request: Request, error: Exception) -> Response:
@@ -245,7 +277,9 @@ async def _dither_error(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    cause = _STATUS_CAUSES.get(error.status_code, "bad-request" if error.status_code < 500 else "internal")
+    cause = _STATUS_CAUSES.get(
+        error.status_code, "bad-request" if error.status_code < 500 else "internal"
+    )
     return problem(cause, "" if cause in _STATUS_CAUSES.values() else str(error.detail))
 
 

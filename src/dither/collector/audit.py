@@ -64,7 +64,13 @@ def note(connection: Connection, what: str, campaign: str | None = None, detail:
     act = _acting.get()
     at = now.date().isoformat() if act is None else now.strftime("%Y-%m-%dT%H:%M:%SZ")
     act = act or Act(ITSELF, what)
-    values = {"at": at, "who": act.who, "what": act.what, "campaign": campaign, "detail": detail[:_DETAIL]}
+    values = {
+        "at": at,
+        "who": act.who,
+        "what": act.what,
+        "campaign": campaign,
+        "detail": detail[:_DETAIL],
+    }
     connection.execute(sa.insert(audit).values(values))
 
 
@@ -79,10 +85,14 @@ class AuditLog:
         with self._write(WORK_SECONDS) as connection:
             note(connection, what, campaign, detail)
 
-    def entries(self, campaign: str | None = None, before: int | None = None, most: int = 100) -> list[AuditEntry]:
+    def entries(
+        self, campaign: str | None = None, before: int | None = None, most: int = 100
+    ) -> list[AuditEntry]:
         """The latest entries first, those of one campaign or all; `before` goes on from the last number of a page."""
         c = audit.c
-        query = sa.select(c.number, c.at, c.who, c.what, c.campaign, c.detail).order_by(c.number.desc())
+        query = sa.select(c.number, c.at, c.who, c.what, c.campaign, c.detail).order_by(
+            c.number.desc()
+        )
         if campaign is not None:
             query = query.where(c.campaign == campaign)
         if before is not None:

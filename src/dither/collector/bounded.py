@@ -116,7 +116,9 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
         connect_args={**_CLIENT_SETTINGS, "connect_timeout": CONNECT_SECONDS, "options": options},
     )
 
-    def connect(dialect: object, record: object, arguments: list[str], parameters: JsonObject) -> BoundedConnection:
+    def connect(
+        dialect: object, record: object, arguments: list[str], parameters: JsonObject
+    ) -> BoundedConnection:
         patience.check(patience.deadline)
         made = BoundedConnection.connect(*arguments, **parameters)
         made.patience = patience
@@ -125,7 +127,9 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
     def begin(connection: Connection) -> None:
         driver: Any = connection.connection.dbapi_connection
         if patience.granted > ANSWER_SECONDS and not driver.autocommit:
-            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {int(800 * patience.granted)}")
+            connection.exec_driver_sql(
+                f"SET LOCAL statement_timeout = {int(800 * patience.granted)}"
+            )
 
     sa.event.listen(engine, "do_connect", connect)
     sa.event.listen(engine, "begin", begin)
@@ -135,7 +139,9 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
 def read_address(text: str) -> sa.URL:
     """Where a database is. Refusals repeat nothing of the address but names, for it may hold a password."""
     try:
-        url = sa.make_url("postgresql:" + text.partition(":")[2]).set(drivername="postgresql+psycopg")
+        url = sa.make_url("postgresql:" + text.partition(":")[2]).set(
+            drivername="postgresql+psycopg"
+        )
         url.get_dialect()().create_connect_args(url)  # reads hosts and ports among the options
     except (sa.exc.ArgumentError, ValueError):
         raise InputError(
@@ -143,13 +149,19 @@ def read_address(text: str) -> sa.URL:
             where="store",
         ) from None
     if url.port is not None and not 0 < url.port < 1 << 16:
-        raise InputError(f"the store's address has port {url.port}; ports end at 65535", where="store")
+        raise InputError(
+            f"the store's address has port {url.port}; ports end at 65535", where="store"
+        )
     if "@" in (url.host or ""):
-        raise InputError("the store's address has a second @; write the one in the password as %40", where="store")
+        raise InputError(
+            "the store's address has a second @; write the one in the password as %40",
+            where="store",
+        )
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
     unknown = sorted(set(url.query) - known)
     if unknown:
         raise InputError(
-            f"the store's address has an option {unknown[0]!r} that PostgreSQL does not know", where="store"
+            f"the store's address has an option {unknown[0]!r} that PostgreSQL does not know",
+            where="store",
         )
     return url

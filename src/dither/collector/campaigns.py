@@ -26,8 +26,23 @@ from dither.checks import check_whole
 from dither.collector.announced import OpenRound, a_round, public
 from dither.collector.finished import make_release, zip_release
 from dither.collector.schedule import round_closes
-from dither.collector.spec import CampaignSpec, NewCampaign, begin, check_announced, check_plan, read
-from dither.collector.store import Move, State, Store, StoreAway, StoredCampaign, StoredRound, StoreFull
+from dither.collector.spec import (
+    CampaignSpec,
+    NewCampaign,
+    begin,
+    check_announced,
+    check_plan,
+    read,
+)
+from dither.collector.store import (
+    Move,
+    State,
+    Store,
+    StoreAway,
+    StoredCampaign,
+    StoredRound,
+    StoreFull,
+)
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
 from dither.protocols import restore
@@ -45,7 +60,9 @@ class NoCampaign(DitherError):
     """There is no campaign of this id."""
 
     def __init__(self, campaign: str) -> None:
-        super().__init__(f"there is no campaign {campaign[:64]!r}", where="campaign", value=campaign)
+        super().__init__(
+            f"there is no campaign {campaign[:64]!r}", where="campaign", value=campaign
+        )
 
 
 @dataclass(frozen=True)
@@ -158,14 +175,22 @@ class Campaigns:
             spec, machine, plan = begin(asked)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # The schema's own checks speak of values; numbers beyond a float and the like end up here.
-            raise ParameterError(f"the campaign cannot be read: {error}", value=description) from None
+            raise ParameterError(
+                f"the campaign cannot be read: {error}", value=description
+            ) from None
         if spec.closes is not None and closing_seconds(spec.closes) <= self._clock():
-            raise ParameterError(f"closes: {spec.closes} is over; name a later day", where="closes", value=spec.closes)
+            raise ParameterError(
+                f"closes: {spec.closes} is over; name a later day",
+                where="closes",
+                value=spec.closes,
+            )
         campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
         state = State.DRAFT if asked.draft else State.OPEN
         ends = None if asked.draft else round_closes(spec, plan, 0.0, self._clock())
         first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json(), closes=ends)
-        stored = StoredCampaign(campaign, spec.to_json() | {"created": self._today()}, state, 0, machine.state())
+        stored = StoredCampaign(
+            campaign, spec.to_json() | {"created": self._today()}, state, 0, machine.state()
+        )
         check_announced(public(stored, spec, a_round(stored, spec, first)), 0)
         self._store.create_campaign(stored, first)
         return self.refresh(campaign)
@@ -180,7 +205,9 @@ class Campaigns:
             elif stored.state is State.CLOSING:
                 self._reopen(stored)
             elif stored.state is not State.OPEN:
-                raise StateError(f"campaign {campaign} is {stored.state.value}; it cannot be opened again")
+                raise StateError(
+                    f"campaign {campaign} is {stored.state.value}; it cannot be opened again"
+                )
             return self.refresh(campaign)
 
     def close_round(
@@ -200,21 +227,35 @@ class Campaigns:
             live = self.refresh(campaign)
             stored = live.stored
             if number < 0 or number > stored.round:
-                raise StateError(f"campaign {campaign} is in round {stored.round}; round {number} is not open yet")
+                raise StateError(
+                    f"campaign {campaign} is in round {stored.round}; round {number} is not open yet"
+                )
             if number < stored.round or stored.state in (State.COLLECTED, State.FINALISED):
                 return live
             if stored.state is State.DRAFT:
                 raise StateError(f"campaign {campaign} is a draft; open it first")
             if counted is not None and counted.tally.plan.to_json() != live.rounds[number].plan:
-                raise StateError(f"the tally is of another plan; round {number} stays {stored.state.value}")
+                raise StateError(
+                    f"the tally is of another plan; round {number} stays {stored.state.value}"
+                )
             if scheduled and live.rounds[number].held:
                 return live
             if stored.state is State.OPEN or (hold and not live.rounds[number].held):
-                closing = Move(campaign, stored.state, number, State.CLOSING, number, round_state="closing", held=hold)
+                closing = Move(
+                    campaign,
+                    stored.state,
+                    number,
+                    State.CLOSING,
+                    number,
+                    round_state="closing",
+                    held=hold,
+                )
                 closed_now = self._store.move(replace(closing, moves=stored.moves))
                 live = self.refresh(campaign)
                 # A round that has its share stops intake by itself, out of turn: then we go on from there.
-                if not closed_now and (hold or (live.stored.state, live.stored.round) != (State.CLOSING, number)):
+                if not closed_now and (
+                    hold or (live.stored.state, live.stored.round) != (State.CLOSING, number)
+                ):
                     raise _moved(campaign)
             if hold:
                 return live
@@ -234,7 +275,9 @@ class Campaigns:
         try:
             stored = self.get(campaign).stored
             if (stored.state, stored.round) == (State.OPEN, number):
-                closing = Move(campaign, State.OPEN, number, State.CLOSING, number, round_state="closing")
+                closing = Move(
+                    campaign, State.OPEN, number, State.CLOSING, number, round_state="closing"
+                )
                 self._store.move(replace(closing, moves=stored.moves))
                 self.refresh(campaign)
         finally:
@@ -259,12 +302,18 @@ class Campaigns:
             if state is State.FINALISED:
                 return live
             if state is not State.COLLECTED:
-                raise StateError(f"campaign {campaign} is {state.value} in round {last}; close its rounds first")
+                raise StateError(
+                    f"campaign {campaign} is {state.value} in round {last}; close its rounds first"
+                )
             if self._store.untidied(campaign):
                 self._tidy(live)
-            people = sum(tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None)
+            people = sum(
+                tally_from_bytes(r.tally).participants for r in live.rounds if r.tally is not None
+            )
             days = str(live.stored.spec.get("created", "")), self._today()
-            release = make_release(restore(live.stored.machine), people, live.spec, rows, campaign, days)
+            release = make_release(
+                restore(live.stored.machine), people, live.spec, rows, campaign, days
+            )
             made = Move(campaign, state, last, State.FINALISED, last, release=zip_release(release))
             self._move(replace(made, moves=live.stored.moves))
             return self.refresh(campaign)
@@ -274,7 +323,9 @@ class Campaigns:
         with self._turn(campaign):
             live = self.refresh(campaign)
             if live.stored.state is State.OPEN:
-                raise StateError(f"campaign {campaign} is open and takes reports; hold it first (close-round --hold)")
+                raise StateError(
+                    f"campaign {campaign} is open and takes reports; hold it first (close-round --hold)"
+                )
             try:
                 if not self._store.delete(campaign, live.stored.moves):
                     raise _moved(campaign)
@@ -282,7 +333,8 @@ class Campaigns:
                 if self._store.campaign(campaign) is not None:
                     raise
                 log.warning(
-                    "campaign %s is deleted; what it held may stay in the database's files for a while", campaign
+                    "campaign %s is deleted; what it held may stay in the database's files for a while",
+                    campaign,
                 )
             self._forget(campaign)
 
@@ -307,8 +359,12 @@ class Campaigns:
         # In order as a whole, so that no block tells which tokens came together.
         hashes = _in_order([token_hash(t) for t in tokens])
         for start in range(0, count, TOKEN_BLOCK):
-            self._in_turn(partial(self._store.add_tokens, campaign, hashes[start : start + TOKEN_BLOCK]))
-        self._store.audit.add("issue-tokens", campaign, f"{count:,} tokens")  # before anybody sees one
+            self._in_turn(
+                partial(self._store.add_tokens, campaign, hashes[start : start + TOKEN_BLOCK])
+            )
+        self._store.audit.add(
+            "issue-tokens", campaign, f"{count:,} tokens"
+        )  # before anybody sees one
         return [t.hex() for t in tokens]
 
     def _tidy(self, live: Live) -> None:
@@ -337,8 +393,12 @@ class Campaigns:
                 begins = live.rounds[number].start + live.plans[number].population
                 check_plan(plan, spec, number + 1, begins)
                 ends = round_closes(spec, plan, begins, self._clock())
-                opened = StoredRound(campaign, number + 1, "open", begins, plan.to_json(), closes=ends)
-                check_announced(public(live.stored, spec, a_round(live.stored, spec, opened)), number + 1)
+                opened = StoredRound(
+                    campaign, number + 1, "open", begins, plan.to_json(), closes=ends
+                )
+                check_announced(
+                    public(live.stored, spec, a_round(live.stored, spec, opened)), number + 1
+                )
         except DitherError:
             self._reopen(live.stored)
             self.refresh(campaign)
@@ -361,7 +421,9 @@ class Campaigns:
         self._move(replace(opened, moves=stored.moves))
 
     def _reopen(self, stored: StoredCampaign) -> None:
-        opened = Move(stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open")
+        opened = Move(
+            stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open"
+        )
         self._move(replace(opened, moves=stored.moves))
 
     def _move(self, move: Move) -> None:
@@ -381,14 +443,18 @@ class Campaigns:
         return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
 
     def _load(self, stored: StoredCampaign) -> Live:
-        spec = read(CampaignSpec, {key: value for key, value in stored.spec.items() if key != "created"})
+        spec = read(
+            CampaignSpec, {key: value for key, value in stored.spec.items() if key != "created"}
+        )
         rounds = tuple(self._store.rounds(stored.id))
         now = a_round(stored, spec, rounds[stored.round]) if stored.state is State.OPEN else None
         return Live(stored, spec, rounds, now, public(stored, spec, now))
 
 
 def _moved(campaign: str) -> StateError:
-    return StateError(f"campaign {campaign} was moved by somebody else meanwhile; look at its status")
+    return StateError(
+        f"campaign {campaign} was moved by somebody else meanwhile; look at its status"
+    )
 
 
 def _in_order(hashes: list[bytes]) -> list[bytes]:

@@ -121,7 +121,12 @@ class Closer:
             if found >= wanted:
                 self._campaigns.stop_intake(*key)
         except DitherError as error:
-            log.warning("round %d of campaign %s has its share and stays open for now: %s", key[1], key[0], error)
+            log.warning(
+                "round %d of campaign %s has its share and stays open for now: %s",
+                key[1],
+                key[0],
+                error,
+            )
         finally:
             self.due.set()
 
@@ -133,7 +138,11 @@ class Closer:
     def look(self) -> list[Key]:
         """Close what is due, and say what was closed."""
         self.due.clear()
-        return [key for campaign in self._campaigns.ids() if (key := self._look_at(self._campaigns.get(campaign)))]
+        return [
+            key
+            for campaign in self._campaigns.ids()
+            if (key := self._look_at(self._campaigns.get(campaign)))
+        ]
 
     def _look_at(self, live: Live) -> Key | None:
         if live.stored.state not in (State.OPEN, State.CLOSING):
@@ -141,7 +150,9 @@ class Closer:
         now = live.round(live.stored.round)
         key = (live.stored.id, now.plan.round)
         refusal = self._refusals.get(key)
-        if live.rounds[now.plan.round].held or (refusal is not None and self._clock() < refusal.until):
+        if live.rounds[now.plan.round].held or (
+            refusal is not None and self._clock() < refusal.until
+        ):
             return None
         if not self._is_due(key, now):
             return None
@@ -152,7 +163,9 @@ class Closer:
         if not timely and now.wanted is None:
             return False
         refusal = self._refusals.get(key)
-        least = 1 if refusal is None else refusal.reports + 1  # before that a method refuses it as it did
+        least = (
+            1 if refusal is None else refusal.reports + 1
+        )  # before that a method refuses it as it did
         wanted = least if timely or now.wanted is None else max(now.wanted, least)
         return self._has(key, wanted)
 
@@ -164,7 +177,10 @@ class Closer:
             fresh = count.again >= 0 and not (self._store.shared and self._pace() >= count.again)
             if fresh and reports < wanted:
                 return False
-            count.found, count.since = reports, 0  # what is stored from here on may be in the count or not
+            count.found, count.since = (
+                reports,
+                0,
+            )  # what is stored from here on may be in the count or not
         begun = self._pace()
         found = self._store.count(*key)
         ended = self._pace()
@@ -182,9 +198,16 @@ class Closer:
             if not isinstance(error, DitherError):
                 raise
             if isinstance(error, TooFewAnswers):
-                self._refusals[key] = _Refusal(self._store.count(*key), self._clock() + AGAIN_SECONDS)
+                self._refusals[key] = _Refusal(
+                    self._store.count(*key), self._clock() + AGAIN_SECONDS
+                )
             if not known:
-                log.warning("round %d of campaign %s is due and cannot be closed yet: %s", key[1], key[0], error)
+                log.warning(
+                    "round %d of campaign %s is due and cannot be closed yet: %s",
+                    key[1],
+                    key[0],
+                    error,
+                )
             return None
         with self._guard:
             self._counts.pop(key, None)

@@ -39,7 +39,9 @@ log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
 READY_SECONDS = 5.0  # that a question about the store's health, or about what others did, waits
 CLOSER_SECONDS = 0.25  # after which a look is taken at what is due to be closed
-WATCH_SECONDS = 0.5  # after which a look is taken at what other collectors did, if nothing was heard of it
+WATCH_SECONDS = (
+    0.5  # after which a look is taken at what other collectors did, if nothing was heard of it
+)
 COUNTERS_SECONDS = 0.5  # after which another worker of this machine shows what this one has counted
 MAX_LOOKUPS = 1_000  # devices that wait to hear whether a report is stored
 LOOKUP_GROUP = 500  # of them that share one query
@@ -90,7 +92,11 @@ def judge(envelope: Envelope, current: OpenRound) -> Judgement:
         if issued:
             hashes.append(token_hash(token))
     once = arrival and plan.round > 0
-    return Judgement(Batch(current.campaign, plan.round, rows, hashes if issued else None, once), positions, refused)
+    return Judgement(
+        Batch(current.campaign, plan.round, rows, hashes if issued else None, once),
+        positions,
+        refused,
+    )
 
 
 class Lookups:
@@ -131,7 +137,9 @@ class Lookups:
             for campaign, wanted_id, _ in group:
                 wanted.setdefault(campaign, []).append(wanted_id)
             try:
-                found = await asyncio.wrap_future(_in_background(partial(self._find, wanted), "dither-lookup"))
+                found = await asyncio.wrap_future(
+                    _in_background(partial(self._find, wanted), "dither-lookup")
+                )
             except Exception as error:  # it belongs to those who wait
                 for _, _, answer in group:
                     if not answer.done():
@@ -142,7 +150,11 @@ class Lookups:
                     answer.set_result((campaign, wanted_id) in found)
 
     def _find(self, wanted: dict[str, list[bytes]]) -> set[tuple[str, bytes]]:
-        return {(campaign, one) for campaign, ids in wanted.items() for one in self._store.stored_among(campaign, ids)}
+        return {
+            (campaign, one)
+            for campaign, ids in wanted.items()
+            for one in self._store.stored_among(campaign, ids)
+        }
 
 
 class Collector:
@@ -159,7 +171,9 @@ class Collector:
         self.store = store
         self.public_url = public_url  # where participants and readers reach it; no page repeats a Host header instead
         self.tallies: RunningTallies | SharedTallies = (
-            SharedTallies(store, lambda campaign, number: self.campaigns.get(campaign).plans[number])
+            SharedTallies(
+                store, lambda campaign, number: self.campaigns.get(campaign).plans[number]
+            )
             if isinstance(store, PostgresStore)
             else RunningTallies(store)
         )
@@ -185,7 +199,9 @@ class Collector:
         self._look: Future[None] | None = None
         self._ending = threading.Event()
         if counters is not None:
-            threading.Thread(target=self._share_counters, name="dither-counters", daemon=True).start()
+            threading.Thread(
+                target=self._share_counters, name="dither-counters", daemon=True
+            ).start()
         if store.shared:
             threading.Thread(target=self._watch, name="dither-watch", daemon=True).start()
         threading.Thread(target=self._close_due, name="dither-closer", daemon=True).start()
@@ -200,7 +216,9 @@ class Collector:
         live = await self.find(campaign)
         envelope = decode(body)
         if envelope.campaign.hex() != campaign:
-            raise Problem("wrong-campaign", f"the envelope is for campaign {envelope.campaign.hex()}")
+            raise Problem(
+                "wrong-campaign", f"the envelope is for campaign {envelope.campaign.hex()}"
+            )
         now = live.open_round
         if self.store.shared and (now is None or envelope.round > now.plan.round):
             await self.look_again()  # another collector may have opened the round
@@ -301,7 +319,9 @@ class Collector:
         """In the event loop: tell all who wait for a commit that the store is away."""
         for waiter in self._waiters:
             if not waiter.done():
-                waiter.set_exception(StoreAway("the collector stops and the store did not commit in time"))
+                waiter.set_exception(
+                    StoreAway("the collector stops and the store did not commit in time")
+                )
 
     async def check(self) -> None:
         """Raise `StoreAway` or `StoreFull` unless reports could be stored now; one question at a time, whoever asks."""
@@ -337,7 +357,10 @@ class Collector:
         except TimeoutError:
             self.stopped = False
         if not self.stopped:
-            log.error("the store did not end within %g s; what was not acknowledged may not be stored", seconds)
+            log.error(
+                "the store did not end within %g s; what was not acknowledged may not be stored",
+                seconds,
+            )
         return self.stopped
 
     def _compare(self, campaign: str, tally: RoundTally) -> None:
@@ -346,7 +369,11 @@ class Collector:
         running = self.tallies.kept(campaign, tally.plan, self.writer.call)
         if running is not None and running.to_bytes() != tally.to_bytes():
             self.metrics.mismatches.inc()
-            log.error("the running tally of round %d of campaign %s differs from its reports", number, campaign)
+            log.error(
+                "the running tally of round %d of campaign %s differs from its reports",
+                number,
+                campaign,
+            )
         self.tallies.drop(campaign, number)
         self.writer.call(lambda: self.tallies.forget(campaign, number))
 
@@ -373,7 +400,9 @@ def _deliver(results: list[WriteResult[Waiter]]) -> None:
 
 def _resolve(results: list[WriteResult[Waiter]]) -> None:
     for result in results:
-        if result.waiter.done():  # the request was abandoned meanwhile; its reports are stored all the same
+        if (
+            result.waiter.done()
+        ):  # the request was abandoned meanwhile; its reports are stored all the same
             continue
         if result.error is not None:
             result.waiter.set_exception(result.error)
@@ -388,4 +417,6 @@ def _not_open(live: Live, number: int) -> Problem:
     if number > current or state is State.DRAFT:
         return Problem("round-not-open", f"round {number} is not open yet")
     # The method may refuse the tally, or the operator take the closing back: the round then opens again.
-    return Problem("round-closing", f"round {number} is being closed; send the same bytes again later")
+    return Problem(
+        "round-closing", f"round {number} is being closed; send the same bytes again later"
+    )

@@ -46,9 +46,13 @@ class ConnectionLimits:
     header_bytes: int = 16 << 10  # request line and headers together
     header_lines: int = 100
     pipelined: int = 8  # requests that wait behind one under way
-    head_seconds: float = 10.0  # from the connection or the first byte of a request to the end of its headers
+    head_seconds: float = (
+        10.0  # from the connection or the first byte of a request to the end of its headers
+    )
     idle_seconds: float = 30.0  # between requests
-    drain_seconds: float = 2.0  # to send the rest of a request that has been answered, or to read a refusal
+    drain_seconds: float = (
+        2.0  # to send the rest of a request that has been answered, or to read a refusal
+    )
     write_seconds: float = 30.0  # to read WRITE_LEAST bytes of an answer, or all of it
 
 
@@ -58,7 +62,9 @@ def room_for_connections(asked: int | None = None) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with contextlib.suppress(ValueError, OSError):  # some systems have a further limit: then the soft one stays
+        with contextlib.suppress(
+            ValueError, OSError
+        ):  # some systems have a further limit: then the soft one stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = wanted if soft == resource.RLIM_INFINITY else soft - RESERVE - BACKLOG
@@ -162,9 +168,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._complete = True  # the latest request has arrived as a whole
         self._deaf = False  # what still comes is not ours to read
         self._refusal: Problem | None = None
-        self._unanswered: deque[RequestResponseCycle] = deque()  # the requests in their order, the one under way first
-        self._left: Callable[[], None] | None = None  # who has taken the connection over hears of its end
-        self._unread: tuple[float, int] | None = None  # since when how many bytes wait to be read by the peer
+        self._unanswered: deque[RequestResponseCycle] = (
+            deque()
+        )  # the requests in their order, the one under way first
+        self._left: Callable[[], None] | None = (
+            None  # who has taken the connection over hears of its end
+        )
+        self._unread: tuple[float, int] | None = (
+            None  # since when how many bytes wait to be read by the peer
+        )
 
     # --- the connection -------------------------------------------------------------------------------------------
 
@@ -258,7 +270,9 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._check_head(self._pending)
         except (Problem, httptools.HttpParserError):
             self._refuse(self._refusal or Problem("bad-request", "this is not an HTTP/1.1 request"))
-        except httptools.HttpParserUpgrade:  # answered as a plain request; what follows would be another protocol
+        except (
+            httptools.HttpParserUpgrade
+        ):  # answered as a plain request; what follows would be another protocol
             self._deaf = True
             if self.cycle is not None:
                 self.cycle.keep_alive = False
@@ -285,8 +299,12 @@ class GuardedProtocol(HttpToolsProtocol):
         if any(name == b"transfer-encoding" for name, _ in self.headers):
             self._raise("length-required", "send a Content-Length; nothing is read in chunks")
         if len(self.pipeline) >= self._limits.pipelined:
-            self._raise("bad-request", f"at most {self._limits.pipelined} requests may wait behind another")
-        if self.parser.get_method() in _BODILESS and any(n == b"content-length" and int(v) for n, v in self.headers):
+            self._raise(
+                "bad-request", f"at most {self._limits.pipelined} requests may wait behind another"
+            )
+        if self.parser.get_method() in _BODILESS and any(
+            n == b"content-length" and int(v) for n, v in self.headers
+        ):
             self._raise("bad-request", "a request of this method takes no body")
         super().on_headers_complete()
         self._unanswered.append(self.cycle)
@@ -310,10 +328,14 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)
         if self._unanswered:
-            self._unanswered.popleft().body = bytearray()  # nobody reads on, and the connection may stay for long
+            self._unanswered.popleft().body = (
+                bytearray()
+            )  # nobody reads on, and the connection may stay for long
         super().on_response_complete()
         self._unset_keepalive_if_required()  # one clock for everything: the gate's
-        arriving = not self._complete and not self._in_head and not self.pipeline  # the body of the latest request
+        arriving = (
+            not self._complete and not self._in_head and not self.pipeline
+        )  # the body of the latest request
         if self.transport.is_closing():
             self._enter(Phase.CLOSING)
         elif queued:
@@ -329,7 +351,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def _check_head(self, pending: int) -> None:
         limits = self._limits
         if self._head_bytes + pending > limits.header_bytes:
-            self._raise("headers-too-large", f"at most {limits.header_bytes:,} bytes of headers are read")
+            self._raise(
+                "headers-too-large", f"at most {limits.header_bytes:,} bytes of headers are read"
+            )
         if self._head_lines > limits.header_lines:
             self._raise("headers-too-large", f"at most {limits.header_lines} headers are read")
 
@@ -357,5 +381,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._gate.metrics.response(made.status_code)
         status = HTTPStatus(made.status_code)
         lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode()]
-        lines += [name + b": " + value for name, value in (*made.raw_headers, *EVERYWHERE, (b"connection", b"close"))]
+        lines += [
+            name + b": " + value
+            for name, value in (*made.raw_headers, *EVERYWHERE, (b"connection", b"close"))
+        ]
         self.transport.write(b"\r\n".join([*lines, b"", bytes(made.body)]))

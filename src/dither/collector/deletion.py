@@ -8,14 +8,27 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from dither.collector.audit import note
-from dither.collector.layout import campaigns, forget_untidied, publications, reports, rounds, running, tokens
+from dither.collector.layout import (
+    campaigns,
+    forget_untidied,
+    publications,
+    reports,
+    rounds,
+    running,
+    tokens,
+)
 
 
 def delete_campaign(
-    connection: Connection, campaign: str, moves: int, drop_reports: Callable[[Connection, int], None]
+    connection: Connection,
+    campaign: str,
+    moves: int,
+    drop_reports: Callable[[Connection, int], None],
 ) -> bool:
     """Delete it if nobody has moved it since; the audit log keeps that it was there, and who deleted it."""
-    found = sa.select(campaigns.c.state).where(campaigns.c.id == campaign, campaigns.c.moves == moves)
+    found = sa.select(campaigns.c.state).where(
+        campaigns.c.id == campaign, campaigns.c.moves == moves
+    )
     state = connection.scalar(found.with_for_update())
     if state is None:
         return False

@@ -54,7 +54,9 @@ class Edge:
         self._app = app
         self._metrics = metrics
         self._held = 0
-        self.interrupted = 0  # the operator's requests that the end of the server left without a proper answer
+        self.interrupted = (
+            0  # the operator's requests that the end of the server left without a proper answer
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -71,8 +73,13 @@ class Edge:
                 status = message["status"]
                 self._metrics.response(status)
                 given = message.get("headers", [])
-                own = {name for name, _ in given}  # a file under its hash may be kept, and says so itself
-                message = {**message, "headers": [*given, *(pair for pair in extra if pair[0] not in own)]}
+                own = {
+                    name for name, _ in given
+                }  # a file under its hash may be kept, and says so itself
+                message = {
+                    **message,
+                    "headers": [*given, *(pair for pair in extra if pair[0] not in own)],
+                }
             await send(message)
 
         async def read() -> Message:
@@ -125,4 +132,6 @@ def _refuse(scope: Scope) -> tuple[str, str] | None:
 def _most_bytes(path: str) -> int:
     if path == UPLOAD:
         return UPLOAD_BYTES
-    return TALLY_BYTES if path.startswith(OPERATOR) and path.endswith("/tally") else limits.BODY_BYTES
+    return (
+        TALLY_BYTES if path.startswith(OPERATOR) and path.endswith("/tally") else limits.BODY_BYTES
+    )

@@ -43,7 +43,9 @@ class Epochs:
         # The key and epoch in which reports of a round were last added; read by the thread that added them.
         self.latest: dict[tuple[str, int], tuple[int, int]] = {}
 
-    def adding(self, connection: Connection, campaign: str, number: int, key: int, epoch: int) -> None:
+    def adding(
+        self, connection: Connection, campaign: str, number: int, key: int, epoch: int
+    ) -> None:
         """This process adds to a round in this transaction."""
         self.latest[campaign, number] = (key, epoch)
         if epoch and (key, epoch) not in self._noted:
@@ -63,7 +65,9 @@ class Epochs:
         """What is known of a round."""
         c = running.c
         with self._read(WORK_SECONDS) as connection:
-            found = connection.execute(sa.select(c.epoch, c.worker, c.tally).where(c.round_key == key))
+            found = connection.execute(
+                sa.select(c.epoch, c.worker, c.tally).where(c.round_key == key)
+            )
             return [Part._make(r) for r in found]
 
     def end(self, campaign: str, number: int) -> tuple[int, int]:
@@ -72,7 +76,9 @@ class Epochs:
             return self._end(connection, campaign, number)
 
     def _end(self, connection: Connection, campaign: str, number: int) -> tuple[int, int]:
-        found = connection.execute(self._round_alone, {"campaign": campaign, "number": number}).one()
+        found = connection.execute(
+            self._round_alone, {"campaign": campaign, "number": number}
+        ).one()
         self._announce(connection, campaign)
         return found.key, connection.execute(sa.text(_END), {"key": found.key}).scalar_one()
 
@@ -89,7 +95,9 @@ class Epochs:
         c = running.c
         with self._write(WORK_SECONDS) as connection:
             connection.execute(sa.delete(running).where(c.round_key == key, c.epoch <= epoch))
-            connection.execute(sa.insert(running).values(round_key=key, epoch=epoch, worker="", tally=tally))
+            connection.execute(
+                sa.insert(running).values(round_key=key, epoch=epoch, worker="", tally=tally)
+            )
 
     def forget(self, keys: list[int]) -> None:
         """Nobody will ask for these rounds again, or everything is to be counted anew."""

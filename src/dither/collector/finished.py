@@ -43,10 +43,17 @@ def make_release(
     """
     if isinstance(machine.core, HistogramMachine | Mean):
         return _about_a_number(machine.core, spec, campaign, *days)
-    size = check_whole("rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS)
-    draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
+    size = check_whole(
+        "rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS
+    )
+    draw = (
+        np.random.default_rng([machine.campaign.seed, 2]),
+        np.random.default_rng([machine.campaign.seed, 3]),
+    )
     call = spec.call(size, campaign, *days)
-    return Release.from_machine(machine, call, participants, draw, warnings=excess_notices(machine, spec))
+    return Release.from_machine(
+        machine, call, participants, draw, warnings=excess_notices(machine, spec)
+    )
 
 
 def excess_notices(machine: ProtocolMachine, spec: CampaignSpec) -> tuple[Notice, ...]:
@@ -57,9 +64,17 @@ def excess_notices(machine: ProtocolMachine, spec: CampaignSpec) -> tuple[Notice
         for tally in machine.tallies
         if has_excess(spec, tally.plan, tally.participants)
     ]
-    crowded = [words for tally in machine.tallies if isinstance(tally, CountTally) for words in _crowded(tally, spec)]
+    crowded = [
+        words
+        for tally in machine.tallies
+        if isinstance(tally, CountTally)
+        for words in _crowded(tally, spec)
+    ]
     if len(crowded) > MAX_CROWDED_SHOWN:
-        crowded = [*crowded[:MAX_CROWDED_SHOWN], f"and {len(crowded) - MAX_CROWDED_SHOWN:,} more questions"]
+        crowded = [
+            *crowded[:MAX_CROWDED_SHOWN],
+            f"and {len(crowded) - MAX_CROWDED_SHOWN:,} more questions",
+        ]
     if not found and not crowded:
         return ()
     words = (
@@ -67,7 +82,9 @@ def excess_notices(machine: ProtocolMachine, spec: CampaignSpec) -> tuple[Notice
         "any number of times, so some of them may come from the same person or be forged."
     )
     if crowded:
-        words += " Participants who decline other questions have the same effect on single questions."
+        words += (
+            " Participants who decline other questions have the same effect on single questions."
+        )
     return (Notice("more-reports-than-expected", words),)
 
 
@@ -82,7 +99,11 @@ def _crowded(tally: CountTally, spec: CampaignSpec) -> list[str]:
 
 
 def _about_a_number(
-    machine: HistogramMachine | Mean, spec: CampaignSpec, campaign: str, created: str, finalised: str
+    machine: HistogramMachine | Mean,
+    spec: CampaignSpec,
+    campaign: str,
+    created: str,
+    finalised: str,
 ) -> HistogramRelease:
     """The release of a finished campaign about one number."""
     attribute = machine.campaign.schema.attributes[0]
@@ -99,7 +120,11 @@ def _about_a_number(
         created=created,
         finalised=finalised,
     )
-    known: dict[str, Any] = {"campaign": facts, "schema": machine.campaign.schema, "path": "reports"}
+    known: dict[str, Any] = {
+        "campaign": facts,
+        "schema": machine.campaign.schema,
+        "path": "reports",
+    }
     known["warnings"] = excess_notices(machine, spec)
     if isinstance(machine, Mean):
         return HistogramRelease.from_mean(machine, **known)

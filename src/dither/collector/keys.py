@@ -34,8 +34,12 @@ Role = Literal["curator", "reader"]
 _ROLES: dict[str, Role] = {"curator": "curator", "reader": "reader"}
 OPERATOR = "operator"  # the name of the key in the file of `dither serve`
 MOST_KEYS = 1_000  # each request is compared with all that are not revoked
-KNOWN_SECONDS = 1.0  # after which a key is looked up again where other collectors may have revoked it
-UNKNOWN_SECONDS = 0.1  # between two looks for keys that nobody knows, where others may have made them
+KNOWN_SECONDS = (
+    1.0  # after which a key is looked up again where other collectors may have revoked it
+)
+UNKNOWN_SECONDS = (
+    0.1  # between two looks for keys that nobody knows, where others may have made them
+)
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9])?")
 _ADD = "INSERT INTO keys (name, role, hash, created) VALUES (:name, :role, :hash, :created) ON CONFLICT DO NOTHING"
 log = logging.getLogger("dither.collector")
@@ -74,7 +78,9 @@ def _today() -> str:
 
 def _laid_off(connection: Connection) -> str:
     """A name for an operator's key that was revoked; no other key may be called so."""
-    before = sa.select(sa.func.count()).select_from(keys).where(keys.c.name.startswith(f"{OPERATOR} ("))
+    before = (
+        sa.select(sa.func.count()).select_from(keys).where(keys.c.name.startswith(f"{OPERATOR} ("))
+    )
     return f"{OPERATOR} ({1 + (connection.scalar(before) or 0)})"
 
 
@@ -98,11 +104,18 @@ class KeyTable:
         """End a key and its sessions; the last curator's is refused."""
         c = keys.c
         with self._write(WORK_SECONDS) as connection:
-            active = connection.execute(sa.select(c.name, c.role, c.hash).where(c.revoked.is_(None)).with_for_update())
+            active = connection.execute(
+                sa.select(c.name, c.role, c.hash).where(c.revoked.is_(None)).with_for_update()
+            )
             found = {row.name: row for row in active}
             if name not in found:
-                raise ParameterError(f"there is no key {name!r} that is not revoked", where="name", value=name)
-            if found[name].role == "curator" and sum(row.role == "curator" for row in found.values()) == 1:
+                raise ParameterError(
+                    f"there is no key {name!r} that is not revoked", where="name", value=name
+                )
+            if (
+                found[name].role == "curator"
+                and sum(row.role == "curator" for row in found.values()) == 1
+            ):
                 raise StateError(f"{name!r} is the only curator key; create another one first")
             connection.execute(sa.update(keys).where(c.name == name).values(revoked=_today()))
             connection.execute(sa.delete(sessions).where(sessions.c.key_hash == found[name].hash))
@@ -112,21 +125,27 @@ class KeyTable:
         """Make this the key `operator`; None if it was revoked, otherwise the name it goes by."""
         c = keys.c
         with self._write(WORK_SECONDS) as connection:
-            known = connection.execute(sa.select(c.name, c.revoked).where(c.hash == digest)).one_or_none()
+            known = connection.execute(
+                sa.select(c.name, c.revoked).where(c.hash == digest)
+            ).one_or_none()
             if known is not None:
                 return known.name if known.revoked is None else None
             values = {"name": OPERATOR, "role": "curator", "hash": digest, "created": _today()}
             if connection.execute(sa.text(_ADD), values).rowcount == 1:
                 note(connection, "create-key", detail=f"{OPERATOR}, curator")
                 return OPERATOR
-            former = connection.execute(sa.select(c.hash, c.revoked).where(c.name == OPERATOR).with_for_update()).one()
+            former = connection.execute(
+                sa.select(c.hash, c.revoked).where(c.name == OPERATOR).with_for_update()
+            ).one()
             if former.hash == digest:  # another worker of the same key came first
                 return OPERATOR if former.revoked is None else None
             connection.execute(sa.delete(sessions).where(sessions.c.key_hash == former.hash))
             if former.revoked is None:
                 connection.execute(sa.update(keys).where(c.name == OPERATOR).values(values))
             else:  # its hash stays, lest a collector that still has the old file bring it back
-                connection.execute(sa.update(keys).where(c.name == OPERATOR).values(name=_laid_off(connection)))
+                connection.execute(
+                    sa.update(keys).where(c.name == OPERATOR).values(name=_laid_off(connection))
+                )
                 connection.execute(sa.insert(keys).values(values))
             note(connection, "replace-key", detail=OPERATOR)
             return OPERATOR
@@ -135,14 +154,18 @@ class KeyTable:
         """Hash and holder of every key that is not revoked."""
         c = keys.c
         with self._read(ANSWER_SECONDS) as connection:
-            found = connection.execute(sa.select(c.hash, c.name, c.role).where(c.revoked.is_(None))).all()
+            found = connection.execute(
+                sa.select(c.hash, c.name, c.role).where(c.revoked.is_(None))
+            ).all()
         return [(bytes(row.hash), Principal(row.name, row.role)) for row in found]
 
     def listed(self) -> list[KeyRecord]:
         """All keys that ever were, by name."""
         c = keys.c
         with self._read(ANSWER_SECONDS) as connection:
-            found = connection.execute(sa.select(c.name, c.role, c.created, c.revoked).order_by(c.name)).all()
+            found = connection.execute(
+                sa.select(c.name, c.role, c.created, c.revoked).order_by(c.name)
+            ).all()
         return [KeyRecord(*row) for row in found]
 
 
@@ -150,7 +173,9 @@ class Keys:
     """Who a key belongs to, from memory. A collector that has its store to itself looks there only after its own changes; one that
     shares it looks again after `KNOWN_SECONDS`, so that a key revoked elsewhere ends within them."""
 
-    def __init__(self, table: KeyTable, shared: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, table: KeyTable, shared: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._table, self._shared, self._clock = table, shared, clock
         self._guard = threading.Lock()
         self._looking: asyncio.Task[None] | None = None
@@ -168,14 +193,20 @@ class Keys:
     def adopt(self, key: str) -> None:
         """Take the key of this collector's own file as that of the operator."""
         if self._table.adopt(hash_of(key)) is None:
-            log.warning("the key of this collector was revoked; start it with another key file for a new one")
+            log.warning(
+                "the key of this collector was revoked; start it with another key file for a new one"
+            )
         self.look()
 
     def create(self, name: str, role: str) -> str:
         """A new key, shown this once."""
         known = _ROLES.get(role)
         if known is None:
-            raise ParameterError(f"a key's role is 'curator' or 'reader', not {role[:20]!r}", where="role", value=role)
+            raise ParameterError(
+                f"a key's role is 'curator' or 'reader', not {role[:20]!r}",
+                where="role",
+                value=role,
+            )
         if not _NAME.fullmatch(name):
             raise ParameterError(
                 f"{name[:64]!r} cannot name a key; use letters, digits and . _ @ - between them, at most 64 signs",
@@ -229,7 +260,9 @@ class Keys:
         asked, found = self._clock(), self.match(key)
         while self._outdated(found, asked):
             if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look_soon(0.0 if found else UNKNOWN_SECONDS))
+                self._looking = asyncio.create_task(
+                    self._look_soon(0.0 if found else UNKNOWN_SECONDS)
+                )
             await asyncio.shield(self._looking)
             found = self.match(key)
             if found is not None:

@@ -24,7 +24,9 @@ UNTIDIED = "untidied round "  # and the round's key: the name of the fact that i
 
 tables = sa.MetaData()
 _filled = partial(sa.Column, nullable=False)
-facts = sa.Table("facts", tables, sa.Column("name", sa.Text, primary_key=True), _filled("value", sa.Text))
+facts = sa.Table(
+    "facts", tables, sa.Column("name", sa.Text, primary_key=True), _filled("value", sa.Text)
+)
 campaigns = sa.Table(
     "campaigns",
     tables,
@@ -50,7 +52,9 @@ rounds = sa.Table(
     sa.Column("tally", sa.LargeBinary),
     _filled("epoch", sa.Integer, server_default="0"),  # how often the running tally was asked for
     sa.Column("closes", sa.Double),  # when it closes by itself
-    _filled("held", sa.Integer, server_default="0"),  # 1 while it waits for a tally that was counted elsewhere
+    _filled(
+        "held", sa.Integer, server_default="0"
+    ),  # 1 while it waits for a tally that was counted elsewhere
     sa.UniqueConstraint("campaign", "number"),
 )
 tokens = sa.Table(
@@ -134,7 +138,8 @@ def bring_up_to_date(connection: Connection) -> None:
         return
     if found not in map(str, range(1, VERSION + 1)):
         raise InputError(
-            f"the database has layout {found}; this version of Dither reads layouts 1 to {VERSION}", value=found
+            f"the database has layout {found}; this version of Dither reads layouts 1 to {VERSION}",
+            value=found,
         )
     for step in range(int(found), VERSION):
         _STEPS[step](connection)
@@ -145,7 +150,9 @@ def add_partition(connection: Connection, key: int) -> None:
     """Where PostgreSQL puts the reports of a round. Attached rather than made in its place, which would lock out all uploads."""
     name = f"reports_{key:d}"
     connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE reports INCLUDING ALL)")
-    connection.exec_driver_sql(f"ALTER TABLE reports ATTACH PARTITION {name} FOR VALUES IN ({key:d})")
+    connection.exec_driver_sql(
+        f"ALTER TABLE reports ATTACH PARTITION {name} FOR VALUES IN ({key:d})"
+    )
 
 
 def _from_1_to_2(connection: Connection) -> None:
@@ -179,12 +186,18 @@ def _from_3_to_4(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN held INTEGER DEFAULT 0 NOT NULL")
 
 
-_STEPS: dict[int, Callable[[Connection], None]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
+_STEPS: dict[int, Callable[[Connection], None]] = {
+    1: _from_1_to_2,
+    2: _from_2_to_3,
+    3: _from_3_to_4,
+}
 
 
 def forget_untidied(connection: Connection, keys: Sequence[int]) -> None:
     """These rounds have been written anew."""
-    connection.execute(sa.delete(facts).where(facts.c.name.in_([f"{UNTIDIED}{key}" for key in keys])))
+    connection.execute(
+        sa.delete(facts).where(facts.c.name.in_([f"{UNTIDIED}{key}" for key in keys]))
+    )
 
 
 def remember_to_tidy(connection: Connection, move: Move) -> None:
@@ -192,8 +205,12 @@ def remember_to_tidy(connection: Connection, move: Move) -> None:
     if move.round_state not in ("open", "closing"):
         return
     c = rounds.c
-    key = connection.scalar(sa.select(c.key).where(c.campaign == move.campaign, c.number == move.from_round))
+    key = connection.scalar(
+        sa.select(c.key).where(c.campaign == move.campaign, c.number == move.from_round)
+    )
     mark = f"{UNTIDIED}{key}"
     connection.execute(sa.delete(facts).where(facts.c.name == mark))
     if move.round_state == "closing":
-        connection.execute(sa.insert(facts).values(name=mark, value="its files may show the order of arrival"))
+        connection.execute(
+            sa.insert(facts).values(name=mark, value="its files may show the order of arrival")
+        )

@@ -29,7 +29,9 @@ EVERY_SECONDS = 1.0
 EVENTS_PER_SECOND = 100  # of all streams of this process together
 LOOK_SHARE = 0.005  # of the database, for looking at one campaign
 QUIET_SECONDS = 20.0  # after which a line without meaning tells whether anybody still reads
-CHECK_SECONDS = 2.0  # after which keys and sessions are looked at again, each once however many streams it has
+CHECK_SECONDS = (
+    2.0  # after which keys and sessions are looked at again, each once however many streams it has
+)
 STREAM_SECONDS = 1800.0  # after which whoever watches asks anew
 MOST_WATCHERS = 2_000
 _LOOKS = 2  # at the store at a time
@@ -85,7 +87,9 @@ class _Watched:
     version: int = 0
     progress: Progress | None = None
     event: bytes = b""
-    earlier: list[int] = field(default_factory=list)  # reports of rounds that are over, which no longer change
+    earlier: list[int] = field(
+        default_factory=list
+    )  # reports of rounds that are over, which no longer change
     looked: float = -1e9  # when
     took: float = 0.0  # seconds
     told: float = -1e9  # when those who watch were last told something
@@ -98,7 +102,11 @@ class LiveProgress:
     still are valid; it asks the store, and is called in a thread."""
 
     def __init__(
-        self, campaigns: Campaigns, store: Store, living: Living, clock: Callable[[], float] = time.monotonic
+        self,
+        campaigns: Campaigns,
+        store: Store,
+        living: Living,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._campaigns, self._store, self._living, self._clock = campaigns, store, living, clock
         self._watched: dict[str, _Watched] = {}
@@ -120,7 +128,9 @@ class LiveProgress:
         """Where a campaign stands, at most about a second ago; one look at a time, whoever asks."""
         watched = self._watched.setdefault(campaign, _Watched())
         try:
-            fresh = self._clock() - watched.looked < self._pause(watched) and not self._moved(campaign, watched)
+            fresh = self._clock() - watched.looked < self._pause(watched) and not self._moved(
+                campaign, watched
+            )
             if watched.progress is not None and fresh:
                 return watched.progress
             if watched.looking is None or watched.looking.done():
@@ -181,7 +191,10 @@ class LiveProgress:
         """Whether state or round are no longer those that were told; nobody has to be asked for that."""
         stored = self._campaigns.get(campaign).stored
         known = watched.progress
-        return known is not None and (known.state, known.round) != (stored.state.value, stored.round)
+        return known is not None and (known.state, known.round) != (
+            stored.state.value,
+            stored.round,
+        )
 
     async def _watch(self, campaign: str, watched: _Watched) -> None:
         """Look and tell for as long as anybody watches."""
@@ -204,9 +217,13 @@ class LiveProgress:
         """End the streams of keys and sessions that are no longer valid, and those whose time is over."""
         while self.watchers:
             await asyncio.sleep(CHECK_SECONDS)
-            watching = [watcher for watched in self._watched.values() for watcher in watched.watchers]
+            watching = [
+                watcher for watched in self._watched.values() for watcher in watched.watchers
+            ]
             credentials = {watcher.credential for watcher in watching}
-            with suppress(DitherError, StoreFailure):  # a store that is away says nothing about anybody
+            with suppress(
+                DitherError, StoreFailure
+            ):  # a store that is away says nothing about anybody
                 credentials = await asyncio.to_thread(self._living, credentials)
             now = self._clock()
             for watcher in watching:

@@ -14,7 +14,9 @@ from dither.collector.store import Batch, Outcome, Row
 
 _LOOKUP = 500  # ids in one query
 _SOME: sa.BindParameter[bytes] = sa.bindparam("some", expanding=True)
-_KNOWN_TOKENS = sa.select(tokens.c.hash).where(tokens.c.campaign == sa.bindparam("campaign"), tokens.c.hash.in_(_SOME))
+_KNOWN_TOKENS = sa.select(tokens.c.hash).where(
+    tokens.c.campaign == sa.bindparam("campaign"), tokens.c.hash.in_(_SOME)
+)
 
 
 @cache
@@ -52,7 +54,9 @@ def stored_among(connection: Connection, campaign: str, ids: Sequence[bytes]) ->
     """Return the ids that a stored report of any round of the campaign has."""
     keys = list(connection.scalars(sa.select(rounds.c.key).where(rounds.c.campaign == campaign)))
     # The table of all rounds, not one table per round: a campaign may be deleted meanwhile.
-    query = sa.select(reports.c.report_id).where(reports.c.round_key.in_(keys), reports.c.report_id.in_(_SOME))
+    query = sa.select(reports.c.report_id).where(
+        reports.c.round_key.in_(keys), reports.c.report_id.in_(_SOME)
+    )
     return {row.report_id for row in _matching(connection, query, ids)}
 
 
@@ -68,11 +72,16 @@ def known_tokens(connection: Connection, batches: Iterable[Batch]) -> set[bytes]
     wanted = list({found for batch in listed for found in batch.token_hashes or ()})
     if not wanted:
         return set()
-    return {r.hash for r in _matching(connection, _KNOWN_TOKENS, wanted, campaign=listed[0].campaign)}
+    return {
+        r.hash for r in _matching(connection, _KNOWN_TOKENS, wanted, campaign=listed[0].campaign)
+    }
 
 
 def _matching(
-    connection: Connection, query: sa.Select[Any] | sa.TextClause, some: Sequence[bytes], **fixed: str | int
+    connection: Connection,
+    query: sa.Select[Any] | sa.TextClause,
+    some: Sequence[bytes],
+    **fixed: str | int,
 ) -> Iterator[sa.Row[Any]]:
     """What a query finds of some ids, as many at a time as a database takes."""
     for start in range(0, len(some), _LOOKUP):

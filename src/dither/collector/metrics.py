@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,18 +35,29 @@ class Metrics:
     def __init__(self, waiting: Callable[[], int] = lambda: 0, folder: Path | None = None) -> None:
         self._folder = folder
         own = self._registry = CollectorRegistry()
-        reports = Counter("dither_reports", "Reports received, by outcome.", ["outcome"], registry=own)
-        responses = Counter("dither_responses", "Requests answered, by status.", ["status"], registry=own)
+        reports = Counter(
+            "dither_reports", "Reports received, by outcome.", ["outcome"], registry=own
+        )
+        responses = Counter(
+            "dither_responses", "Requests answered, by status.", ["status"], registry=own
+        )
         self._of_outcome, self._of_status = cache(reports.labels), cache(responses.labels)
         self._seconds = Histogram(
-            "dither_upload_seconds", "From a body read to its reports committed.", buckets=_BUCKETS, registry=own
+            "dither_upload_seconds",
+            "From a body read to its reports committed.",
+            buckets=_BUCKETS,
+            registry=own,
         )
         queue = Gauge("dither_queue_reports", "Reports that wait to be written.", registry=own)
         queue.set_function(waiting)
         self.mismatches = Counter(
-            "dither_tally_mismatches", "Running tallies that differed from the stored reports.", registry=own
+            "dither_tally_mismatches",
+            "Running tallies that differed from the stored reports.",
+            registry=own,
         )
-        self.connections = Gauge("dither_connections_open", "Connections that are open.", registry=own)
+        self.connections = Gauge(
+            "dither_connections_open", "Connections that are open.", registry=own
+        )
         self._refused = Counter(
             "dither_connections_refused",
             "Connections closed to make room for others, or refused for want of it.",
@@ -99,7 +117,9 @@ def _text_of(path: Path) -> str:
     """What a worker has counted; of one that has ended, what only grows."""
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:  # it ended this very moment, and the next look finds it under its other name
+    except (
+        FileNotFoundError
+    ):  # it ended this very moment, and the next look finds it under its other name
         return ""
     if path.suffix == LIVE:
         return text
@@ -111,7 +131,9 @@ def _text_of(path: Path) -> str:
 class _Sums:
     """Metrics of several texts, samples of the same name and labels added up."""
 
-    def __init__(self, texts: Iterable[str], kinds: tuple[str, ...] = ("counter", "histogram", "gauge")) -> None:
+    def __init__(
+        self, texts: Iterable[str], kinds: tuple[str, ...] = ("counter", "histogram", "gauge")
+    ) -> None:
         self._texts, self._kinds = list(texts), kinds
 
     def collect(self) -> Iterator[Metric]:
@@ -121,7 +143,9 @@ class _Sums:
             for family in text_string_to_metric_families(text):
                 if family.type not in self._kinds:
                     continue
-                families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                families.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.type)
+                )
                 held = sums.setdefault(family.name, {})
                 for sample in family.samples:
                     key = (sample.name, tuple(sample.labels.items()))

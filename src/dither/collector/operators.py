@@ -40,7 +40,9 @@ PageSize = Annotated[int, Query(ge=1, le=MOST_ENTRIES)]
 
 def operator_routes(collector: Collector, access: Access) -> APIRouter:
     """Keys by name, and what was done with them. What asks the store runs in the framework's threads."""
-    routes = APIRouter(tags=["operator"], dependencies=[Depends(access.authorise)], responses=DOCUMENTED)
+    routes = APIRouter(
+        tags=["operator"], dependencies=[Depends(access.authorise)], responses=DOCUMENTED
+    )
     keys = collector.keys
 
     @routes.get("/v1/admin/keys")
@@ -63,7 +65,9 @@ def operator_routes(collector: Collector, access: Access) -> APIRouter:
         return {"keys": keys.listed()}
 
     @routes.get("/v1/audit")
-    def audit(campaign: CampaignId = None, before: Number = None, most: PageSize = 100) -> dict[str, list[AuditEntry]]:
+    def audit(
+        campaign: CampaignId = None, before: Number = None, most: PageSize = 100
+    ) -> dict[str, list[AuditEntry]]:
         """What operators did, the latest first; `before` goes on from the last number of a page."""
         return {"entries": collector.store.audit.entries(campaign, before, most)}
 

@@ -40,14 +40,17 @@ from dither.tally.counting import digest_of_words
 
 _LAYOUT = -1  # the advisory lock of whoever makes or changes tables; those of rounds are positive
 _COPY_LEAST = 32  # rows from which COPY is worth its round trips
-_COPY_PAUSE = 100  # groups that are inserted one by one after COPY met a repeat, which costs the whole of it
+_COPY_PAUSE = (
+    100  # groups that are inserted one by one after COPY met a repeat, which costs the whole of it
+)
 _INSERT = (
     "INSERT INTO {table} (round_key, report_id, question, payload) "
     "SELECT %s, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[]) ON CONFLICT DO NOTHING RETURNING report_id"
 )
 _COPY = "COPY {table} (round_key, report_id, question, payload) FROM STDIN (FORMAT BINARY)"
 _WORDS = ", ".join(
-    f"coalesce(sum(('x' || encode(substr(hash, {1 + 8 * i}, 8), 'hex'))::bit(64)::bigint), 0)" for i in range(4)
+    f"coalesce(sum(('x' || encode(substr(hash, {1 + 8 * i}, 8), 'hex'))::bit(64)::bigint), 0)"
+    for i in range(4)
 )
 _DIGEST = (
     f"SELECT count(*), {_WORDS} "
@@ -55,9 +58,7 @@ _DIGEST = (
 )
 # Stores nothing, and fails where no report could be stored: on a standby, in a database set to read only, without the rights, and
 # while somebody keeps the table locked.
-_COULD_WRITE = (
-    "INSERT INTO reports (round_key, report_id, question, payload) SELECT 0, ''::bytea, 0, ''::bytea WHERE false"
-)
+_COULD_WRITE = "INSERT INTO reports (round_key, report_id, question, payload) SELECT 0, ''::bytea, 0, ''::bytea WHERE false"
 # Refusals that are the state of the database, not of what was sent; psycopg calls most others of this kind OperationalError itself.
 _AWAY = ("25006", "25P03", "42501", "XX")  # read only, idle too long, without the rights, broken
 
@@ -77,7 +78,9 @@ class PostgresStore(SqlStore):
         try:
             # Advisory locks and channels are the whole database's; this store is in one schema of it.
             with self._read(ANSWER_SECONDS) as connection:
-                found = connection.exec_driver_sql("SELECT current_schema()::regnamespace::oid::bigint").scalar()
+                found = connection.exec_driver_sql(
+                    "SELECT current_schema()::regnamespace::oid::bigint"
+                ).scalar()
             self._space = int(found or 0) & 0x7FFFFFFF
             gate = ", LATERAL pg_advisory_xact_lock{}({:d}, rounds.key) AS gate"
             self._keep_state = (gate.format("_shared", self._space), "FOR SHARE OF rounds")
@@ -132,7 +135,10 @@ class PostgresStore(SqlStore):
                 return {row.report_id for row in rows}
         self._copies_to_skip = max(0, self._copies_to_skip - 1)
         columns = (list(column) for column in zip(*rows, strict=True))
-        return {row[0] for row in connection.exec_driver_sql(_INSERT.format(table=table), (key, *columns))}
+        return {
+            row[0]
+            for row in connection.exec_driver_sql(_INSERT.format(table=table), (key, *columns))
+        }
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         """Taken where the reports are: none of them leaves the database."""
@@ -144,7 +150,9 @@ class PostgresStore(SqlStore):
     def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:
         self.epochs.adding(connection, batch.campaign, batch.round, key, epoch)
 
-    def seen_whole(self, campaign: str, number: int) -> AbstractContextManager[tuple[int, int, Iterator[list[Row]]]]:
+    def seen_whole(
+        self, campaign: str, number: int
+    ) -> AbstractContextManager[tuple[int, int, Iterator[list[Row]]]]:
         """A round's key, the epoch that has just ended, and all reports stored until then."""
         return self.epochs.everything(campaign, number, self._table)
 
@@ -160,7 +168,9 @@ class PostgresStore(SqlStore):
     def await_change(self, seconds: float) -> None:
         with self._guarded(seconds + ANSWER_SECONDS):
             if self._listening is None:
-                self._listening = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+                self._listening = self._engine.connect().execution_options(
+                    isolation_level="AUTOCOMMIT"
+                )
                 self._listening.exec_driver_sql(f"LISTEN {self._channel}")
                 return
             try:
@@ -187,9 +197,13 @@ class PostgresStore(SqlStore):
         try:
             with self._guarded(WORK_SECONDS + ANSWER_SECONDS):
                 deadline = time.monotonic() + WORK_SECONDS
-                while not session.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (key,)).scalar():
+                while not session.exec_driver_sql(
+                    "SELECT pg_try_advisory_lock(%s)", (key,)
+                ).scalar():
                     if time.monotonic() > deadline:
-                        raise StateError(f"another collector is at work on campaign {campaign}; look at its status")
+                        raise StateError(
+                            f"another collector is at work on campaign {campaign}; look at its status"
+                        )
                     time.sleep(0.05)
             yield
         finally:
@@ -245,9 +259,13 @@ class PostgresStore(SqlStore):
         state = cause.sqlstate or ""
         if isinstance(cause, psycopg.errors.DiskFull):
             return StoreFull("the database's disk is full")
-        if isinstance(cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)):
+        if isinstance(
+            cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+        ):
             return StoreBusy("the database undid the transaction in favour of another")
-        if isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError)) or state.startswith(_AWAY):
+        if isinstance(
+            cause, (psycopg.OperationalError, psycopg.InterfaceError)
+        ) or state.startswith(_AWAY):
             said = cause.diag.message_primary or str(cause)
             return StoreAway(f"the database is away: {' '.join(said.split())[:200]}")
         return store_failure(cause, state or "no code", statement)

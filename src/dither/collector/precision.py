@@ -32,4 +32,8 @@ def standard_error(plan: Plan, answers: Sequence[float]) -> float | None:
 def planned_answers(plan: Plan, participants: int) -> list[float]:
     """How many answers each question gets if as many take part as the campaign was planned for."""
     round_people = participants * plan.population
-    return [round_people * share for share in plan.shares] if plan.shares else [round_people] * len(plan.questions)
+    return (
+        [round_people * share for share in plan.shares]
+        if plan.shares
+        else [round_people] * len(plan.questions)
+    )

@@ -101,7 +101,10 @@ DOCUMENTED: dict[int | str, JsonObject] = {
         "content": {"application/problem+json": {"schema": {"type": "object"}}},
     }
 }
-EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]  # on every answer
+EVERYWHERE = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+]  # on every answer
 
 
 class RetrySpread:
@@ -160,10 +163,16 @@ def failure(error: Exception) -> Response:
 def problem(cause: str, detail: str = "", **more: object) -> Response:
     """The answer to a request that failed."""
     status, title = PROBLEMS[cause]
-    body: dict[str, object] = {"type": f"urn:dither:problem:{cause}", "title": title, "status": status}
+    body: dict[str, object] = {
+        "type": f"urn:dither:problem:{cause}",
+        "title": title,
+        "status": status,
+    }
     if detail or cause in _PUBLIC:
         body["detail"] = _PUBLIC.get(cause, detail)
-    headers = {"retry-after": str(_retries.seconds(_RETRY_AFTER[cause]))} if cause in _RETRY_AFTER else {}
+    headers = (
+        {"retry-after": str(_retries.seconds(_RETRY_AFTER[cause]))} if cause in _RETRY_AFTER else {}
+    )
     if cause == "unauthorised":
         headers["www-authenticate"] = "Bearer"
     return json_response({**body, **more}, status, "application/problem+json", headers)
@@ -180,11 +189,16 @@ def outcome_problem(outcomes: list[Outcome]) -> Response:
     refusals = [o for o in outcomes if not o.accepted]
     several = f"{len(refusals)} of {len(outcomes)} reports were refused; the others are stored"
     detail = several if len(outcomes) > 1 else ""
-    return problem(refusals[0].value, detail, results=results)  # each refusal has a cause of its own name
+    return problem(
+        refusals[0].value, detail, results=results
+    )  # each refusal has a cause of its own name
 
 
 def json_response(
-    body: object, status: int = 200, media_type: str = "application/json", headers: dict[str, str] | None = None
+    body: object,
+    status: int = 200,
+    media_type: str = "application/json",
+    headers: dict[str, str] | None = None,
 ) -> Response:
     """Plain ASCII JSON, so that no text whatsoever can fail to be sent."""
     data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -201,7 +215,9 @@ class SeldomFilter(logging.Filter):
     have one; so there are few kinds. The next record that passes says how many of its kind were kept quiet.
     """
 
-    def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__()
         self._seconds = seconds
         self._clock = clock
@@ -220,7 +236,9 @@ class SeldomFilter(logging.Filter):
             self._said[kind] = now
             kept = self._kept.pop(kind, 0)
         if kept:
-            record.msg = f"{record.getMessage().rstrip()} ({kept:,} more of this kind since the line before)"
+            record.msg = (
+                f"{record.getMessage().rstrip()} ({kept:,} more of this kind since the line before)"
+            )
             record.args = ()
         return True
 

@@ -69,12 +69,16 @@ class PublicationTable:
         """The campaigns whose release anybody may read, by id."""
         c = publications.c
         with self._read(ANSWER_SECONDS) as connection:
-            return list(connection.scalars(sa.select(c.campaign).where(c.public == 1).order_by(c.campaign)))
+            return list(
+                connection.scalars(sa.select(c.campaign).where(c.public == 1).order_by(c.campaign))
+            )
 
     def release(self, campaign: str) -> bytes | None:
         """The zip file of a release that was ever published, with its replicates."""
         with self._read(WORK_SECONDS) as connection:
-            return connection.scalar(sa.select(publications.c.release).where(publications.c.campaign == campaign))
+            return connection.scalar(
+                sa.select(publications.c.release).where(publications.c.campaign == campaign)
+            )
 
     def publish(self, campaign: str, digest: str, release: bytes | None) -> str:
         """Make a release public, with its bytes at the first time; gives the digest by which it is known.
@@ -86,7 +90,9 @@ class PublicationTable:
             there = sa.select(campaigns.c.id).where(campaigns.c.id == campaign).with_for_update()
             if connection.scalar(there) is None:
                 raise StateError(f"campaign {campaign[:64]} was deleted meanwhile")
-            known = connection.execute(sa.select(c.digest, c.public).where(c.campaign == campaign)).one_or_none()
+            known = connection.execute(
+                sa.select(c.digest, c.public).where(c.campaign == campaign)
+            ).one_or_none()
             if known is None:
                 values = {"campaign": campaign, "public": 1, "digest": digest, "release": release}
                 connection.execute(sa.insert(publications).values(values))
@@ -94,7 +100,9 @@ class PublicationTable:
                 digest = known.digest
                 if known.public:
                     return digest
-                connection.execute(sa.update(publications).where(c.campaign == campaign).values(public=1))
+                connection.execute(
+                    sa.update(publications).where(c.campaign == campaign).values(public=1)
+                )
             note(connection, "publish-release", campaign, f"sha256 {digest}")
         return digest
 
@@ -102,7 +110,11 @@ class PublicationTable:
         """Make a release private again; False if it was."""
         c = publications.c
         with self._write(WORK_SECONDS) as connection:
-            changed = sa.update(publications).where(c.campaign == campaign, c.public == 1).values(public=0)
+            changed = (
+                sa.update(publications)
+                .where(c.campaign == campaign, c.public == 1)
+                .values(public=0)
+            )
             if connection.execute(changed).rowcount == 0:
                 return False
             note(connection, "unpublish-release", campaign)
@@ -112,12 +124,17 @@ class PublicationTable:
         """Whether there is a release of a campaign, public or not."""
         c = campaigns.c
         with self._read(ANSWER_SECONDS) as connection:
-            return connection.scalar(sa.select(c.id).where(c.id == campaign, c.release.is_not(None))) is not None
+            return (
+                connection.scalar(sa.select(c.id).where(c.id == campaign, c.release.is_not(None)))
+                is not None
+            )
 
     def finalised(self, campaign: str) -> bytes | None:
         """The zip file of a finalised campaign, public or not."""
         with self._read(WORK_SECONDS) as connection:
-            return connection.scalar(sa.select(campaigns.c.release).where(campaigns.c.id == campaign))
+            return connection.scalar(
+                sa.select(campaigns.c.release).where(campaigns.c.id == campaign)
+            )
 
 
 class Publications:
@@ -170,7 +187,9 @@ class Publications:
         try:
             data = self._questions.with_replicates(digest_of(data), data)
         except ParameterError as error:
-            log.warning("the release of campaign %s is published without replicates: %s", campaign, error)
+            log.warning(
+                "the release of campaign %s is published without replicates: %s", campaign, error
+            )
         return Published(campaign, self._table.publish(campaign, digest_of(data), data), True)
 
     def unpublish(self, campaign: str) -> bool:
@@ -192,7 +211,9 @@ class Publications:
             if name not in archive.namelist():
                 return None
             if archive.getinfo(name).file_size > MOST_FILE_BYTES:
-                raise ParameterError(f"{name} is too large to be sent by itself; download the folder", where=name)
+                raise ParameterError(
+                    f"{name} is too large to be sent by itself; download the folder", where=name
+                )
             return archive.read(name)
 
     def manifest(self, found: Published) -> bytes:
@@ -205,7 +226,11 @@ class Publications:
 
     def report(self, found: Published) -> ReportBody:
         """The report's content."""
-        return self._keep("report", found, lambda: self._questions.report(found.digest, lambda: self.archive(found)))
+        return self._keep(
+            "report",
+            found,
+            lambda: self._questions.report(found.digest, lambda: self.archive(found)),
+        )
 
     def ask(self, found: Published, question: Question) -> Answer | AnswerTable:
         """The answer to a question, with its interval."""

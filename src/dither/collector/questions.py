@@ -72,10 +72,14 @@ class _Line:
     def my_turn(self) -> Iterator[None]:
         """Wait for the turn and keep it."""
         if not self._room.acquire(blocking=False):
-            raise TooManyQuestions(f"{MOST_WAITING} {self._what} wait already; try again in a moment")
+            raise TooManyQuestions(
+                f"{MOST_WAITING} {self._what} wait already; try again in a moment"
+            )
         try:
             if not self.turn.acquire(timeout=WAIT_SECONDS):
-                raise TooManyQuestions(f"the {self._what} before took longer than {WAIT_SECONDS:g} s; try again")
+                raise TooManyQuestions(
+                    f"the {self._what} before took longer than {WAIT_SECONDS:g} s; try again"
+                )
             try:
                 yield
             finally:
@@ -92,7 +96,9 @@ class _Worker:
         # A program of its own rather than multiprocessing's: whatever runs the collector is not imported once more.
         code = "from dither.collector.answering import main; main()"
         command = [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(memory)]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+        )
         theirs.close()
         try:
             if not self._pipe.poll(START_SECONDS):
@@ -107,7 +113,8 @@ class _Worker:
         self._pipe.send((digest, job, data))
         if not self._pipe.poll(seconds):
             raise QuestionTooLong(
-                f"the answer would take longer than {seconds:g} s; ask about fewer attributes or values", where="where"
+                f"the answer would take longer than {seconds:g} s; ask about fewer attributes or values",
+                where="where",
             )
         return self._pipe.recv()
 
@@ -128,7 +135,9 @@ class Questions:
         self._workers: dict[str, _Worker] = {}
         self._ended = False
 
-    def answer(self, digest: str, question: Question, fetch: Callable[[], bytes]) -> Answer | AnswerTable:
+    def answer(
+        self, digest: str, question: Question, fetch: Callable[[], bytes]
+    ) -> Answer | AnswerTable:
         """The answer of a release, of which `fetch` brings the bytes should they be needed."""
         found = self._in_turn(digest, question, fetch, QUESTION_SECONDS)
         assert isinstance(found, Answer | AnswerTable)
@@ -143,7 +152,9 @@ class Questions:
     def with_replicates(self, digest: str, data: bytes) -> bytes:
         """The same release with replicates, again as a zip file; this takes about as long as twenty fits."""
         if not self._making.acquire(blocking=False):
-            raise TooManyQuestions("replicates of another release are being made; try again when they are done")
+            raise TooManyQuestions(
+                "replicates of another release are being made; try again when they are done"
+            )
         try:
             made = self._asked("replicates", digest, Replicates(), lambda: data, REPLICATES_SECONDS)
             assert isinstance(made, bytes)
@@ -195,7 +206,10 @@ class Questions:
                 raise FileTooLarge(
                     f"reading the file takes longer than {FILE_SECONDS:g} s; send a smaller one"
                 ) from None
-            except (EOFError, OSError):  # it ran out of memory in a way that Python could not report
+            except (
+                EOFError,
+                OSError,
+            ):  # it ran out of memory in a way that Python could not report
                 if self._ended:
                     raise TooManyQuestions("the collector is being stopped") from None
                 found = OutOfMemory()
@@ -207,7 +221,9 @@ class Questions:
             )
         return _checked(found)
 
-    def _asked(self, name: str, digest: str, job: Job, fetch: Callable[[], bytes], seconds: float) -> object:
+    def _asked(
+        self, name: str, digest: str, job: Job, fetch: Callable[[], bytes], seconds: float
+    ) -> object:
         """Ask, and once more with the release's bytes if the process does not hold it."""
         try:
             worker = self._workers.get(name) or self._start(name)
@@ -217,11 +233,16 @@ class Questions:
         except QuestionTooLong:
             self._end(name)
             raise
-        except (EOFError, OSError):  # it was ended, or ran out of memory in a way that Python could not say
+        except (
+            EOFError,
+            OSError,
+        ):  # it was ended, or ran out of memory in a way that Python could not say
             self._end(name)
             if self._ended:
                 raise TooManyQuestions("the collector is being stopped") from None
-            raise QuestionTooLong("the question needs more memory than one may", where="by") from None
+            raise QuestionTooLong(
+                "the question needs more memory than one may", where="by"
+            ) from None
         return _checked(found)
 
     def _start(self, name: str) -> _Worker:

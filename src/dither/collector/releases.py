@@ -51,7 +51,9 @@ class PublicationStatus:
 
 def question_of(where: str, given: str, by: Sequence[str]) -> Question:
     """What an address asks; what is empty is not asked."""
-    return Question(where.strip() or None, given.strip() or None, tuple(name for name in by if name.strip()))
+    return Question(
+        where.strip() or None, given.strip() or None, tuple(name for name in by if name.strip())
+    )
 
 
 def answer_file(answer: Answer | AnswerTable, form: str) -> Response:
@@ -65,7 +67,11 @@ def answer_file(answer: Answer | AnswerTable, form: str) -> Response:
         pq.write_table(answer.to_arrow(), out)
     else:
         raise Problem("invalid", f"format: {form[:20]!r} is none of {', '.join(FORMATS)}")
-    return Response(out.getvalue(), media_type=CSV if form == "csv" else PARQUET, headers=named(f"answer.{form}"))
+    return Response(
+        out.getvalue(),
+        media_type=CSV if form == "csv" else PARQUET,
+        headers=named(f"answer.{form}"),
+    )
 
 
 def named(file: str) -> dict[str, str]:
@@ -122,7 +128,9 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         """
         if format not in FORMATS:
             raise Problem("invalid", f"format: {format[:20]!r} is none of {', '.join(FORMATS)}")
-        number = NumberQuestion(tuple(text for text in range if text.strip()), below, quantiles, bins, figure)
+        number = NumberQuestion(
+            tuple(text for text in range if text.strip()), below, quantiles, bins, figure
+        )
         asked = replace(question_of(where, given, by), number=number if number.asked else None)
         return answer_file(publications.ask(release, asked), format)
 
@@ -131,7 +139,10 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
     def download(write: Callable[[BinaryIO], object], media_type: str, name: str) -> Response:
         """A file that `write` fills, sent from disk; it keeps one of the slots until it is sent."""
         if not slots.acquire(blocking=False):
-            raise Problem("too-many-downloads", f"{MAX_DOWNLOADS} downloads are under way; try again in a moment")
+            raise Problem(
+                "too-many-downloads",
+                f"{MAX_DOWNLOADS} downloads are under way; try again in a moment",
+            )
         file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             write(file)
@@ -141,17 +152,31 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
             raise
         return FileAnswer(file, media_type, named(name), slots.release)
 
-    @routes.get("/synthetic.parquet", response_class=Response, responses=sends(PARQUET, "The synthetic table"))
+    @routes.get(
+        "/synthetic.parquet",
+        response_class=Response,
+        responses=sends(PARQUET, "The synthetic table"),
+    )
     def parquet(release: Published = found) -> Response:
         """The synthetic table, a Parquet file."""
         return download(lambda file: file.write(_synthetic(release)), PARQUET, "synthetic.parquet")
 
-    @routes.get("/synthetic.csv", response_class=Response, responses=sends("text/csv", "The synthetic table"))
+    @routes.get(
+        "/synthetic.csv",
+        response_class=Response,
+        responses=sends("text/csv", "The synthetic table"),
+    )
     def csv(release: Published = found) -> Response:
         """The synthetic table as CSV; text that a spreadsheet would take for a formula has an apostrophe before it."""
-        return download(lambda file: copy_as_spreadsheet(io.BytesIO(_synthetic(release)), file), CSV, "synthetic.csv")
+        return download(
+            lambda file: copy_as_spreadsheet(io.BytesIO(_synthetic(release)), file),
+            CSV,
+            "synthetic.csv",
+        )
 
-    @routes.get("/folder.zip", response_class=Response, responses=sends(ZIP, "The release's folder"))
+    @routes.get(
+        "/folder.zip", response_class=Response, responses=sends(ZIP, "The release's folder")
+    )
     def folder(release: Published = found) -> Response:
         """The release's folder, which `dither query` and `dither.load_release` read once it is unpacked."""
         return download(lambda file: file.write(publications.archive(release)), ZIP, "release.zip")

@@ -58,7 +58,9 @@ def has_excess(spec: CampaignSpec, plan: Plan, reports: int) -> bool:
     standard deviations of a Poisson number are exceeded once in millions of honest rounds.
     """
     expected = expected_reports(spec, plan)
-    return spec.participation == "open" and reports > expected + _EXCESS_DEVIATIONS * math.sqrt(expected)
+    return spec.participation == "open" and reports > expected + _EXCESS_DEVIATIONS * math.sqrt(
+        expected
+    )
 
 
 def crowded_questions(spec: CampaignSpec, plan: Plan, answers: Sequence[int]) -> list[int]:

@@ -26,7 +26,13 @@ import uvicorn
 
 from dither.collector.app import Pages, make_app
 from dither.collector.collector import Collector
-from dither.collector.connections import BACKLOG, ConnectionLimits, Connections, GuardedProtocol, room_for_connections
+from dither.collector.connections import (
+    BACKLOG,
+    ConnectionLimits,
+    Connections,
+    GuardedProtocol,
+    room_for_connections,
+)
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import SeldomFilter
 from dither.collector.sqlite import SqliteStore
@@ -36,7 +42,9 @@ from dither.plugins import Plugin, plugin
 from dither.private_files import make_private
 from dither.types import JsonObject
 
-GRACE_SECONDS = 6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
+GRACE_SECONDS = (
+    6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
+)
 THREAD_SECONDS = 0.5  # for threads that are about to end
 LEAST_KEY = 16
 log = logging.getLogger("dither.collector")
@@ -50,7 +58,10 @@ def open_store(address: str) -> Store:
         kind = re.split(r"[^\w+.-]", address)[0]  # no more of it: an address may hold a password
         if (added := plugin("stores", kind)) is not None:
             return added_store(added, address)
-        raise InputError(f"a store of kind {kind}:// is neither a file nor a postgresql:// address", where="store")
+        raise InputError(
+            f"a store of kind {kind}:// is neither a file nor a postgresql:// address",
+            where="store",
+        )
     return SqliteStore(address)
 
 
@@ -63,7 +74,9 @@ def added_store(added: Plugin, address: str) -> Store:
         store: Store = make(address)
     except DitherError:
         raise
-    except Exception as error:  # another package's code may raise anything; its words may hold the address
+    except (
+        Exception
+    ) as error:  # another package's code may raise anything; its words may hold the address
         raise added.fault(f"cannot open the store: {type(error).__name__}") from None
     return store
 
@@ -87,15 +100,22 @@ def admin_key(file: Path) -> str:
     try:
         if _is_another_users(file):
             if file.stat().st_mode & stat.S_IROTH:
-                raise InputError(f"every user may read the admin key in {file}; chmod o-r {file}", where=str(file))
+                raise InputError(
+                    f"every user may read the admin key in {file}; chmod o-r {file}",
+                    where=str(file),
+                )
         elif make_private(file):
             file.write_text(secrets.token_urlsafe(32) + "\n", encoding="ascii")
         key = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not plain text"
-        raise InputError(f"cannot make or read the admin key in {file}: {why}", where=str(file)) from None
+        raise InputError(
+            f"cannot make or read the admin key in {file}: {why}", where=str(file)
+        ) from None
     if len(key) < LEAST_KEY:
-        raise InputError(f"the admin key in {file} has fewer than {LEAST_KEY} characters", where=str(file))
+        raise InputError(
+            f"the admin key in {file} has fewer than {LEAST_KEY} characters", where=str(file)
+        )
     return key
 
 
@@ -105,7 +125,11 @@ def check_public_url(given: str | None) -> str | None:
         return None
     try:
         parts = urlsplit(given)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        known = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         known = False
     if not known or not re.fullmatch(r"https?://[\w.\-\[\]:]+/?", given, re.ASCII):
@@ -122,9 +146,13 @@ def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen on a host's addresses; an error of one line says what is in the way and what to do."""
     place = _place(host, port)
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except (OSError, UnicodeError) as error:
-        raise InputError(f"cannot listen on {place}: no such host; choose another ({error})", where="host") from None
+        raise InputError(
+            f"cannot listen on {place}: no such host; choose another ({error})", where="host"
+        ) from None
     made: list[socket.socket] = []
     absent: OSError | None = None
     for family, _, _, _, address in dict.fromkeys(found):
@@ -136,7 +164,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
                 continue
             for other in made:
                 other.close()
-            raise InputError(f"cannot listen on {place}: {_why(error)}", where="port", value=port) from None
+            raise InputError(
+                f"cannot listen on {place}: {_why(error)}", where="port", value=port
+            ) from None
     if absent is not None and not made:
         raise InputError(f"cannot listen on {place}: {_why(absent)}", where="host", value=host)
     return made
@@ -174,10 +204,20 @@ class CollectorServer(uvicorn.Server):
         self.edge = make_app(collector, key, pages)
         self._say = say
         self._gate = Connections(limits, collector.metrics)
-        silent: JsonObject = dict.fromkeys(("access_log", "server_header", "date_header", "proxy_headers"), False)
-        held: JsonObject = {"backlog": BACKLOG, "timeout_graceful_shutdown": GRACE_SECONDS, "lifespan": "on"}
+        silent: JsonObject = dict.fromkeys(
+            ("access_log", "server_header", "date_header", "proxy_headers"), False
+        )
+        held: JsonObject = {
+            "backlog": BACKLOG,
+            "timeout_graceful_shutdown": GRACE_SECONDS,
+            "lifespan": "on",
+        }
         http: Any = partial(GuardedProtocol, self._gate)
-        super().__init__(uvicorn.Config(self.edge, http=http, ws="none", log_level=log_level, **silent, **held, **more))
+        super().__init__(
+            uvicorn.Config(
+                self.edge, http=http, ws="none", log_level=log_level, **silent, **held, **more
+            )
+        )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -197,7 +237,9 @@ class CollectorServer(uvicorn.Server):
         with suppress(TimeoutError):
             async with asyncio.timeout(THREAD_SECONDS):
                 while self.server_state.connections:
-                    await asyncio.sleep(0)  # each hears of its end in the loop's next turn, and so do its requests
+                    await asyncio.sleep(
+                        0
+                    )  # each hears of its end in the loop's next turn, and so do its requests
 
     def _drop(self, unread_only: bool) -> None:
         for connection in list(self.server_state.connections):
@@ -233,7 +275,11 @@ def serve(
     """
     log_to_stderr()
     seldom = SeldomFilter()
-    for name in ("uvicorn.error", "asyncio", "dither.collector.app"):  # they log what a request brought about
+    for name in (
+        "uvicorn.error",
+        "asyncio",
+        "dither.collector.app",
+    ):  # they log what a request brought about
         logging.getLogger(name).addFilter(seldom)
     limits = ConnectionLimits(most=room_for_connections(connections))
     collector = Collector(open_store(store), queue_reports, counters, public_url=public_url)
@@ -256,7 +302,8 @@ def serve(
     interrupted = max(server.edge.interrupted, _threads_left())
     if interrupted:
         log.error(
-            "%d requests of the operator were interrupted; look at the campaigns' status and repeat them", interrupted
+            "%d requests of the operator were interrupted; look at the campaigns' status and repeat them",
+            interrupted,
         )
     if interrupted or not collector.stopped:
         # They would keep the process alive for as long as the store hangs or a model is being fitted.
@@ -268,13 +315,17 @@ def serve(
 
 def log_to_stderr() -> None:
     """Warnings and errors go to standard error, a line each."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
 
 
 def _threads_left() -> int:
     """How many of the operator's requests are still at work in threads that no longer have anybody to answer."""
     deadline = time.monotonic() + THREAD_SECONDS
-    others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
+    others = [
+        t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon
+    ]
     for thread in others:
         thread.join(max(0.0, deadline - time.monotonic()))
     return sum(thread.is_alive() for thread in others)

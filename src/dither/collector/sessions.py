@@ -46,7 +46,9 @@ class TooManySignIns(DitherError):
     """Too many tries failed of late; even the right key has to wait."""
 
     def __init__(self) -> None:
-        super().__init__(f"too many sign-ins failed; try again in {SPAN_SECONDS} seconds, or use the command line")
+        super().__init__(
+            f"too many sign-ins failed; try again in {SPAN_SECONDS} seconds, or use the command line"
+        )
 
 
 class Credential(NamedTuple):
@@ -85,12 +87,21 @@ class SessionTable:
         c = sessions.c
         with self._write(ANSWER_SECONDS) as connection:
             connection.execute(sa.delete(sessions).where(c.expires <= now))
-            mine = sa.select(c.hash).where(c.key_hash == key_hash).order_by(c.expires.desc()).offset(MOST_SESSIONS - 1)
+            mine = (
+                sa.select(c.hash)
+                .where(c.key_hash == key_hash)
+                .order_by(c.expires.desc())
+                .offset(MOST_SESSIONS - 1)
+            )
             older = connection.scalars(mine.limit(1000)).all()
             connection.execute(sa.delete(sessions).where(c.hash.in_(older)))
             values = {"hash": digest, "key_hash": key_hash, "expires": now + SESSION_SECONDS}
             connection.execute(sa.insert(sessions).values(values))
-            fewer = sa.update(sign_ins).where(sign_ins.c.span == span).values(failures=sign_ins.c.failures - 1)
+            fewer = (
+                sa.update(sign_ins)
+                .where(sign_ins.c.span == span)
+                .values(failures=sign_ins.c.failures - 1)
+            )
             connection.execute(fewer)
             note(connection, "sign-in")
 
@@ -125,7 +136,9 @@ class SessionTable:
 class Sessions:
     """Signs browsers in and out. Every method asks the store and is called in a thread that may wait for it."""
 
-    def __init__(self, table: SessionTable, known: Keys, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, table: SessionTable, known: Keys, now: Callable[[], float] = time.time
+    ) -> None:
         self._table, self._keys, self._now = table, known, now
         self._refused_span = -1  # the span in which this process knows that nobody else may try
 
@@ -156,7 +169,10 @@ class Sessions:
         found = {Credential("key", digest) for digest in self._keys.digests()} & shown
         asked = [each.digest for each in shown if each.kind == "session"]
         if asked:
-            found |= {Credential("session", digest) for digest in self._table.living(asked, int(self._now()))}
+            found |= {
+                Credential("session", digest)
+                for digest in self._table.living(asked, int(self._now()))
+            }
         return found
 
     def sign_out(self, value: str) -> None:

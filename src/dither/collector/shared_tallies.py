@@ -55,9 +55,15 @@ class SharedTallies:
 
     def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Take note of what was just stored; repeats do not count."""
-        fresh = [row for row, outcome in zip(batch.rows, outcomes, strict=True) if outcome is Outcome.STORED]
+        fresh = [
+            row
+            for row, outcome in zip(batch.rows, outcomes, strict=True)
+            if outcome is Outcome.STORED
+        ]
         key, epoch = self._epochs.latest.get((batch.campaign, batch.round), (0, 0))
-        if epoch == 0 or not any(o.accepted for o in outcomes):  # nobody has asked yet, or the round is closed
+        if epoch == 0 or not any(
+            o.accepted for o in outcomes
+        ):  # nobody has asked yet, or the round is closed
             return
         self._epochs.added(key, epoch)
         held = self._mine.get((key, epoch))
@@ -72,7 +78,9 @@ class SharedTallies:
         """Nobody knows what became of a commit: what this process says of its epoch would be wrong."""
         key, epoch = self._epochs.latest.get((campaign, number), (0, 0))
         if epoch:
-            held = self._mine.setdefault((key, epoch), _Mine(p := self._plan_of(campaign, number), zero(p)))
+            held = self._mine.setdefault(
+                (key, epoch), _Mine(p := self._plan_of(campaign, number), zero(p))
+            )
             held.lost = True
 
     def publish_ended(self, in_turn: InTurn) -> None:
@@ -94,20 +102,26 @@ class SharedTallies:
             key = self._store.round_key(campaign, plan.round)
             if not _has_all_before(self._epochs.parts(key)):
                 return self._count(campaign, plan)
-            if self._epochs.now([key])[key] in {part.epoch for part in self._epochs.parts(key) if part.worker}:
+            if self._epochs.now([key])[key] in {
+                part.epoch for part in self._epochs.parts(key) if part.worker
+            }:
                 self._epochs.end(campaign, plan.round)
                 self.publish_ended(in_turn)
             parts = self._await_parts(key)
             if any(not part.tally for part in parts):
                 return self._count(campaign, plan)
-            tally = reduce(lambda a, b: a.merge(b), (tally_from_bytes(part.tally or b"") for part in parts))  # type: ignore[arg-type]
+            tally = reduce(
+                lambda a, b: a.merge(b), (tally_from_bytes(part.tally or b"") for part in parts)
+            )  # type: ignore[arg-type]
             self._epochs.replace(key, max(part.epoch for part in parts), tally.to_bytes())
             return tally
 
     def kept(self, campaign: str, plan: Plan, in_turn: InTurn) -> RoundTally | None:
         """The same for a round that takes no more reports; None if nobody ever asked for it."""
         key = self._store.round_key(campaign, plan.round)
-        return self.read(campaign, plan, in_turn) if _has_all_before(self._epochs.parts(key)) else None
+        return (
+            self.read(campaign, plan, in_turn) if _has_all_before(self._epochs.parts(key)) else None
+        )
 
     def drop(self, campaign: str, number: int) -> None:
         """The round is being closed; should it open again, everything is counted anew."""

@@ -7,7 +7,15 @@ import math
 from dataclasses import fields, replace
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic import WithJsonSchema as Described
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
@@ -46,13 +54,17 @@ def _plain(value: object) -> object:
     """What files, tables and databases can all hold."""
     if isinstance(value, str):
         if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
-            raise PydanticCustomError("plain", "must be text without NUL and without half a surrogate pair")
+            raise PydanticCustomError(
+                "plain", "must be text without NUL and without half a surrogate pair"
+            )
     elif not (
         value is None
         or (isinstance(value, int) and -(2**63) <= value < 2**63)
         or (isinstance(value, float) and math.isfinite(value))
     ):
-        raise PydanticCustomError("plain", "must be text, a whole number of at most 64 bits or a finite number")
+        raise PydanticCustomError(
+            "plain", "must be text, a whole number of at most 64 bits or a finite number"
+        )
     return value
 
 
@@ -75,7 +87,9 @@ def _closing(value: str | None) -> str | None:
     try:
         return None if value is None else closing_text(value)
     except ParameterError as error:
-        raise PydanticCustomError("closing", "{said}", {"said": str(error).replace("closes must", "must")}) from None
+        raise PydanticCustomError(
+            "closing", "{said}", {"said": str(error).replace("closes must", "must")}
+        ) from None
 
 
 def _read_schema(value: object) -> Schema:
@@ -87,10 +101,15 @@ PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
 Told = Annotated[str, Field(max_length=limits.MOST_PURPOSE), AfterValidator(_told)]
 Closing = Annotated[str | None, AfterValidator(_closing)]
-PlainValue = Annotated[object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})]
+PlainValue = Annotated[
+    object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})
+]
 _CONSUMERS = {"type": ["array", "null"], "items": {"type": ["integer", "array", "object"]}}
 Consumers = Annotated[list[object] | None, Described(_CONSUMERS)]
-_SCHEMA = {"type": "object", "description": "The public domain of each attribute, in the form of a schema file."}
+_SCHEMA = {
+    "type": "object",
+    "description": "The public domain of each attribute, in the form of a schema file.",
+}
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -107,7 +126,10 @@ class CampaignSpec:
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
     schema: Annotated[
-        Schema, PlainValidator(_read_schema), PlainSerializer(Schema.to_json, return_type=dict), Described(_SCHEMA)
+        Schema,
+        PlainValidator(_read_schema),
+        PlainSerializer(Schema.to_json, return_type=dict),
+        Described(_SCHEMA),
     ]
     epsilon: Annotated[float, Field(strict=True, gt=0)]
     method: str = DEFAULT
@@ -135,7 +157,9 @@ class CampaignSpec:
         apart = ("schema", "consumers", "listed")
         own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in apart}
         days = {"created": created, "finalised": finalised}
-        return Call(**own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days)
+        return Call(
+            **own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days
+        )
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -153,7 +177,9 @@ def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     seed = public_seed(spec.seed)
     _check_numbers(spec.schema)
     given = _with_consumers(spec)
-    machine = start(spec.method, spec.schema, spec.epsilon, spec.participants, given, seed, spec.holdout)
+    machine = start(
+        spec.method, spec.schema, spec.epsilon, spec.participants, given, seed, spec.holdout
+    )
     plan = machine.plan()
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
@@ -161,7 +187,9 @@ def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     # The machine's schema: it may have cut a wide attribute into groups, which devices have to know.
     asked = replace(spec, schema=machine.campaign.schema, parameters=machine.plain_parameters())
     core = machine.core
-    if isinstance(core, HistogramMachine):  # spelt out, once for all readers: the names and edges that participants see
+    if isinstance(
+        core, HistogramMachine
+    ):  # spelt out, once for all readers: the names and edges that participants see
         asked = replace(asked, consumers=[consumer.to_json() for consumer in core.consumers])
     return asked, machine, plan
 
@@ -173,26 +201,37 @@ def _with_consumers(spec: CampaignSpec) -> JsonObject:
         return given
     if spec.method not in HISTOGRAMS:
         raise ParameterError(
-            f"method {spec.method!r} has no consumers; choose one of {', '.join(HISTOGRAMS)}", where="consumers"
+            f"method {spec.method!r} has no consumers; choose one of {', '.join(HISTOGRAMS)}",
+            where="consumers",
         )
     if "consumers" in given:
-        raise ParameterError("consumers are named on their own, not among the parameters", where="consumers")
+        raise ParameterError(
+            "consumers are named on their own, not among the parameters", where="consumers"
+        )
     return given | {"consumers": json.dumps(spec.consumers)}
 
 
 def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:
     """Refuse a plan that spends too much, asks people twice or does not fit on the wire, before anybody sees it."""
     if plan.round != number:
-        raise ParameterError(f"the method calls its round {plan.round}, not {number}", where="round", value=plan.round)
+        raise ParameterError(
+            f"the method calls its round {plan.round}, not {number}",
+            where="round",
+            value=plan.round,
+        )
     if plan.epsilon > spec.epsilon:
         raise PrivacyError(
-            f"round {number} would spend epsilon {plan.epsilon}, more than {spec.epsilon}", where="epsilon"
+            f"round {number} would spend epsilon {plan.epsilon}, more than {spec.epsilon}",
+            where="epsilon",
         )
     if start_place + plan.population > 1 + _SLACK:
-        raise PrivacyError(f"round {number} would ask people of earlier rounds again", where="population")
+        raise PrivacyError(
+            f"round {number} would ask people of earlier rounds again", where="population"
+        )
     if len(plan.questions) >= limits.MOST_QUESTIONS:
         raise ParameterError(
-            f"round {number} has {len(plan.questions):,} questions, too many for one plan", where="questions"
+            f"round {number} has {len(plan.questions):,} questions, too many for one plan",
+            where="questions",
         )
     lengths = [q.mechanism.report_bytes for q in plan.questions]
     longest = sum(lengths) if plan.split else max(lengths)
@@ -209,7 +248,9 @@ def check_announced(announcement: bytes, number: int) -> None:
     """Refuse what no device would read, by the very check that a device makes."""
     if len(announcement) > limits.PLAN_BYTES:
         parts = json.loads(announcement)
-        schema, plan = (len(json.dumps(parts[key], separators=(",", ":"))) for key in ("schema", "plan"))
+        schema, plan = (
+            len(json.dumps(parts[key], separators=(",", ":"))) for key in ("schema", "plan")
+        )
         raise ParameterError(
             f"round {number} would be announced in {len(announcement):,} bytes: {schema:,} of the schema, {plan:,} of a plan of "
             f"{len(parts['plan']['questions']):,} questions. Devices read at most {limits.PLAN_BYTES:,}; use shorter names and "
@@ -220,7 +261,9 @@ def check_announced(announcement: bytes, number: int) -> None:
     try:
         read_announcement(announcement)
     except ReportError as error:
-        raise ParameterError(f"no device would answer round {number}: {error}", where=error.where) from None
+        raise ParameterError(
+            f"no device would answer round {number}: {error}", where=error.where
+        ) from None
 
 
 def _check_numbers(schema: Schema) -> None:

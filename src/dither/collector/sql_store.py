@@ -26,7 +26,14 @@ from dither.collector.layout import (
     rounds,
     tokens,
 )
-from dither.collector.lookups import a_page, earlier_rounds, held_of, known_tokens, repeats_of, stored_among
+from dither.collector.lookups import (
+    a_page,
+    earlier_rounds,
+    held_of,
+    known_tokens,
+    repeats_of,
+    stored_among,
+)
 from dither.collector.publications import PublicationTable
 from dither.collector.sessions import SessionTable
 from dither.collector.store import (
@@ -55,16 +62,16 @@ _TRIES = 3  # of a transaction that the database undid in favour of another
 READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
 log = logging.getLogger("dither.collector")
 
-_A_ROUND = (
-    "SELECT rounds.key, state, epoch FROM rounds{with_lock} WHERE campaign = :campaign AND number = :number {keep}"
-)
+_A_ROUND = "SELECT rounds.key, state, epoch FROM rounds{with_lock} WHERE campaign = :campaign AND number = :number {keep}"
 
 
 class SqlStore(ABC):
     """The `Store` on an SQL database; a subclass adds what only its database can do."""
 
     shared = False
-    _driver_error: type[Exception]  # what the driver raises where SQLAlchemy does not stand in between
+    _driver_error: type[
+        Exception
+    ]  # what the driver raises where SQLAlchemy does not stand in between
     # Words for the query that reads a round's state, after the table's name and at its end: so that it stays while reports are
     # added, and to wait for whoever keeps it so.
     _keep_state = ("", "")
@@ -72,12 +79,15 @@ class SqlStore(ABC):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._earlier: dict[tuple[str, int], tuple[int, ...]] = {}  # the keys of a campaign's rounds before one of them
+        self._earlier: dict[
+            tuple[str, int], tuple[int, ...]
+        ] = {}  # the keys of a campaign's rounds before one of them
         transactions = self._write, self._read
         self.keys, self.sessions = KeyTable(*transactions), SessionTable(*transactions)
         self.audit, self.publications = AuditLog(*transactions), PublicationTable(*transactions)
         self._state_of_round, self._round_alone = (
-            sa.text(_A_ROUND.format(with_lock=lock, keep=keep)) for lock, keep in (self._keep_state, self._await_adding)
+            sa.text(_A_ROUND.format(with_lock=lock, keep=keep))
+            for lock, keep in (self._keep_state, self._await_adding)
         )
         with self._write(LAYOUT_SECONDS) as connection:
             self._alone(connection)
@@ -166,7 +176,11 @@ class SqlStore(ABC):
             yield connection
 
     def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None:
-        values = {**vars(campaign), "spec": json.dumps(campaign.spec), "state": campaign.state.value}
+        values = {
+            **vars(campaign),
+            "spec": json.dumps(campaign.spec),
+            "state": campaign.state.value,
+        }
         with self._write(WORK_SECONDS) as connection:
             connection.execute(sa.insert(campaigns).values(values))
             self._insert_round(connection, first)
@@ -181,10 +195,17 @@ class SqlStore(ABC):
 
     def _select_campaigns(self, where: sa.ColumnElement[bool]) -> list[StoredCampaign]:
         c = campaigns.c
-        query = sa.select(c.id, c.spec, c.state, c.round, c.machine, c.moves).where(where).order_by(c.id)
+        query = (
+            sa.select(c.id, c.spec, c.state, c.round, c.machine, c.moves)
+            .where(where)
+            .order_by(c.id)
+        )
         with self._read(ANSWER_SECONDS) as connection:
             found = connection.execute(query).all()
-        return [StoredCampaign(r.id, json.loads(r.spec), State(r.state), r.round, r.machine, r.moves) for r in found]
+        return [
+            StoredCampaign(r.id, json.loads(r.spec), State(r.state), r.round, r.machine, r.moves)
+            for r in found
+        ]
 
     def positions(self) -> dict[str, Position]:
         c = campaigns.c
@@ -199,23 +220,49 @@ class SqlStore(ABC):
         with self._read(WORK_SECONDS) as connection:
             found = connection.execute(query).all()
         return [
-            StoredRound(campaign, r.number, r.state, r.start, json.loads(r.plan), r.tally, r.closes, bool(r.held))
+            StoredRound(
+                campaign,
+                r.number,
+                r.state,
+                r.start,
+                json.loads(r.plan),
+                r.tally,
+                r.closes,
+                bool(r.held),
+            )
             for r in found
         ]
 
     def move(self, move: Move) -> bool:
         c = campaigns.c
-        expected = [c.id == move.campaign, c.state == move.from_state.value, c.round == move.from_round]
+        expected = [
+            c.id == move.campaign,
+            c.state == move.from_state.value,
+            c.round == move.from_round,
+        ]
         if move.moves is not None:
             expected.append(c.moves == move.moves)
-        changes: dict[str, object] = {"state": move.to_state.value, "round": move.to_round, "moves": c.moves + 1}
-        changes |= {name: blob for name in ("machine", "release") if (blob := getattr(move, name)) is not None}
+        changes: dict[str, object] = {
+            "state": move.to_state.value,
+            "round": move.to_round,
+            "moves": c.moves + 1,
+        }
+        changes |= {
+            name: blob
+            for name in ("machine", "release")
+            if (blob := getattr(move, name)) is not None
+        }
         with self._write(WORK_SECONDS) as connection:
-            if connection.execute(sa.update(campaigns).where(*expected).values(changes)).rowcount != 1:
+            if (
+                connection.execute(sa.update(campaigns).where(*expected).values(changes)).rowcount
+                != 1
+            ):
                 return False
             if move.round_state is not None:
                 # On PostgreSQL this waits for uploads that hold the round's row, and later ones wait for this.
-                connection.execute(self._round_alone, {"campaign": move.campaign, "number": move.from_round})
+                connection.execute(
+                    self._round_alone, {"campaign": move.campaign, "number": move.from_round}
+                )
                 ends = {} if move.closes is None else {"closes": move.closes}
                 connection.execute(
                     sa.update(rounds)
@@ -239,15 +286,25 @@ class SqlStore(ABC):
 
     def release(self, campaign: str) -> bytes | None:
         with self._read(WORK_SECONDS) as connection:
-            return connection.scalar(sa.select(campaigns.c.release).where(campaigns.c.id == campaign))
+            return connection.scalar(
+                sa.select(campaigns.c.release).where(campaigns.c.id == campaign)
+            )
 
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None:
         with self._write(WORK_SECONDS) as connection:
-            there = sa.select(campaigns.c.id).where(campaigns.c.id == campaign).with_for_update(read=True)
+            there = (
+                sa.select(campaigns.c.id)
+                .where(campaigns.c.id == campaign)
+                .with_for_update(read=True)
+            )
             if connection.scalar(there) is None:
-                raise StateError(f"campaign {campaign} was deleted meanwhile; none of its tokens is of use")
+                raise StateError(
+                    f"campaign {campaign} was deleted meanwhile; none of its tokens is of use"
+                )
             # Sorted, so that the order of issue is not the order of the rows.
-            connection.execute(sa.insert(tokens), [{"campaign": campaign, "hash": h} for h in sorted(hashes)])
+            connection.execute(
+                sa.insert(tokens), [{"campaign": campaign, "hash": h} for h in sorted(hashes)]
+            )
 
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
         for _ in range(_TRIES - 1):
@@ -272,20 +329,30 @@ class SqlStore(ABC):
                     continue
                 for i, batch in members.items():
                     if found is not None and found.state == "closed":
-                        outcomes[i] = repeats_of(connection, self._table(found.key), found.key, batch.rows)
+                        outcomes[i] = repeats_of(
+                            connection, self._table(found.key), found.key, batch.rows
+                        )
                     else:
                         closing = found is not None and found.state == "closing"
-                        outcomes[i] = [Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED] * len(batch.rows)
+                        outcomes[i] = [
+                            Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED
+                        ] * len(batch.rows)
         return outcomes
 
     def _add_to_round(
-        self, connection: Connection, key: int, members: Mapping[int, Batch], outcomes: list[list[Outcome]]
+        self,
+        connection: Connection,
+        key: int,
+        members: Mapping[int, Batch],
+        outcomes: list[list[Outcome]],
     ) -> None:
         """Store the new rows of one round; tell repeats (same bytes) from conflicts (other bytes), and who has answered before."""
         known = known_tokens(connection, members.values())
         answered = self._answered(connection, members.values())
         first: dict[bytes, Row] = {}
-        later: list[tuple[int, int, Row]] = []  # whose id came before in this very group, or is in the store
+        later: list[
+            tuple[int, int, Row]
+        ] = []  # whose id came before in this very group, or is in the store
         places: dict[bytes, tuple[int, int]] = {}
         for i, batch in members.items():
             for j, row in enumerate(batch.rows):
@@ -323,13 +390,18 @@ class SqlStore(ABC):
         tables = ((key, self._table(key)) for key in self._earlier[asked])
         return {found for key, table in tables for found in held_of(connection, table, key, ids)}
 
-    def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
+    def reports(
+        self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b""
+    ) -> Iterator[list[Row]]:
         key = self.round_key(campaign, number)
         query = a_page(self._table(key))
         while True:
             # One query per page: no transaction stays open while somebody digests a block.
             with self._read(WORK_SECONDS) as connection:
-                page = [Row._make(r) for r in connection.execute(query, {"key": key, "after": after, "block": block})]
+                page = [
+                    Row._make(r)
+                    for r in connection.execute(query, {"key": key, "after": after, "block": block})
+                ]
             if page:
                 yield page
                 after = page[-1].report_id
@@ -348,9 +420,14 @@ class SqlStore(ABC):
 
     def answers(self, campaign: str, number: int) -> dict[int, int]:
         key = self.round_key(campaign, number)
-        query = sa.text(f"SELECT question, count(*) FROM {self._table(key)} WHERE round_key = :key GROUP BY question")
+        query = sa.text(
+            f"SELECT question, count(*) FROM {self._table(key)} WHERE round_key = :key GROUP BY question"
+        )
         with self._read(WORK_SECONDS) as connection:
-            return {int(question): int(count) for question, count in connection.execute(query, {"key": key})}
+            return {
+                int(question): int(count)
+                for question, count in connection.execute(query, {"key": key})
+            }
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         reports, digest = 0, 0
@@ -373,7 +450,10 @@ class SqlStore(ABC):
         marked = facts.c.name == sa.literal(UNTIDIED) + sa.cast(rounds.c.key, sa.Text)
         query = sa.select(rounds.c.key, rounds.c.number).join(facts, marked)
         with self._read(ANSWER_SECONDS) as connection:
-            return {r.key: r.number for r in connection.execute(query.where(sa.true() if where is None else where))}
+            return {
+                r.key: r.number
+                for r in connection.execute(query.where(sa.true() if where is None else where))
+            }
 
     def _tidy(self, keys: set[int]) -> None:
         with self._guarded(TIDY_SECONDS):
@@ -390,7 +470,9 @@ class SqlStore(ABC):
             if left_over:
                 self._tidy(set(left_over))
         except (StoreAway, StoreFull) as error:
-            log.warning("%d closed rounds may still show the order of arrival: %s", len(left_over), error)
+            log.warning(
+                "%d closed rounds may still show the order of arrival: %s", len(left_over), error
+            )
 
     def check(self) -> None:
         with self._guarded(ANSWER_SECONDS):
@@ -404,11 +486,15 @@ class SqlStore(ABC):
 
     def round_key(self, campaign: str, number: int) -> int:
         """What a round is called in the tables; an error if there is none."""
-        query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign, rounds.c.number == number)
+        query = sa.select(rounds.c.key).where(
+            rounds.c.campaign == campaign, rounds.c.number == number
+        )
         with self._read(ANSWER_SECONDS) as connection:
             found = connection.scalar(query)
         if found is None:
-            raise InputError(f"campaign {campaign} has no round {number}", where="round", value=number)
+            raise InputError(
+                f"campaign {campaign} has no round {number}", where="round", value=number
+            )
         return found
 
 
@@ -417,7 +503,9 @@ def until_unread(unread: Callable[[], bool]) -> None:
     deadline = time.monotonic() + READER_SECONDS
     while not unread():
         if time.monotonic() > deadline:
-            raise StoreUntidy("somebody else reads the database and may still see the reports as they came")
+            raise StoreUntidy(
+                "somebody else reads the database and may still see the reports as they came"
+            )
         time.sleep(0.02)
 
 

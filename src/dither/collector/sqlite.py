@@ -25,9 +25,15 @@ from dither.errors import InputError
 from dither.private_files import make_private, tighten
 
 _FULL = 2
-_INSERT = "INSERT OR IGNORE INTO reports (round_key, report_id, question, payload) VALUES (?, ?, ?, ?)"
-_CHECK_SECONDS = 2.0  # what a look at readiness waits for others that write, in turn and for the file's lock
-LEAST_FREE = 32 << 20  # bytes on the disk below which the store says that it is full before a write fails
+_INSERT = (
+    "INSERT OR IGNORE INTO reports (round_key, report_id, question, payload) VALUES (?, ?, ?, ?)"
+)
+_CHECK_SECONDS = (
+    2.0  # what a look at readiness waits for others that write, in turn and for the file's lock
+)
+LEAST_FREE = (
+    32 << 20
+)  # bytes on the disk below which the store says that it is full before a write fails
 
 
 class SqliteStore(SqlStore):
@@ -39,7 +45,9 @@ class SqliteStore(SqlStore):
         # SQLite follows links: what belongs beside the database is beside the file itself.
         self._path, self._least_free = Path(os.path.realpath(path)), least_free
         if not self._path.parent.is_dir():
-            raise InputError(f"cannot open {self._path}: its folder does not exist", where=str(self._path))
+            raise InputError(
+                f"cannot open {self._path}: its folder does not exist", where=str(self._path)
+            )
         _keep_private(self._path)
         self._lock_file: int | None = _lock(self._path)
         self._identity = _identity(self._path)
@@ -70,7 +78,9 @@ class SqliteStore(SqlStore):
 
     def _connect(self) -> sqlite3.Connection:
         """Waits for somebody else's lock end by themselves, so `_within` bounds nothing here."""
-        driver = sqlite3.connect(self._path, timeout=ANSWER_SECONDS, check_same_thread=False, isolation_level=None)
+        driver = sqlite3.connect(
+            self._path, timeout=ANSWER_SECONDS, check_same_thread=False, isolation_level=None
+        )
         try:
             _make_durable(driver)
         except BaseException:
@@ -94,7 +104,9 @@ class SqliteStore(SqlStore):
         fresh = {row.report_id for row in rows}
         if connection.exec_driver_sql(_INSERT, parameters).rowcount < len(rows):
             connection.exec_driver_sql("ROLLBACK TO fresh")
-            fresh = {p[1] for p in parameters if connection.exec_driver_sql(_INSERT, p).rowcount == 1}
+            fresh = {
+                p[1] for p in parameters if connection.exec_driver_sql(_INSERT, p).rowcount == 1
+            }
         connection.exec_driver_sql("RELEASE fresh")
         return fresh
 
@@ -117,7 +129,9 @@ class SqliteStore(SqlStore):
     def _look(self) -> None:
         """There is room on the disk, and a transaction that writes can begin soon."""
         if shutil.disk_usage(self._path.parent).free < self._least_free:
-            raise StoreFull(f"less than {self._least_free >> 20} MiB are free on the disk of {self._path}")
+            raise StoreFull(
+                f"less than {self._least_free >> 20} MiB are free on the disk of {self._path}"
+            )
         self._still_there()
         with self._my_turn(_CHECK_SECONDS), self._engine.connect() as connection:
             driver = _driver(connection)
@@ -133,9 +147,13 @@ class SqliteStore(SqlStore):
         try:
             found = _identity(self._path)
         except OSError:
-            raise StoreAway(f"{self._path} is gone; put it back, or start again without it") from None
+            raise StoreAway(
+                f"{self._path} is gone; put it back, or start again without it"
+            ) from None
         if found != self._identity:
-            raise StoreAway(f"{self._path} is another file than the one that was opened; start again")
+            raise StoreAway(
+                f"{self._path} is another file than the one that was opened; start again"
+            )
 
     @contextmanager
     def _my_turn(self, seconds: float = ANSWER_SECONDS) -> Iterator[None]:
@@ -210,7 +228,9 @@ def _keep_private(path: Path) -> None:
         for companion in ("-wal", "-shm", "-journal"):
             tighten(path.with_name(path.name + companion))
     except OSError as error:
-        raise InputError(f"cannot open {path} and keep it to its owner: {error.strerror}", where=str(path)) from None
+        raise InputError(
+            f"cannot open {path} and keep it to its owner: {error.strerror}", where=str(path)
+        ) from None
 
 
 def _lock(path: Path) -> int:
@@ -226,6 +246,7 @@ def _lock(path: Path) -> int:
     except OSError:
         os.close(handle)
         raise InputError(
-            f"{path} is in use by another collector; SQLite takes one process, PostgreSQL any number", where=str(path)
+            f"{path} is in use by another collector; SQLite takes one process, PostgreSQL any number",
+            where=str(path),
         ) from None
     return handle

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from dither.collector.publications import PublicationTable
     from dither.collector.sessions import SessionTable
 
-ANSWER_SECONDS = 5.0  # what a sender's reports and a look at readiness wait for the database at most
+ANSWER_SECONDS = (
+    5.0  # what a sender's reports and a look at readiness wait for the database at most
+)
 WORK_SECONDS = 60.0  # what an operator's single step may take: a move, a count, a page of reports, a lot of tokens
 TIDY_SECONDS = 900.0  # writing a round anew
 LAYOUT_SECONDS = 3600.0  # carrying a store of an earlier layout forward
@@ -144,7 +146,9 @@ class Move:
     release: bytes | None = None
     moves: int | None = None  # how often the campaign had been moved when this one was decided
     held: bool = False  # round `from_round` waits for a tally counted elsewhere
-    closes: float | None = None  # when round `from_round` closes by itself, if that is known from now on
+    closes: float | None = (
+        None  # when round `from_round` closes by itself, if that is known from now on
+    )
 
     @property
     def said(self) -> str:
@@ -209,7 +213,9 @@ class Store(Protocol):
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
         """Store reports of open rounds in one transaction; one outcome per report. On return they are on disk."""
 
-    def reports(self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b"") -> Iterator[list[Row]]:
+    def reports(
+        self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b""
+    ) -> Iterator[list[Row]]:
         """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
 
     def stored_among(self, campaign: str, ids: Sequence[bytes]) -> set[bytes]:

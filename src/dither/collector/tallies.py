@@ -61,12 +61,16 @@ class _Count:
     """A count under way. It reads the reports in the order of their ids, so that a report committed meanwhile is either ahead of
     it, and will be read, or is to be added to what was read."""
 
-    meanwhile: list[Row] = field(default_factory=list)  # committed since the page before this one was read
+    meanwhile: list[Row] = field(
+        default_factory=list
+    )  # committed since the page before this one was read
 
     def passed(self, page: Sequence[Row], last: bool) -> list[Row]:
         """A page has been read: gives the reports committed meanwhile that are neither ahead of it nor in it."""
         shown = {row.report_id for row in page}
-        behind = [row for row in self.meanwhile if last or (page and row.report_id <= page[-1].report_id)]
+        behind = [
+            row for row in self.meanwhile if last or (page and row.report_id <= page[-1].report_id)
+        ]
         self.meanwhile = []
         return [row for row in behind if row.report_id not in shown]
 
@@ -87,7 +91,11 @@ class RunningTallies:
         running, count = self._running.get(key), self._counts.get(key)
         if running is None and count is None:
             return
-        fresh = [row for row, outcome in zip(batch.rows, outcomes, strict=True) if outcome is Outcome.STORED]
+        fresh = [
+            row
+            for row, outcome in zip(batch.rows, outcomes, strict=True)
+            if outcome is Outcome.STORED
+        ]
         if count is not None:
             count.meanwhile += fresh
         if running is not None:

@@ -96,7 +96,9 @@ def serve_workers(
     room_for_connections(connections)  # each worker would find that there is none, again and again
     open_store(store).close()  # a wrong address or layout is said once, before anything is started
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
-    workers = _Workers(_Work(store, key, sockets, queue_reports, connections, counters, pages, public_url))
+    workers = _Workers(
+        _Work(store, key, sockets, queue_reports, connections, counters, pages, public_url)
+    )
 
     def stop(number: int, frame: object) -> None:
         workers.stopping.set()
@@ -129,7 +131,11 @@ def _run(workers: _Workers, say: Callable[[], object]) -> None:
             if workers.stopping.is_set():
                 workers.ended_well &= _well(process)
                 continue
-            log.error("worker %d ended with status %s; another one takes its place", process.pid, process.exitcode)
+            log.error(
+                "worker %d ended with status %s; another one takes its place",
+                process.pid,
+                process.exitcode,
+            )
             time.sleep(PAUSE_SECONDS)
             workers.start()
     workers.signal(signal.SIGTERM)

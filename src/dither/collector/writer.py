@@ -19,7 +19,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from dither.collector.store import Batch, Outcome, Store, StoreAway, StoreBusy, StoreFailure, StoreFull
+from dither.collector.store import (
+    Batch,
+    Outcome,
+    Store,
+    StoreAway,
+    StoreBusy,
+    StoreFailure,
+    StoreFull,
+)
 from dither.errors import DitherError, StateError
 
 T = TypeVar("T")
@@ -208,7 +216,11 @@ class Writer(Generic[W]):
         told = error
         if not isinstance(error, DitherError):
             log.error("a group of reports could not be written: %s", _place(error))
-            told = error if isinstance(error, StoreFailure) else StoreFailure(f"writing failed: {type(error).__name__}")
+            told = (
+                error
+                if isinstance(error, StoreFailure)
+                else StoreFailure(f"writing failed: {type(error).__name__}")
+            )
         elif isinstance(error, (StoreAway, StoreFull)) and not isinstance(error, StoreBusy):
             if not self._away:
                 log.warning("reports cannot be stored: %s", error)

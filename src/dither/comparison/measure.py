@@ -32,7 +32,10 @@ PRODUCT = "exact single columns, no dependence"
 BASELINES = (REDRAWN, PRODUCT)
 LOCAL, OPEN = "local", "none"
 WAYS, MAX_SETS = (1, 2, 3), 200
-COVERED_SETS, LEAST_SHARE = 60, 0.01  # pairs whose intervals are looked at, and the share from which a cell counts
+COVERED_SETS, LEAST_SHARE = (
+    60,
+    0.01,
+)  # pairs whose intervals are looked at, and the share from which a cell counts
 TRAINED_ROWS = TESTED_ROWS = 10_000
 FILE = "rows.npz"
 
@@ -50,15 +53,23 @@ class Task:
 
     def save(self, folder: Path) -> None:
         """Into a folder that only this user can read."""
-        about = {"target": self.target, "population": self.population, "replicates": self.replicates}
+        about = {
+            "target": self.target,
+            "population": self.population,
+            "replicates": self.replicates,
+        }
         np.savez(folder / FILE, people=self.people, test=self.test)
-        (folder / "task.json").write_text(json.dumps({"schema": self.schema.to_json(), **about}), encoding="utf-8")
+        (folder / "task.json").write_text(
+            json.dumps({"schema": self.schema.to_json(), **about}), encoding="utf-8"
+        )
 
     def participants(self, seed: int) -> Codes:
         """Everybody who is asked: the rows themselves, or a population drawn from them with replacement."""
         if self.population is None:
             return self.people
-        drawn = np.random.default_rng([seed, 0x706F70]).integers(0, len(self.people), self.population)
+        drawn = np.random.default_rng([seed, 0x706F70]).integers(
+            0, len(self.people), self.population
+        )
         return np.asfortranarray(self.people[drawn])
 
 
@@ -103,7 +114,9 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
         out |= _coverage(task, machine, people, seed)
     if task.target is not None and len(task.test):
         test = task.test[:TESTED_ROWS]
-        out["accuracy"] = train_and_test(schema, rows, test, task.target, "forest", seed=seed, rows=TRAINED_ROWS)
+        out["accuracy"] = train_and_test(
+            schema, rows, test, task.target, "forest", seed=seed, rows=TRAINED_ROWS
+        )
     if method not in BASELINES:
         out |= {"cpu_seconds": spent, "peak_megabytes": held}
     return out
@@ -117,13 +130,19 @@ def _made(
     if method == REDRAWN:
         return people[rng.integers(0, len(people), len(people))], OPEN, None
     if method == PRODUCT:
-        return np.stack([rng.permutation(people[:, i]) for i in range(people.shape[1])], axis=1), OPEN, None
+        return (
+            np.stack([rng.permutation(people[:, i]) for i in range(people.shape[1])], axis=1),
+            OPEN,
+            None,
+        )
     peer = find_peer(method)
     if peer is not None:
         domain = dict(zip(task.schema.names, task.schema.cardinalities, strict=True))
         draw = peer.fit(people, domain, epsilon, seed)
         return (
-            _checked(np.asarray(draw(len(people))), people.shape, task.schema.cardinalities, method),
+            _checked(
+                np.asarray(draw(len(people))), people.shape, task.schema.cardinalities, method
+            ),
             peer.trust,
             draw,
         )
@@ -132,11 +151,20 @@ def _made(
     return machine.model().sample(len(people), rng), LOCAL, machine
 
 
-def _checked(rows: AnyArray, shape: tuple[int, ...], cardinalities: Sequence[int], method: str) -> Codes:
+def _checked(
+    rows: AnyArray, shape: tuple[int, ...], cardinalities: Sequence[int], method: str
+) -> Codes:
     """Rows that are as many and of the kind asked for; a peer's mistake is a finding about it, not a figure."""
     sizes = np.asarray(cardinalities)
-    if rows.shape != shape or rows.dtype.kind not in "iu" or rows.min(initial=0) < 0 or (rows >= sizes).any():
-        raise ParameterError(f"{method} gave something else than {shape[0]:,} rows of codes", where="methods")
+    if (
+        rows.shape != shape
+        or rows.dtype.kind not in "iu"
+        or rows.min(initial=0) < 0
+        or (rows >= sizes).any()
+    ):
+        raise ParameterError(
+            f"{method} gave something else than {shape[0]:,} rows of codes", where="methods"
+        )
     return rows.astype(np.int32, copy=False)
 
 
@@ -144,7 +172,9 @@ def _coverage(task: Task, machine: ProtocolMachine[Any], people: Codes, seed: in
     """The share of 95 % intervals that hold the participants' own share, over cells of one and two attributes above 1 %."""
     try:
         intervals = prepare_bootstrap(machine, replicates=task.replicates, seed=seed)
-    except DitherError as error:  # such methods have no intervals, which is a finding and no failure
+    except (
+        DitherError
+    ) as error:  # such methods have no intervals, which is a finding and no failure
         return {"no_intervals": " ".join(str(error).split())}
     return coverage(task.schema, intervals, people)
 

@@ -26,7 +26,14 @@ Draw = Callable[[int], Any]
 STATUS = Path("/proc/self/status")
 
 
-def dpmm(model: str, codes: np.ndarray, domain: Mapping[str, int], epsilon: float, delta: float, seed: int) -> Draw:
+def dpmm(
+    model: str,
+    codes: np.ndarray,
+    domain: Mapping[str, int],
+    epsilon: float,
+    delta: float,
+    seed: int,
+) -> Draw:
     """MST or AIM of dpmm."""
     pandas: Any = import_module("pandas")
     made: Any = getattr(import_module(f"dpmm.models.{model.lower()}"), f"{model}GM")
@@ -37,7 +44,14 @@ def dpmm(model: str, codes: np.ndarray, domain: Mapping[str, int], epsilon: floa
     return lambda rows: synthesiser.generate(n_records=rows)[list(domain)]
 
 
-def snsynth(model: str, codes: np.ndarray, domain: Mapping[str, int], epsilon: float, delta: float, seed: int) -> Draw:
+def snsynth(
+    model: str,
+    codes: np.ndarray,
+    domain: Mapping[str, int],
+    epsilon: float,
+    delta: float,
+    seed: int,
+) -> Draw:
     """MST or AIM of smartnoise-synth, which takes its domain from the values it finds."""
     pandas: Any = import_module("pandas")
     made: Any = getattr(import_module(f"snsynth.{model.lower()}"), f"{model}Synthesizer")
@@ -58,7 +72,10 @@ def work(library: str, model: str, folder: Path) -> None:
     rows = asked.pop("rows")
     drawn = LIBRARIES[library](model, np.load(folder / "codes.npy"), **asked)(rows)
     np.save(folder / "rows.npy", np.asarray(drawn, dtype=np.int32))
-    told = {"cpu_seconds": time.process_time() - begun, "peak_megabytes": max(0.0, _megabytes("VmHWM") - before)}
+    told = {
+        "cpu_seconds": time.process_time() - begun,
+        "peak_megabytes": max(0.0, _megabytes("VmHWM") - before),
+    }
     (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")
 
 

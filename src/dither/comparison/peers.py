@@ -65,8 +65,12 @@ class Apart(Peer):
     def python(self) -> str | None:
         """Its own interpreter, or this one if the library is installed here."""
         own = Path(os.environ.get(FOLDER, ""), f"venv-{self.environment}")
-        found = [own / "bin" / "python", own / "Scripts" / "python.exe"] if FOLDER in os.environ else []
-        return next((str(p) for p in found if p.is_file()), sys.executable if _has(self.needs) else None)
+        found = (
+            [own / "bin" / "python", own / "Scripts" / "python.exe"] if FOLDER in os.environ else []
+        )
+        return next(
+            (str(p) for p in found if p.is_file()), sys.executable if _has(self.needs) else None
+        )
 
     @property
     def installed(self) -> bool:
@@ -77,7 +81,9 @@ class Apart(Peer):
 class Drawn:
     """Rows of a library that runs by itself: fitted when they are asked for, with what that took."""
 
-    def __init__(self, python: str, library: str, model: str, codes: Codes, asked: Mapping[str, Any]) -> None:
+    def __init__(
+        self, python: str, library: str, model: str, codes: Codes, asked: Mapping[str, Any]
+    ) -> None:
         self._call = (python, "-W", "ignore", peer_worker.__file__, library, model)
         self._codes, self._asked = codes, asked
         self.cpu_seconds = self.peak_megabytes = 0.0
@@ -88,8 +94,14 @@ class Drawn:
             prefix="dither-peer-"
         ) as place:  # for this user's eyes only, and gone afterwards
             np.save(Path(place, "codes.npy"), self._codes)
-            Path(place, "asked.json").write_text(json.dumps({**self._asked, "rows": rows}), encoding="utf-8")
-            own = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | ONE_THREAD | {"JAX_PLATFORMS": "cpu"}
+            Path(place, "asked.json").write_text(
+                json.dumps({**self._asked, "rows": rows}), encoding="utf-8"
+            )
+            own = (
+                {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+                | ONE_THREAD
+                | {"JAX_PLATFORMS": "cpu"}
+            )
             with subprocess.Popen(
                 [*self._call, place],
                 stdin=subprocess.PIPE,
@@ -101,7 +113,9 @@ class Drawn:
                 assert child.stderr is not None
                 said = child.stderr.read()  # to the end of it; its input stays open until then
             if child.returncode:
-                lines = said.strip().splitlines() or ["ended by the system, perhaps for want of memory"]
+                lines = said.strip().splitlines() or [
+                    "ended by the system, perhaps for want of memory"
+                ]
                 raise ParameterError(lines[-1], where="methods")
             told = json.loads(Path(place, "told.json").read_text(encoding="utf-8"))
             self.cpu_seconds, self.peak_megabytes = told["cpu_seconds"], told["peak_megabytes"]

@@ -59,10 +59,16 @@ class Comparison:
     def best(self, epsilon: float, measure: str = "tvd_2") -> str | None:
         """The local method with the least error (or the greatest accuracy) at an epsilon."""
         able = [
-            r for r in self.results if r["epsilon"] == epsilon and r["trust"] == "local" and _of(r, measure) is not None
+            r
+            for r in self.results
+            if r["epsilon"] == epsilon and r["trust"] == "local" and _of(r, measure) is not None
         ]
         order = max if measure == "accuracy" else min
-        return str(order(able, key=lambda r: float(_of(r, measure) or 0.0))["method"]) if able else None
+        return (
+            str(order(able, key=lambda r: float(_of(r, measure) or 0.0))["method"])
+            if able
+            else None
+        )
 
     def to_json(self) -> JsonObject:
         """Plain values, as `dither compare --json` prints them."""
@@ -79,7 +85,9 @@ class Comparison:
         """One line for each method and epsilon, a column for each mean and its spread."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["method", "epsilon", "trust", "runs", *MEASURES, *(f"{m}_spread" for m in MEASURES)])
+        writer.writerow(
+            ["method", "epsilon", "trust", "runs", *MEASURES, *(f"{m}_spread" for m in MEASURES)]
+        )
         for r in self.results:
             spreads = [r["spread"].get(m, "") for m in MEASURES]
             figures = ["" if (found := _of(r, m)) is None else found for m in MEASURES]
@@ -91,25 +99,40 @@ class Comparison:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         plain = json.dumps(self.to_json(), indent=1, allow_nan=False)
-        for name, text in (("index.html", self.page), ("comparison.json", plain), ("comparison.csv", self.to_csv())):
+        for name, text in (
+            ("index.html", self.page),
+            ("comparison.json", plain),
+            ("comparison.csv", self.to_csv()),
+        ):
             write_atomically(folder / name, partial(_write, text))
         return folder
 
     def __repr__(self) -> str:
-        lines = [f"Comparison of {len(self.results)} results on {self.about['participants']:,} participants"]
+        lines = [
+            f"Comparison of {len(self.results)} results on {self.about['participants']:,} participants"
+        ]
         for epsilon in self.about["epsilons"]:
-            lines.append(f"  epsilon {epsilon:g}: least error of pairs by {self.best(epsilon) or 'nothing that ran'}")
+            lines.append(
+                f"  epsilon {epsilon:g}: least error of pairs by {self.best(epsilon) or 'nothing that ran'}"
+            )
         return "\n".join(lines)
 
 
 def read_outcome(
-    bench: Bench, task: Task, outcome: Outcome, levels: Sequence[float], chosen: Sequence[str], absent: Sequence[str]
+    bench: Bench,
+    task: Task,
+    outcome: Outcome,
+    levels: Sequence[float],
+    chosen: Sequence[str],
+    absent: Sequence[str],
 ) -> Comparison:
     """What a run of the harness measured, as a comparison."""
     results = []
     for method in (*chosen, *BASELINES):
         for epsilon in levels:
-            points = [p for p in outcome.points if p["method"] == method and p["epsilon"] == epsilon]
+            points = [
+                p for p in outcome.points if p["method"] == method and p["epsilon"] == epsilon
+            ]
             if points:
                 results.append(_result(method, epsilon, points))
     reasons: dict[tuple[Any, Any], str] = {}
@@ -129,22 +152,39 @@ def read_outcome(
     # The page names each method beside its reason once, however many epsilons it failed at.
     outcome.notes = list(dict.fromkeys(f"{r['method']}: {r['reason']}" for r in not_run))
     page = render(outcome)
-    return Comparison(about, tuple(results), tuple(not_run), bench.warnings, outcome.seconds, outcome.resumed, page)
+    return Comparison(
+        about,
+        tuple(results),
+        tuple(not_run),
+        bench.warnings,
+        outcome.seconds,
+        outcome.resumed,
+        page,
+    )
 
 
 def _result(method: str, epsilon: float, points: Sequence[JsonObject]) -> JsonObject:
-    found = {m: [p[m] for p in points if p.get(m) is not None] for m in (*MEASURES, "without_interval")}
+    found = {
+        m: [p[m] for p in points if p.get(m) is not None] for m in (*MEASURES, "without_interval")
+    }
     means = {m: float(np.mean(values)) for m, values in found.items() if values}
     spread = {m: float(np.std(v, ddof=1)) for m, v in found.items() if len(v) > 1}
-    worst = max((p for p in points if "worst_pair" in p), key=lambda p: float(p["worst_pair"]), default=None)
+    worst = max(
+        (p for p in points if "worst_pair" in p), key=lambda p: float(p["worst_pair"]), default=None
+    )
     out: JsonObject = {
         "method": method,
         "epsilon": epsilon,
         "trust": points[0]["trust"],
         "runs": len(points),
         "tvd": {str(k): means[f"tvd_{k}"] for k in (1, 2, 3) if f"tvd_{k}" in means},
-        "worst_pair": None if worst is None else {"tvd": means["worst_pair"], "attributes": worst["worst_names"]},
-        **{m: means.get(m) for m in ("coverage", "without_interval", "accuracy", "cpu_seconds", "peak_megabytes")},
+        "worst_pair": None
+        if worst is None
+        else {"tvd": means["worst_pair"], "attributes": worst["worst_names"]},
+        **{
+            m: means.get(m)
+            for m in ("coverage", "without_interval", "accuracy", "cpu_seconds", "peak_megabytes")
+        },
         "spread": spread,
     }
     remarks = {p["no_intervals"] for p in points if "no_intervals" in p}

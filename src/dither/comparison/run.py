@@ -13,7 +13,15 @@ import numpy as np
 
 import dither
 from dither.checks import check_between, check_whole, check_whole_or_none
-from dither.comparison.measure import BASELINES, PRODUCT, REDRAWN, Task, majority, measure, measure_saved
+from dither.comparison.measure import (
+    BASELINES,
+    PRODUCT,
+    REDRAWN,
+    Task,
+    majority,
+    measure,
+    measure_saved,
+)
 from dither.comparison.peers import find_peer, peers
 from dither.comparison.results import MEASURES, Comparison, read_outcome
 from dither.datasets import Reading, open_table
@@ -99,19 +107,34 @@ def compare(
     if limit is not None:
         check_between("limit", limit, 0, 1e7, ends="(]")
     if output is not None and Path(output).exists() and not Path(output).is_dir():
-        raise ParameterError(f"{output} is not a folder; name another with output", where="output", value=str(output))
+        raise ParameterError(
+            f"{output} is not a folder; name another with output", where="output", value=str(output)
+        )
     population = check_whole_or_none("population", population, 1, 10**9)
     csv = CsvOptions(delimiter, encoding, decimal, None if missing is None else ("", *missing))
-    task, notes = _task(table, schema, target, population, replicates, seed, Reading(columns, drop, keep, csv))
+    task, notes = _task(
+        table, schema, target, population, replicates, seed, Reading(columns, drop, keep, csv)
+    )
     with tempfile.TemporaryDirectory(
         prefix="dither-compare-"
     ) as place:  # for this user's eyes only, and gone afterwards
         if isolated:
             task.save(Path(place))
         one = partial(_apart, place, limit) if isolated else partial(_here, task)
-        bench = _bench(table, task, one, chosen, levels, range(seed, seed + repeats), (_NOT_PRIVATE, *notes), limit)
+        bench = _bench(
+            table,
+            task,
+            one,
+            chosen,
+            levels,
+            range(seed, seed + repeats),
+            (_NOT_PRIVATE, *notes),
+            limit,
+        )
         folder = Path(output) if output is not None else Path(place, "out")
-        found = read_outcome(bench, task, execute(bench, folder, fresh=fresh, quiet=quiet), levels, chosen, peculiar)
+        found = read_outcome(
+            bench, task, execute(bench, folder, fresh=fresh, quiet=quiet), levels, chosen, peculiar
+        )
         if output is not None:
             found.save(folder)
     return found
@@ -123,7 +146,9 @@ def _apart(place: str, limit: float | None, method: str, epsilon: float, seed: i
         return _or_reason(measure_saved(place, method, epsilon, seed))
     try:
         return _or_reason(apart(measure_saved, place, method, epsilon, seed, limit=limit))
-    except RuntimeError as failure:  # a failure of one method is a finding about it, not the end of the others
+    except (
+        RuntimeError
+    ) as failure:  # a failure of one method is a finding about it, not the end of the others
         raise NotAvailable(str(failure).partition(" failed: ")[2] or str(failure)) from None
 
 
@@ -159,16 +184,22 @@ def _methods(given: Sequence[str] | str) -> tuple[list[str], list[str]]:
             names |= dict.fromkeys(methods())
         elif name == PEERS:
             names |= {n: None for n, peer in peers().items() if peer.installed}
-            absent += [f"{n} (needs {peer.needs})" for n, peer in peers().items() if not peer.installed]
+            absent += [
+                f"{n} (needs {peer.needs})" for n, peer in peers().items() if not peer.installed
+            ]
         elif name in HISTOGRAMS:
-            raise ParameterError(f"{name} makes histograms of one number, not tables", where="methods", value=name)
+            raise ParameterError(
+                f"{name} makes histograms of one number, not tables", where="methods", value=name
+            )
         elif find_peer(name) is not None:
             names[name] = None
         else:
             find_method(name)
             names[name] = None
     if not names:
-        raise ParameterError("no method is left to run: no peer is installed", where="methods", value=given)
+        raise ParameterError(
+            "no method is left to run: no peer is installed", where="methods", value=given
+        )
     return list(names), absent
 
 
@@ -185,9 +216,15 @@ def _task(
     others = any(notice.code == "rare-as-other" for notice in notes)
     codes = encode(native, domain, unknown="other" if others else "error").codes
     if len(codes) < 10:
-        raise TableError(f"the table has {len(codes)} rows; a comparison needs at least 10", where="table")
+        raise TableError(
+            f"the table has {len(codes)} rows; a comparison needs at least 10", where="table"
+        )
     if target is not None and target not in domain.names:
-        raise ParameterError(f"no column {target!r}; there are {', '.join(domain.names)}", where="target", value=target)
+        raise ParameterError(
+            f"no column {target!r}; there are {', '.join(domain.names)}",
+            where="target",
+            value=target,
+        )
     predicted = (target or domain.names[-1]) if len(domain) > 1 else None
     people, test = split_rows(codes, TEST_SHARE, np.random.default_rng([seed, 0x74657374]))
     return Task(domain, np.asfortranarray(people), test, predicted, population, replicates), notes
@@ -205,11 +242,19 @@ def _bench(
 ) -> Bench:
     """The comparison as the harness runs it."""
     digest = hashlib.sha256(json.dumps(task.schema.to_json(), sort_keys=True).encode())
-    digest.update(np.ascontiguousarray(task.people).tobytes() + np.ascontiguousarray(task.test).tobytes())
+    digest.update(
+        np.ascontiguousarray(task.people).tobytes() + np.ascontiguousarray(task.test).tobytes()
+    )
     digest.update(f"{task.target} {task.population} {task.replicates} {limit}".encode())
-    axes: dict[str, Sequence[str | float]] = {"method": (*chosen, *BASELINES), "epsilon": levels, "seed": seeds}
+    axes: dict[str, Sequence[str | float]] = {
+        "method": (*chosen, *BASELINES),
+        "epsilon": levels,
+        "seed": seeds,
+    }
     charts = tuple(
-        Chart("epsilon", y, panels=(), title=f"{words[0].upper()}{words[1:]}", log_y=y in LOGARITHMIC)
+        Chart(
+            "epsilon", y, panels=(), title=f"{words[0].upper()}{words[1:]}", log_y=y in LOGARITHMIC
+        )
         for y, words in MEASURES.items()
     )
     study = Study(

@@ -108,7 +108,9 @@ class Reading:
 
 
 def open_table(
-    table: NativeTable | str | Path, schema: Schema | str | Path | None = None, reading: Reading | None = None
+    table: NativeTable | str | Path,
+    schema: Schema | str | Path | None = None,
+    reading: Reading | None = None,
 ) -> tuple[NativeTable, Schema, list[Notice]]:
     """The table itself, its schema, and notes that the user has to see.
 
@@ -158,12 +160,17 @@ def schema_of(given: Schema | NativeTable | str | Path) -> tuple[Schema, list[No
     return domain, notes
 
 
-def wanted_columns(table: NativeTable, columns: Sequence[str] | None, drop: Sequence[str]) -> list[str]:
+def wanted_columns(
+    table: NativeTable, columns: Sequence[str] | None, drop: Sequence[str]
+) -> list[str]:
     """The columns to read, in the table's order. A name that the table lacks is an error."""
     names = column_names(table)
     for name in (*(columns or ()), *drop):
         if name not in names:
-            raise TableError(f"the table has no column {name!r}; its columns are {', '.join(names[:20])}", where=name)
+            raise TableError(
+                f"the table has no column {name!r}; its columns are {', '.join(names[:20])}",
+                where=name,
+            )
     wanted = [name for name in names if (columns is None or name in columns) and name not in drop]
     if not wanted:
         raise TableError("no column is left to ask", where="columns")
@@ -184,13 +191,17 @@ def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
 
     A bundled dataset has its own; a file may have one beside it, `<name>.schema.json` or `<name>.domain.json`.
     """
-    if isinstance(table, str) and (table in NAMES or (not Path(table).exists() and is_dataset(table))):
+    if isinstance(table, str) and (
+        table in NAMES or (not Path(table).exists() and is_dataset(table))
+    ):
         return bundled_schema(table), []
     path = Path(table)
     for ending in SIDECARS if path.is_file() else ():
         beside = path.with_name(path.stem + ending)
         if beside.is_file():
-            note = Notice("schema-beside", f"no schema given; using {beside}, which stands beside the table")
+            note = Notice(
+                "schema-beside", f"no schema given; using {beside}, which stands beside the table"
+            )
             return load_schema(beside), [note]
     return None, []
 
@@ -217,7 +228,9 @@ def read_named_noted(
     table: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
 ) -> tuple[pa.Table, list[Notice]]:
     """The same, and what was assumed about how a file is written."""
-    if isinstance(table, str) and (table in NAMES or (not Path(table).exists() and is_dataset(table))):
+    if isinstance(table, str) and (
+        table in NAMES or (not Path(table).exists() and is_dataset(table))
+    ):
         return load_dataset(table).table, []
     if not Path(table).exists():
         raise TableError(
@@ -233,4 +246,6 @@ def _as_schema(schema: object) -> Schema | None:
         return schema
     if isinstance(schema, (str, Path)):
         return load_schema(schema)
-    raise SchemaError(f"a schema is a dither.Schema or the path of a schema file, not {type(schema).__name__}")
+    raise SchemaError(
+        f"a schema is a dither.Schema or the path of a schema file, not {type(schema).__name__}"
+    )

@@ -84,13 +84,21 @@ def generate_network(
     for i, size in enumerate(sizes):
         window = min(i, 2 * parents)
         count = min(i, parents)
-        before = tuple(sorted(i - 1 - int(back) for back in rng.choice(window, count, replace=False))) if count else ()
+        before = (
+            tuple(sorted(i - 1 - int(back) for back in rng.choice(window, count, replace=False)))
+            if count
+            else ()
+        )
         shape = (*(sizes[parent] for parent in before), size)
-        scores = 0.5 * rng.standard_normal(size) + strength * rng.standard_normal(shape) * bool(before)
+        scores = 0.5 * rng.standard_normal(size) + strength * rng.standard_normal(shape) * bool(
+            before
+        )
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         chosen.append(before)
         tables.append(weights / weights.sum(axis=-1, keepdims=True))
-    schema = Schema(tuple(_attribute(i, size, missing and i % 2 == 1) for i, size in enumerate(sizes)))
+    schema = Schema(
+        tuple(_attribute(i, size, missing and i % 2 == 1) for i, size in enumerate(sizes))
+    )
     return RandomNetwork(schema, tuple(chosen), tuple(tables))
 
 
@@ -103,7 +111,11 @@ def _attribute(position: int, codes: int, missing: bool) -> Attribute:
     if kind == "boolean" and answers == 2:
         return Attribute(name, "boolean", values=(False, True), missing=missing)
     if kind == "numeric":
-        return Attribute(name, "numeric", edges=tuple(10.0 * k for k in range(answers + 1)), missing=missing)
+        return Attribute(
+            name, "numeric", edges=tuple(10.0 * k for k in range(answers + 1)), missing=missing
+        )
     if kind == "ordinal":
         return Attribute(name, "ordinal", values=tuple(range(1, answers + 1)), missing=missing)
-    return Attribute(name, "categorical", values=tuple(f"v{k}" for k in range(answers)), missing=missing)
+    return Attribute(
+        name, "categorical", values=tuple(f"v{k}" for k in range(answers)), missing=missing
+    )

@@ -29,7 +29,9 @@ def bar_chart(bars: Sequence[Bar], words: str, tick: Callable[[float], str] = sh
     """Estimates as points over pale bars from zero, with intervals, and hollow diamonds for the truth; `words` are read aloud."""
     labels = fit_all([bar.label for bar in bars], _LABEL_ROOM)
     left = max(text_width(shown) for shown in labels) + 8
-    reach = [v for bar in bars for v in (bar.estimate, bar.low, bar.high, bar.truth) if v is not None]
+    reach = [
+        v for bar in bars for v in (bar.estimate, bar.low, bar.high, bar.truth) if v is not None
+    ]
     low, top = min(0.0, *reach), max(*reach, 1e-6) * 1.02
     bottom = _ROW * len(labels) + 4
     right = WIDTH - 16
@@ -49,7 +51,9 @@ def bar_chart(bars: Sequence[Bar], words: str, tick: Callable[[float], str] = sh
         drawn += f"M{zero} {number(y - 6)}H{number(end)}v12H{zero}z"
         if bar.low is not None and bar.high is not None:
             begins, ends = number(x(bar.low)), number(x(bar.high))
-            intervals += f"M{begins} {number(y)}H{ends}M{begins} {number(y - 3)}v6M{ends} {number(y - 3)}v6"
+            intervals += (
+                f"M{begins} {number(y)}H{ends}M{begins} {number(y - 3)}v6M{ends} {number(y - 3)}v6"
+            )
         dots += dot(end, y)
         if bar.truth is not None:
             diamonds += f"M{number(x(bar.truth))} {number(y - 5)}l4.2 5l-4.2 5l-4.2 -5z"

@@ -21,7 +21,9 @@ class Show(Protocol):
     """Called with what is done, how much of it, and of how much; `now` is the step in work, `left` a better estimate of the seconds
     to come than the pace so far."""
 
-    def __call__(self, what: str, done: int, total: int, *, now: str = "", left: float | None = None) -> None: ...
+    def __call__(
+        self, what: str, done: int, total: int, *, now: str = "", left: float | None = None
+    ) -> None: ...
 
 
 @contextmanager
@@ -73,7 +75,14 @@ def _nothing(what: str, done: int, total: int, *, now: str = "", left: float | N
 @contextmanager
 def _terminal_bar() -> Iterator[Show]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
     left = TextColumn("{task.fields[left]}")
     columns = (
@@ -83,10 +92,14 @@ def _terminal_bar() -> Iterator[Show]:
         TimeElapsedColumn(),
         left,
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=_PERIOD) as bar:
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, speed_estimate_period=_PERIOD
+    ) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def show(what: str, done: int, total: int, *, now: str = "", left: float | None = None) -> None:
+        def show(
+            what: str, done: int, total: int, *, now: str = "", left: float | None = None
+        ) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total, completed=done, left="")
             task = tasks[what]
@@ -94,7 +107,9 @@ def _terminal_bar() -> Iterator[Show]:
             known = bar.tasks[bar.task_ids.index(task)]
             guess = left if left is not None else known.time_remaining
             settled = left is not None or (known.elapsed or 0.0) > _SETTLED
-            bar.update(task, left=f"{time_left(guess)} left" if guess and settled and done < total else "")
+            bar.update(
+                task, left=f"{time_left(guess)} left" if guess and settled and done < total else ""
+            )
 
         yield show
 
@@ -110,13 +125,23 @@ class NotebookBar:
         self._begun: dict[str, tuple[float, int]] = {}
         self._shown = 0.0
 
-    def __call__(self, what: str, done: int, total: int, *, now: str = "", left: float | None = None) -> None:
+    def __call__(
+        self, what: str, done: int, total: int, *, now: str = "", left: float | None = None
+    ) -> None:
         clock = time.monotonic()
         begun, before = self._begun.setdefault(what, (clock, done))
         if left is None and clock - begun > _SETTLED and before < done < total:
             left = (clock - begun) * (total - done) / (done - before)
-        words = f"{what} {now}".strip() + f" {done:,} of {total:,}" + (f", {time_left(left)} left" if left else "")
-        self._lines[what] = f'<div><progress value="{done}" max="{max(total, 1)}"></progress> {escape(words)}</div>'
-        if clock - self._shown > 0.1 or done >= total:  # a notebook's page is slower than what it follows
+        words = (
+            f"{what} {now}".strip()
+            + f" {done:,} of {total:,}"
+            + (f", {time_left(left)} left" if left else "")
+        )
+        self._lines[what] = (
+            f'<div><progress value="{done}" max="{max(total, 1)}"></progress> {escape(words)}</div>'
+        )
+        if (
+            clock - self._shown > 0.1 or done >= total
+        ):  # a notebook's page is slower than what it follows
             self._shown = clock
             self._handle.update(self._html("".join(self._lines.values())))

@@ -67,14 +67,17 @@ def stand_alone(chart: Markup) -> Picture:
     return Picture(head + str(chart)[found.end() :], str(Markup(words).unescape()))
 
 
-def html_table(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str, figures: int) -> str:
+def html_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str, figures: int
+) -> str:
     """A table of text; the last `figures` columns are numbers and stand to the right."""
     words = len(headings) - figures
 
     def line(cells: Sequence[str], tag: str) -> str:
         sides = ["left"] * words + ["right"] * figures
         return "".join(
-            f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>' for cell, side in zip(cells, sides, strict=True)
+            f'<{tag} style="text-align:{side}">{escape(cell)}</{tag}>'
+            for cell, side in zip(cells, sides, strict=True)
         )
 
     body = "".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
@@ -105,4 +108,6 @@ def _needed(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise InputError(f"{name} is not installed: pip install {name}, or use to_arrow()", where=name) from None
+        raise InputError(
+            f"{name} is not installed: pip install {name}, or use to_arrow()", where=name
+        ) from None

@@ -21,7 +21,9 @@ _WIDE = frozenset("MWmw@%&—…+<>=~")
 def drawing(width: float, height: float, words: str, inside: str) -> Markup:
     """An inline picture with its text alternative, safe to stand in a page; `inside` is made of the pieces below."""
     box = f"0 0 {number(width)} {number(height)}"
-    return Markup(f'<svg role="img" aria-label="{escape(words, quote=True)}" viewBox="{box}">{inside}</svg>')
+    return Markup(
+        f'<svg role="img" aria-label="{escape(words, quote=True)}" viewBox="{box}">{inside}</svg>'
+    )
 
 
 def label(x: float, y: float, words: str, css: str = "", turn: float = 0.0) -> str:
@@ -83,13 +85,17 @@ def ticks(top: float, most: int = 4, low: float = 0.0) -> list[float]:
     raw = (top - low) / most
     scale = 10.0 ** math.floor(math.log10(raw))
     step = next(scale * m for m in (1, 2, 2.5, 5, 10) if scale * m >= raw * (1 - 1e-9))
-    return [step * i for i in range(math.ceil(low / step - 1e-9), math.floor(top / step + 1e-9) + 1)]
+    return [
+        step * i for i in range(math.ceil(low / step - 1e-9), math.floor(top / step + 1e-9) + 1)
+    ]
 
 
 def short_number(value: float) -> str:
     """A number as a tick's label: in as few digits as it needs, large ones in thousands (k) and millions (M)."""
     size = abs(value)
-    scale, unit = (1e6, "M") if 1e6 <= size < 1e12 else (1e3, "k") if 1e4 <= size < 1e6 else (1.0, "")
+    scale, unit = (
+        (1e6, "M") if 1e6 <= size < 1e12 else (1e3, "k") if 1e4 <= size < 1e6 else (1.0, "")
+    )
     return f"{value / scale:.4g}{unit}".replace("-", "\N{MINUS SIGN}")
 
 
@@ -140,7 +146,10 @@ def reads_dark(colour: str) -> bool:
 
 def luminance(colour: str) -> float:
     """Relative luminance of a colour such as #25313c (WCAG 2.2)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(colour))]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (v / 255 for v in _channels(colour))
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 

@@ -21,7 +21,9 @@ from dither.estimate.targets import PairTargets, links, trees
 from dither.types import Floats, Progress
 
 CHAINS = 2
-MOST_RATIO = 1.3  # of the spread of all draws to that inside the chains, from which they have not mixed
+MOST_RATIO = (
+    1.3  # of the spread of all draws to that inside the chains, from which they have not mixed
+)
 STAGE = "fit, Bayesian member"
 LEAST_PSI, LEAST_ONE = 1e-12, 1e-4  # before a logarithm
 
@@ -81,8 +83,12 @@ def bayes_member(
 ) -> BayesMember:
     """Sample the posterior whose edges have the mean potentials of a fit."""
     options = options or SampleOptions()
-    posterior = Posterior(targets, weights, member_size(fit), fit.edges, mean_potentials(targets, fit))
-    chains = [_chain(posterior, targets, options, rng, progress, number) for number in range(CHAINS)]
+    posterior = Posterior(
+        targets, weights, member_size(fit), fit.edges, mean_potentials(targets, fit)
+    )
+    chains = [
+        _chain(posterior, targets, options, rng, progress, number) for number in range(CHAINS)
+    ]
     w2, w1 = weights
 
     def total(pair: Floats, one: Floats) -> float:
@@ -118,16 +124,22 @@ def mean_potentials(targets: PairTargets, fit: MixtureFit) -> list[Floats]:
         # A sum a(u, v) + b(v, w) + ..., taken apart: every link's mean, less that of the attribute it shares with the one before.
         whole = mean.reshape([int(k) for k in targets.columns.cardinalities[list(tree)]])
         for link in range(len(tree) - 1):
-            lines = whole.mean(axis=tuple(axis for axis in range(len(tree)) if axis not in (link, link + 1)))
+            lines = whole.mean(
+                axis=tuple(axis for axis in range(len(tree)) if axis not in (link, link + 1))
+            )
             out.append(lines - lines.mean(axis=1, keepdims=True) if link else lines)
     return out
 
 
-def _mode(posterior: Posterior, targets: PairTargets, options: SampleOptions, rng: np.random.Generator) -> Floats:
+def _mode(
+    posterior: Posterior, targets: PairTargets, options: SampleOptions, rng: np.random.Generator
+) -> Floats:
     """A start near the mode with tau = 1, which is held: with tau free there is no mode worth the name."""
     floor = np.maximum(targets.one, LEAST_ONE)
     shape = (posterior.components, targets.columns.width)
-    logits = (np.log(floor) + options.apart * rng.standard_normal(shape)).astype(posterior.precision)
+    logits = (np.log(floor) + options.apart * rng.standard_normal(shape)).astype(
+        posterior.precision
+    )
     x = posterior.at(logits, np.zeros(posterior.attributes, dtype=posterior.precision))
     held = len(x) - posterior.attributes
 
@@ -142,7 +154,13 @@ def _mode(posterior: Posterior, targets: PairTargets, options: SampleOptions, rn
 
 
 def _metric(
-    posterior: Posterior, one: Floats, x: Floats, rng: np.random.Generator, *, free: bool, probes: int = 6
+    posterior: Posterior,
+    one: Floats,
+    x: Floats,
+    rng: np.random.Generator,
+    *,
+    free: bool,
+    probes: int = 6,
 ) -> Metric:
     """Curvatures at a position: of row 0 in closed form, of the rest by random signs (Hutchinson 1990; Bekas, Kokiopoulou, Saad
     2007), averaged over components, which change places anyway. Without `free` tau is held."""
@@ -172,7 +190,13 @@ def _chain(
 ) -> Drawn:
     """Warm up, then keep every few draws."""
     x = _mode(posterior, targets, options, rng)
-    chain = Chain(posterior, x, _metric(posterior, targets.one, x, rng, free=False), options.leaps, options.step)
+    chain = Chain(
+        posterior,
+        x,
+        _metric(posterior, targets.one, x, rng, free=False),
+        options.leaps,
+        options.step,
+    )
     factors: list[Floats] = []
     sums: list[Floats] = []
     accepted = 0.0
@@ -190,9 +214,18 @@ def _chain(
             if (iteration - options.warm) % options.every == 0:
                 factors.append(_count(sums, posterior, chain.x))
         if progress:
-            progress(STAGE, number * options.iterations + iteration + 1, CHAINS * options.iterations)
+            progress(
+                STAGE, number * options.iterations + iteration + 1, CHAINS * options.iterations
+            )
     pair, pair2, one, one2 = (total / len(factors) for total in sums)
-    return Drawn(factors, pair, np.maximum(pair2 - pair**2, 0.0), one, np.maximum(one2 - one**2, 0.0), accepted)
+    return Drawn(
+        factors,
+        pair,
+        np.maximum(pair2 - pair**2, 0.0),
+        one,
+        np.maximum(one2 - one**2, 0.0),
+        accepted,
+    )
 
 
 def _count(sums: list[Floats], posterior: Posterior, x: Floats) -> Floats:

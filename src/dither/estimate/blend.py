@@ -67,7 +67,9 @@ def best_shares(products: Floats, df: Floats) -> Floats:
             # Go towards it as far as all stay positive, and leave out what has become zero.
             here = shares[inside]
             falling = found < here
-            reach = float(np.min(here[falling & (found < 0)] / (here - found)[falling & (found < 0)]))
+            reach = float(
+                np.min(here[falling & (found < 0)] / (here - found)[falling & (found < 0)])
+            )
             moved = here + reach * (found - here)
             shares[:] = 0.0
             shares[inside] = np.maximum(moved, 0.0)
@@ -92,7 +94,9 @@ def _level_point(products: Floats, df: Floats, inside: Sequence[int]) -> Floats:
 
 def blended(fits: Sequence[MixtureFit], shares: Floats) -> MixtureFit:
     """The average of fits with the same edges; diagnostics are those of the first."""
-    kept = [(fit, float(share)) for fit, share in zip(fits, shares, strict=True) if share > LEAST_SHARE]
+    kept = [
+        (fit, float(share)) for fit, share in zip(fits, shares, strict=True) if share > LEAST_SHARE
+    ]
     if len(kept) == 1:
         return replace(kept[0][0], diagnostics=fits[0].diagnostics)
     total = sum(share for _, share in kept)
@@ -105,8 +109,16 @@ def blended(fits: Sequence[MixtureFit], shares: Floats) -> MixtureFit:
         np.asarray(sum(share / total * fit.pairs for fit, share in kept)),
         np.asarray(sum(share / total * fit.one for fit, share in kept)),
         kept[0][0].edges,
-        tuple(np.concatenate([fit.potentials[e] for fit, _ in kept]) for e in range(len(kept[0][0].potentials))),
-        np.concatenate([_groups(fit) + first for (fit, _), (first, _) in zip(kept, pairwise(before), strict=True)]),
+        tuple(
+            np.concatenate([fit.potentials[e] for fit, _ in kept])
+            for e in range(len(kept[0][0].potentials))
+        ),
+        np.concatenate(
+            [
+                _groups(fit) + first
+                for (fit, _), (first, _) in zip(kept, pairwise(before), strict=True)
+            ]
+        ),
     )
 
 

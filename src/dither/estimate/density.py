@@ -44,13 +44,21 @@ def likely_density(chances: Floats, outputs: AnyIntegers, widths: Floats) -> Flo
 
     with threadpool_limits(1):  # matrices of this size lose time by being shared out
         evidence = Evidence.of(chances, np.asarray(outputs, np.float64), widths)
-        fits = [fit for order, strengths in ((1, _FIRST), (2, _SECOND)) for fit in evidence.path(order, strengths)]
+        fits = [
+            fit
+            for order, strengths in ((1, _FIRST), (2, _SECOND))
+            for fit in evidence.path(order, strengths)
+        ]
     criteria = np.array([fit.criterion for fit in fits])
     weights = np.exp(-(criteria - criteria.min()) / 2)
-    return np.asarray(weights @ np.array([fit.shares for fit in fits]) / weights.sum(), dtype=np.float64)
+    return np.asarray(
+        weights @ np.array([fit.shares for fit in fits]) / weights.sum(), dtype=np.float64
+    )
 
 
-def rough_shares(chances: Floats, outputs: Floats, widths: Floats, steps: int = _ROUGH_STEPS) -> Floats:
+def rough_shares(
+    chances: Floats, outputs: Floats, widths: Floats, steps: int = _ROUGH_STEPS
+) -> Floats:
     """A few steps of EM from an even density, with a little of that density left in it."""
     even = widths / widths.sum()
     shares, total = even, outputs.sum()
@@ -114,7 +122,9 @@ class Evidence:
             curvature, pull = self._local(logs, penalty)
             scale = float(np.trace(curvature)) / len(logs)
             for _ in range(12):
-                step = np.linalg.solve(curvature + (damping + 1e-9) * scale * np.eye(len(logs)), pull)
+                step = np.linalg.solve(
+                    curvature + (damping + 1e-9) * scale * np.eye(len(logs)), pull
+                )
                 step *= min(1.0, _LONGEST / max(float(np.abs(step).max()), 1e-300))
                 ahead = self._loss(logs + step, penalty)
                 if ahead <= now:

@@ -104,7 +104,9 @@ def summed(table: Floats, away: Sequence[int]) -> Floats:
     """Sums over some axes, one after the other, the last by a matrix product: numpy takes three times as long at once."""
     for axis in sorted(away, reverse=True):
         last = axis == table.ndim - 1
-        table = table @ np.ones(table.shape[-1], dtype=table.dtype) if last else table.sum(axis=axis)
+        table = (
+            table @ np.ones(table.shape[-1], dtype=table.dtype) if last else table.sum(axis=axis)
+        )
     return table
 
 
@@ -112,7 +114,9 @@ def _shape(columns: Columns, tree: Tree) -> tuple[int, ...]:
     return tuple(int(k) for k in columns.cardinalities[list(tree)])
 
 
-def faces(columns: Columns, tree: Tree) -> Iterator[tuple[slice, slice, tuple[int, ...], tuple[int, ...]]]:
+def faces(
+    columns: Columns, tree: Tree
+) -> Iterator[tuple[slice, slice, tuple[int, ...], tuple[int, ...]]]:
     """Every pair of a tree's attributes: their columns, the axes that are summed to it, and its shape in a table of the tree."""
     shape = _shape(columns, tree)
     for a, b in combinations(range(len(tree)), 2):
@@ -124,7 +128,9 @@ def faces(columns: Columns, tree: Tree) -> Iterator[tuple[slice, slice, tuple[in
 class Descent:
     """One start: its logits with their velocities."""
 
-    def __init__(self, columns: Columns, logits: Floats, edges: Edges = (), potentials: Sequence[Floats] = ()) -> None:
+    def __init__(
+        self, columns: Columns, logits: Floats, edges: Edges = (), potentials: Sequence[Floats] = ()
+    ) -> None:
         """`potentials` are the logarithms of psi to start from, one table per link of every tree that the edges form."""
         self.columns, self.edges, self.trees = columns, edges, trees(edges)
         self.faces = [list(faces(columns, tree)) for tree in self.trees]
@@ -145,7 +151,9 @@ class Descent:
             first, second = (joined(self.columns, factors, half) for half in halves(tree))
             reach = second @ psi.T
             scaled = first / np.einsum("cu,cu->c", first, reach)[:, None]
-            for half, table in zip(halves(tree), (scaled * reach, second * (scaled @ psi)), strict=True):
+            for half, table in zip(
+                halves(tree), (scaled * reach, second * (scaled @ psi)), strict=True
+            ):
                 self._spread_out(half, table, components)
             ties.append(Tied(scaled, psi, second))
         return State(raised / raised.sum(), factors, components, tuple(ties))
@@ -190,30 +198,50 @@ class Descent:
             pulled = tied.psi * pull.reshape(tied.psi.shape)
             rows = tied.first * (tied.second @ pulled.T)
             columns = tied.second * (tied.first @ pulled)
-            by_table.append(TableGradient(rows, columns, pulled * ((tied.first.T * state.weights) @ tied.second)))
+            by_table.append(
+                TableGradient(
+                    rows, columns, pulled * ((tied.first.T * state.weights) @ tied.second)
+                )
+            )
             alone.append(rows.sum(axis=1))
         g = state.components @ pair_pull
-        by_weight = 0.5 * np.einsum("cd,cd->c", g, state.components) + state.components @ single_pull
+        by_weight = (
+            0.5 * np.einsum("cd,cd->c", g, state.components) + state.components @ single_pull
+        )
         for share in alone:
             by_weight += share
         g += single_pull
         return self.in_logits(state, g, by_weight, by_table)
 
-    def in_logits(self, state: State, g: Floats, by_weight: Floats, by_table: Sequence[TableGradient] = ()) -> Gradient:
+    def in_logits(
+        self, state: State, g: Floats, by_weight: Floats, by_table: Sequence[TableGradient] = ()
+    ) -> Gradient:
         """From a gradient in the probabilities `components` (each divided by its weight) and in the trees' tables."""
         out = g * state.components
         totals = self.columns.sums(out)
         potentials: list[Floats] = []
         for tree, tied, table in zip(self.trees, state.ties, by_table, strict=True):
-            total = totals[:, list(tree)].sum(axis=1) + table.rows.sum(axis=1)  # of T_c times its whole derivative
+            total = totals[:, list(tree)].sum(axis=1) + table.rows.sum(
+                axis=1
+            )  # of T_c times its whole derivative
             first, second = halves(tree)
             g_first = tied.first * _added(self.columns, g, first)
             g_second = tied.second * _added(self.columns, g, second)
             across = tied.first.T * state.weights
-            by_first = out[:, self.columns.of(first[0])] if len(first) == 1 else g_first * (tied.second @ tied.psi.T)
+            by_first = (
+                out[:, self.columns.of(first[0])]
+                if len(first) == 1
+                else g_first * (tied.second @ tied.psi.T)
+            )
             rows = by_first + tied.first * (g_second @ tied.psi.T) + table.rows
-            columns = g_second * (tied.first @ tied.psi) + tied.second * (g_first @ tied.psi) + table.columns
-            both = (g_first - total[:, None] * tied.first).T * state.weights @ tied.second + across @ g_second
+            columns = (
+                g_second * (tied.first @ tied.psi)
+                + tied.second * (g_first @ tied.psi)
+                + table.columns
+            )
+            both = (
+                g_first - total[:, None] * tied.first
+            ).T * state.weights @ tied.second + across @ g_second
             slope = (table.mean + tied.psi * both).reshape(_shape(self.columns, tree))
             for link in range(len(tree) - 1):
                 away = tuple(axis for axis in range(len(tree)) if axis not in (link, link + 1))
@@ -231,7 +259,9 @@ class Descent:
         self.velocity *= momentum
         # Neighbouring values of an ordered attribute learn alike.
         self.velocity -= size * self.columns.smooth(gradient.logits)
-        self.weight_velocity = momentum * self.weight_velocity - (size / len(self.weight_logits)) * gradient.weights
+        self.weight_velocity = (
+            momentum * self.weight_velocity - (size / len(self.weight_logits)) * gradient.weights
+        )
         self.logits += self.velocity
         self.weight_logits += self.weight_velocity
         self.steps += 1
@@ -241,10 +271,14 @@ class Descent:
     def _adam(self, number: int, slope: Floats) -> None:
         """A step of a potential at its own pace (Kingma and Ba, ICLR 2015): its cells' gradients differ a thousandfold."""
         self.mean[number] = ADAM_MEAN * self.mean[number] + (1.0 - ADAM_MEAN) * slope
-        self.square[number] = ADAM_SQUARE * self.square[number] + (1.0 - ADAM_SQUARE) * slope * slope
+        self.square[number] = (
+            ADAM_SQUARE * self.square[number] + (1.0 - ADAM_SQUARE) * slope * slope
+        )
         mean = self.mean[number] / (1.0 - ADAM_MEAN**self.steps)
         root = np.sqrt(self.square[number] / (1.0 - ADAM_SQUARE**self.steps))
-        self.potentials[number] = self.potentials[number] - ADAM_RATE * mean / (root + 1e-8 * root.max() + 1e-300)
+        self.potentials[number] = self.potentials[number] - ADAM_RATE * mean / (
+            root + 1e-8 * root.max() + 1e-300
+        )
 
 
 class StepSize:

@@ -16,7 +16,15 @@ import numpy as np
 from scipy.special import expit, gammaincc, stdtr
 
 from dither.estimate.project import norm_sub
-from dither.estimate.targets import Columns, Edges, PairTargets, inverse_variances, links, pooling_weights, trees
+from dither.estimate.targets import (
+    Columns,
+    Edges,
+    PairTargets,
+    inverse_variances,
+    links,
+    pooling_weights,
+    trees,
+)
 from dither.types import Floats
 
 OWN = 0.99  # of a warm table is the pair's own, the rest the product, so that no cell is ruled out
@@ -28,11 +36,16 @@ MATCHED = 0.999  # of a matched table, the rest the product
 MATCHING_STEPS = 50
 LEAST_MATCHED = 3  # values: of two, any dependence at all looks like a match
 MATCH_DRAWS, LEAST_DRAWS, MOST_DRAWN_CELLS = 100, 20, 2_000_000
-PROBES, PROBE = 32, 0.1  # moved tables that measure degrees of freedom, and by how much of their noise
+PROBES, PROBE = (
+    32,
+    0.1,
+)  # moved tables that measure degrees of freedom, and by how much of their noise
 LEVEL = 0.1  # how often noise alone may make any pair of a table strong
 NULL_DRAWS = 200
 DETERMINED = 0.7  # of the smaller entropy
-MOST_TREE_CELLS = 20_000  # of three or four attributes: every step costs as much as the table in each component
+MOST_TREE_CELLS = (
+    20_000  # of three or four attributes: every step costs as much as the table in each component
+)
 PairNoise = tuple[float, ...]  # c0, c1, c2 of the variance c0 + c1 f - c2 f^2
 
 
@@ -85,7 +98,9 @@ def own_warm(raw: Floats, rows: Floats, columns: Floats, sharpness: float) -> Fl
     """
     product = rows[..., :, None] * columns[..., None, :]
     own = projected_rows(raw.reshape(-1, raw.shape[-2] * raw.shape[-1])).reshape(raw.shape)
-    return sharpened(raked(OWN * own + (1.0 - OWN) * product, rows, columns), rows, columns, sharpness)
+    return sharpened(
+        raked(OWN * own + (1.0 - OWN) * product, rows, columns), rows, columns, sharpness
+    )
 
 
 def sharpened(table: Floats, rows: Floats, columns: Floats, sharpness: float) -> Floats:
@@ -118,9 +133,13 @@ class Matched:
         c0, c1, c2 = self.noise
         first, second = self.variances
         across, down = rows[..., :, None], columns[..., None, :]
-        both = (second * across + first * down) / (first + second)  # the frequency of a pair of values, if they match
+        both = (second * across + first * down) / (
+            first + second
+        )  # the frequency of a pair of values, if they match
         variance = c0 + 0.5 * both * (c1 - c2 * both)
-        log_odds = both * (raw - 0.5 * both) / variance - (across - down) ** 2 / (2.0 * (first + second))
+        log_odds = both * (raw - 0.5 * both) / variance - (across - down) ** 2 / (
+            2.0 * (first + second)
+        )
         chances = matching_chances(log_odds)
         lines = (
             second * rows + first * (chances * down).sum(axis=-1),
@@ -143,7 +162,9 @@ def matching_chances(log_odds: Floats) -> Floats:
 def _log_sum_of_others(values: Floats, axis: int) -> Floats:
     largest = values.max(axis=axis, keepdims=True)
     raised = np.exp(values - largest)
-    return np.asarray(np.log(np.maximum(raised.sum(axis=axis, keepdims=True) - raised, 1e-12)) + largest)
+    return np.asarray(
+        np.log(np.maximum(raised.sum(axis=axis, keepdims=True) - raised, 1e-12)) + largest
+    )
 
 
 def matched_of(targets: PairTargets, i: int, j: int) -> Matched | None:
@@ -155,7 +176,9 @@ def matched_of(targets: PairTargets, i: int, j: int) -> Matched | None:
     return Matched(tuple(float(c[i, j]) for c in targets.pair_noise), (first, second))
 
 
-def match_gain(targets: PairTargets, i: int, j: int, fitted: Floats, rng: np.random.Generator) -> tuple[float, float]:
+def match_gain(
+    targets: PairTargets, i: int, j: int, fitted: Floats, rng: np.random.Generator
+) -> tuple[float, float]:
     """How much lower the estimated risk of the matched table is than that of a fit's table, and how often a table drawn from the
     fit would seem so much better matched.
 
@@ -170,7 +193,10 @@ def match_gain(targets: PairTargets, i: int, j: int, fitted: Floats, rng: np.ran
     deviation = np.sqrt(np.maximum(c0 + fitted * (c1 - c2 * fitted), 1e-3 * c2))
 
     def closer(tables: Floats, rows: Floats, columns: Floats) -> Floats:
-        gaps = (((tables - other) / deviation) ** 2 for other in (fitted, matched(tables, rows, columns)))
+        gaps = (
+            ((tables - other) / deviation) ** 2
+            for other in (fitted, matched(tables, rows, columns))
+        )
         return np.asarray(np.subtract(*gaps).sum(axis=(-2, -1)))
 
     here = float(closer(raw, rows, columns))
@@ -188,7 +214,9 @@ def match_gain(targets: PairTargets, i: int, j: int, fitted: Floats, rng: np.ran
         _raised(columns + by_pair[j, i] * moved.sum(axis=-2)),
     )
     # One more draw from the same law as a few others: Student's t.
-    distance = (here - null.mean()) / max(float(null.std(ddof=1)) * math.sqrt(1.0 + 1.0 / draws), 1e-300)
+    distance = (here - null.mean()) / max(
+        float(null.std(ddof=1)) * math.sqrt(1.0 + 1.0 / draws), 1e-300
+    )
     return gain, float(stdtr(draws - 1, -distance))
 
 
@@ -232,7 +260,10 @@ def _warm_risks(targets: PairTargets, i: int, j: int) -> list[WarmRisk]:
     deviations = [own_deviation, *(np.sqrt(targets.one_variance[of(a)]) for a in (i, j))]
     data = [raw, *lines]
     draws = [rng.standard_normal((PROBES, *d.shape)) for d in data]
-    moved = [np.concatenate([d[None], d + PROBE * v * z]) for d, v, z in zip(data, deviations, draws, strict=True)]
+    moved = [
+        np.concatenate([d[None], d + PROBE * v * z])
+        for d, v, z in zip(data, deviations, draws, strict=True)
+    ]
 
     rows, columns = _raised(moved[1]), _raised(moved[2])
     own = own_warm(moved[0], rows, columns, 1.0)
@@ -245,7 +276,9 @@ def _warm_risks(targets: PairTargets, i: int, j: int) -> list[WarmRisk]:
             df.append(float((z * (np.stack(there) - here) / (PROBE * v)).sum()) / PROBES)
         return WarmRisk(warming, tables[0] / own_deviation, chi2 + 2.0 * sum(df), df[0])
 
-    found = [risk(partial(own_warm, sharpness=s), sharpened(own, rows, columns, s)) for s in SHARPNESSES]
+    found = [
+        risk(partial(own_warm, sharpness=s), sharpened(own, rows, columns, s)) for s in SHARPNESSES
+    ]
     matched = matched_of(targets, i, j)
     return found if matched is None else [*found, risk(matched, matched(moved[0], rows, columns))]
 
@@ -275,7 +308,9 @@ def warm_potentials(columns: Columns, edges: Edges, start: Marginals) -> list[Fl
     for i, j in (link for tree in trees(edges) for link in links(tree)):
         first, second = (_raised(start.one[columns.of(a)]) for a in (i, j))
         table = start.warming[i, j](start.pairs[i, j], first, second)
-        out.append(np.log(np.maximum(table / np.outer(table.sum(axis=1), table.sum(axis=0)), LEAST_RATIO)))
+        out.append(
+            np.log(np.maximum(table / np.outer(table.sum(axis=1), table.sum(axis=0)), LEAST_RATIO))
+        )
     return out
 
 
@@ -323,13 +358,17 @@ def own_tables(raw: Floats, fitted: Floats, noise: PairNoise) -> OwnTables:
     return OwnTables(closer, (own > 0).sum(axis=1) - 1.0)
 
 
-def chance_of(raw: Floats, closer: float, fitted: Floats, noise: PairNoise, rng: np.random.Generator) -> float:
+def chance_of(
+    raw: Floats, closer: float, fitted: Floats, noise: PairNoise, rng: np.random.Generator
+) -> float:
     """How often a table drawn from the fit would contradict it as much, by the clearer of two tests: chi^2, and how much closer
     its own projection is, which sees a few large cells among many; a gamma law is matched to some draws."""
     c0, c1, c2 = noise
     deviation = np.sqrt(np.maximum(c0 + fitted * (c1 - c2 * fitted), 1e-3 * c2))
     chi2 = float((((raw - fitted) / deviation) ** 2).sum())
-    null = own_tables(fitted + deviation * rng.standard_normal((NULL_DRAWS, fitted.size)), fitted, noise).closer
+    null = own_tables(
+        fitted + deviation * rng.standard_normal((NULL_DRAWS, fitted.size)), fitted, noise
+    ).closer
     mean, variance = max(float(null.mean()), 1e-300), max(float(null.var()), 1e-300)
     few_large = float(gammaincc(mean**2 / variance, max(closer, 0.0) * mean / variance))
     return 2.0 * min(few_large, float(gammaincc(raw.size / 2.0, chi2 / 2.0)))
@@ -345,7 +384,9 @@ def information(table: Floats) -> float:
 def determined(table: Floats) -> bool:
     """Whether the mutual information is DETERMINED of the smaller entropy: all of it where one end is a function of the other."""
     lines = [line[line > 0] for line in (table.sum(axis=1), table.sum(axis=0))]
-    return information(table) > DETERMINED * max(min(float(-(line * np.log(line)).sum()) for line in lines), 0.1)
+    return information(table) > DETERMINED * max(
+        min(float(-(line * np.log(line)).sum()) for line in lines), 0.1
+    )
 
 
 def _expected(columns: Columns, pairs: Floats, asked: Sequence[tuple[int, int]]) -> Floats:
@@ -357,7 +398,12 @@ def _expected(columns: Columns, pairs: Floats, asked: Sequence[tuple[int, int]])
 
 
 def strong_pairs(
-    targets: PairTargets, pairs: Floats, already: Edges, rng: np.random.Generator, *, grow: bool = False
+    targets: PairTargets,
+    pairs: Floats,
+    already: Edges,
+    rng: np.random.Generator,
+    *,
+    grow: bool = False,
 ) -> Edges:
     """The pairs that know better than a fit, from the largest gain on, as far as none shares an attribute with another.
 
@@ -372,10 +418,15 @@ def strong_pairs(
     for (i, j), share in zip(asked, _expected(targets.columns, pairs, asked), strict=True):
         if not _fits(targets.columns, already, (i, j), grow):
             continue
-        raw, fitted = (block(targets.columns, matrix, i, j).ravel() for matrix in (targets.pairs, pairs))
+        raw, fitted = (
+            block(targets.columns, matrix, i, j).ravel() for matrix in (targets.pairs, pairs)
+        )
         noise = tuple(float(c[i, j]) for c in targets.pair_noise)
         own = own_tables(raw[None], fitted, noise)
-        if own.gain[0] > 0.0 and chance_of(raw, float(own.closer[0]), fitted, noise, rng) < LEVEL * share:
+        if (
+            own.gain[0] > 0.0
+            and chance_of(raw, float(own.closer[0]), fitted, noise, rng) < LEVEL * share
+        ):
             found.append((True, float(own.gain[0]), i, j))
             continue
         table = fitted.reshape(k[i], k[j])

@@ -44,7 +44,9 @@ class EMResult:
     log_likelihood: float
 
 
-def bit_likelihood(bits: Bytes, filters: Bytes | None, p: float, q: float, attributes: int = 1) -> Singles:
+def bit_likelihood(
+    bits: Bytes, filters: Bytes | None, p: float, q: float, attributes: int = 1
+) -> Singles:
     """P(report | value), each row up to a factor, for every report (row of bits) and value.
 
     `filters` has the bits each value sets, one row per value; None for unary encoding, where value v sets bit v only. A
@@ -58,13 +60,17 @@ def bit_likelihood(bits: Bytes, filters: Bytes | None, p: float, q: float, attri
     given = filters.astype(np.float32)
     one = given * math.log(p) + (1 - given) * math.log(q)
     zero = given * math.log(1 - p) + (1 - given) * math.log(1 - q)
-    log = bits.astype(np.float32) @ (one - zero).T.astype(np.float32) + zero.sum(1).astype(np.float32)
+    log = bits.astype(np.float32) @ (one - zero).T.astype(np.float32) + zero.sum(1).astype(
+        np.float32
+    )
     log -= log.max(axis=1, keepdims=True)
     np.exp(log, out=log)
     return np.maximum(log, np.float32(floor))
 
 
-def check_cells(cardinalities: Sequence[int], names: Sequence[str] | None = None, most: int = MOST_JOINT_CELLS) -> int:
+def check_cells(
+    cardinalities: Sequence[int], names: Sequence[str] | None = None, most: int = MOST_JOINT_CELLS
+) -> int:
     """The number of cells of a joint that fits, or an error that says how large it is."""
     cells = math.prod(cardinalities)
     if cells > most:
@@ -101,14 +107,22 @@ def expectation_maximisation(
     if not total > 0:
         raise ParameterError("EM needs at least one report")
     products = RowProducts(likelihoods)
-    joint = np.full(shape, 1.0 / math.prod(shape)) if start is None else np.asarray(start, np.float64) / np.sum(start)
+    joint = (
+        np.full(shape, 1.0 / math.prod(shape))
+        if start is None
+        else np.asarray(start, np.float64) / np.sum(start)
+    )
     passes = _Passes(products, None if weights is None else weights.astype(np.float32), total)
     iterate = _as_printed if printed else _squarem
     matrix, change = iterate(passes, products.fold(joint), tolerance, steps)
-    return EMResult(products.unfold(matrix), passes.count, change <= tolerance, passes.log_likelihood)
+    return EMResult(
+        products.unfold(matrix), passes.count, change <= tolerance, passes.log_likelihood
+    )
 
 
-def _as_printed(passes: _Passes, before: Floats, tolerance: float, steps: int) -> tuple[Floats, float]:
+def _as_printed(
+    passes: _Passes, before: Floats, tolerance: float, steps: int
+) -> tuple[Floats, float]:
     """Plain steps until the largest value, in whichever cell, hardly changes (erratum 4)."""
     while True:
         after = passes.step(before)
@@ -183,9 +197,14 @@ class RowProducts:
         self.matrices = matrices
         self.shape = tuple(m.shape[1] for m in matrices)
         self.left, self.right = _halves(self.shape)
-        self.widths = (math.prod(self.shape[i] for i in self.left), math.prod(self.shape[i] for i in self.right))
+        self.widths = (
+            math.prod(self.shape[i] for i in self.left),
+            math.prod(self.shape[i] for i in self.right),
+        )
         self.rows = len(matrices[0])
-        self.block = max(64, min(_BLOCK_ROWS, _BLOCK_BYTES // (4 * (self.widths[0] + 2 * self.widths[1]))))
+        self.block = max(
+            64, min(_BLOCK_ROWS, _BLOCK_BYTES // (4 * (self.widths[0] + 2 * self.widths[1])))
+        )
         small = self.rows * sum(self.widths) * 4 <= _CACHE_BYTES
         self._kept = list(self._blocks()) if small else None
 
@@ -202,12 +221,18 @@ class RowProducts:
         out = np.ones((rows, 1), np.float32)
         for i in group:
             factor = np.ascontiguousarray(self.matrices[i][part])
-            out = factor if out.shape[1] == 1 else (out[:, :, None] * factor[:, None, :]).reshape(rows, -1)
+            out = (
+                factor
+                if out.shape[1] == 1
+                else (out[:, :, None] * factor[:, None, :]).reshape(rows, -1)
+            )
         return out
 
     def fold(self, joint: Floats) -> Floats:
         """A joint table as a matrix between the two groups."""
-        return np.ascontiguousarray(np.transpose(joint, self.left + self.right)).reshape(self.widths)
+        return np.ascontiguousarray(np.transpose(joint, self.left + self.right)).reshape(
+            self.widths
+        )
 
     def unfold(self, matrix: Floats) -> Floats:
         """The inverse of `fold`."""

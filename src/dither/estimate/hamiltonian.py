@@ -14,7 +14,9 @@ import numpy as np
 
 from dither.types import Floats
 
-Density = Callable[[Floats], tuple[float, Floats]]  # x -> energy (minus the log density, up to a constant), gradient
+Density = Callable[
+    [Floats], tuple[float, Floats]
+]  # x -> energy (minus the log density, up to a constant), gradient
 
 WANTED_ACCEPTANCE = 0.8
 SHRINKAGE, OFFSET, FORGETTING = 0.05, 10.0, 0.75  # gamma, t0 and kappa of dual averaging
@@ -26,9 +28,9 @@ class Metric:
 
     def __init__(self, masses: Floats, first: Floats | None = None) -> None:
         self.inverse = (1.0 / masses).astype(masses.dtype)
-        self.root = np.where(np.isinf(masses), 0.0, np.sqrt(np.where(np.isinf(masses), 1.0, masses))).astype(
-            masses.dtype
-        )
+        self.root = np.where(
+            np.isinf(masses), 0.0, np.sqrt(np.where(np.isinf(masses), 1.0, masses))
+        ).astype(masses.dtype)
         self.count = 0 if first is None else len(first)
         if first is not None:
             values, vectors = np.linalg.eigh(first.astype(np.float64))
@@ -37,7 +39,9 @@ class Metric:
 
     def momentum(self, rng: np.random.Generator) -> Floats:
         """Drawn from N(0, mass)."""
-        out = rng.standard_normal(len(self.root), dtype=np.float32).astype(self.root.dtype, copy=False)
+        out = rng.standard_normal(len(self.root), dtype=np.float32).astype(
+            self.root.dtype, copy=False
+        )
         if self.count:
             first = self.first_root @ out[: self.count]
         out *= self.root
@@ -71,7 +75,12 @@ class Chain:
     def restart_adapting(self, step: float) -> None:
         """Look for a step size from here on."""
         self.step = step
-        self._centre, self._lag, self._settled, self._adapted = math.log(2.0 * step), 0.0, math.log(step), 0
+        self._centre, self._lag, self._settled, self._adapted = (
+            math.log(2.0 * step),
+            0.0,
+            math.log(step),
+            0,
+        )
 
     def settle(self) -> None:
         """Keep the averaged step size from now on."""
@@ -84,7 +93,9 @@ class Chain:
 
     def advance(self, rng: np.random.Generator, *, adapt: bool) -> None:
         """One trajectory, accepted or not."""
-        with np.errstate(over="ignore", invalid="ignore"):  # a trajectory that leaves all bounds is refused below
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # a trajectory that leaves all bounds is refused below
             self._advance(rng)
         if adapt:
             self._adapt()
@@ -98,11 +109,17 @@ class Chain:
         for leap in range(self.leaps):
             x = x + size * self.metric.velocity(momentum)
             energy, gradient = self.density(x)
-            if not energy < before + 1000.0:  # it has left the region of any probability, or is not a number
+            if (
+                not energy < before + 1000.0
+            ):  # it has left the region of any probability, or is not a number
                 energy = math.inf
                 break
             momentum -= (size if leap + 1 < self.leaps else 0.5 * size) * gradient
-        after = energy + 0.5 * float(np.vdot(momentum, self.metric.velocity(momentum))) if energy < math.inf else energy
+        after = (
+            energy + 0.5 * float(np.vdot(momentum, self.metric.velocity(momentum)))
+            if energy < math.inf
+            else energy
+        )
         self.acceptance = math.exp(min(0.0, before - after)) if after < math.inf else 0.0
         if rng.random() < self.acceptance:
             self.x, self.energy, self.gradient = x, energy, gradient

@@ -18,7 +18,13 @@ import numpy as np
 
 from dither.checks import check_choice
 from dither.errors import ParameterError
-from dither.estimate.em import EMResult, RowProducts, bit_likelihood, check_cells, expectation_maximisation
+from dither.estimate.em import (
+    EMResult,
+    RowProducts,
+    bit_likelihood,
+    check_cells,
+    expectation_maximisation,
+)
 from dither.estimate.lasso import (
     Encoding,
     View,
@@ -66,7 +72,8 @@ class SplitReports:
         for question in self.plan.questions:
             if len(question.attributes) != 1:
                 raise ParameterError(
-                    "joint estimation needs questions about one attribute each", value=question.attributes
+                    "joint estimation needs questions about one attribute each",
+                    value=question.attributes,
                 )
         if not len(self.patterns):
             raise ParameterError("there are no reports to estimate from")
@@ -90,7 +97,8 @@ class SplitReports:
         """Where the reports answer an attribute; an error lists the ones they do."""
         if name not in self.names:
             raise ParameterError(
-                f"the reports hold no answer about {name!r}; they are about {', '.join(self.names)}", where=name
+                f"the reports hold no answer about {name!r}; they are about {', '.join(self.names)}",
+                where=name,
             )
         return self.names.index(name)
 
@@ -144,7 +152,11 @@ class SplitReports:
             bits = report_bits(self.plan, self.patterns[start : start + _ROWS]).astype(np.float32)
             weights = self.counts[start : start + _ROWS]
             # Exact: whole numbers below 2^24 in a block. A product of a matrix with itself costs half of a general one.
-            out += bits.T @ bits if (weights == 1).all() else (bits * weights[:, None].astype(np.float32)).T @ bits
+            out += (
+                bits.T @ bits
+                if (weights == 1).all()
+                else (bits * weights[:, None].astype(np.float32)).T @ bits
+            )
         return np.rint(out).astype(np.int64)
 
     @cached_property
@@ -180,7 +192,9 @@ class SplitReports:
         encodings = (self.encodings[i], self.encodings[j])
         diagonal = np.diag(self.gram)
         ones = (diagonal[self._columns[i]], diagonal[self._columns[j]])
-        raw = pair_cooccurrence(self.gram[self._columns[i], self._columns[j]], ones, self.n, encodings)
+        raw = pair_cooccurrence(
+            self.gram[self._columns[i], self._columns[j]], ones, self.n, encodings
+        )
         f_i, f_j = (np.clip(self.singles[k], 0, 1) for k in (i, j))
         return raw, pair_variance(encodings, f_i, f_j, np.clip(raw, 0, 1), self.n)
 
@@ -190,7 +204,9 @@ class SplitReports:
             return self.singles[positions[0]]
         if len(positions) == 2:
             return self.pair(*positions)[0]
-        check_cells([self.encodings[i].cells for i in positions], [self.names[i] for i in positions])
+        check_cells(
+            [self.encodings[i].cells for i in positions], [self.names[i] for i in positions]
+        )
         bits, weights = self.distinct(positions)
         matrices = [self.encodings[i].indicators(b) for i, b in zip(positions, bits, strict=True)]
         if weights is not None:
@@ -205,10 +221,14 @@ class SplitReports:
 def encoding_of(mechanism: Mechanism) -> Encoding:
     """How a mechanism whose reports are bits encodes its cells; others do not answer in bits."""
     if not isinstance(mechanism, BitMechanism):
-        raise ParameterError(f"reports of {mechanism.name} are not bit vectors; use a unary or Bloom mechanism")
+        raise ParameterError(
+            f"reports of {mechanism.name} are not bit vectors; use a unary or Bloom mechanism"
+        )
     filters = None
     if mechanism.filters is not None:
-        filters = np.array([[f >> b & 1 for b in range(mechanism.counters)] for f in mechanism.filters], np.uint8)
+        filters = np.array(
+            [[f >> b & 1 for b in range(mechanism.counters)] for f in mechanism.filters], np.uint8
+        )
     return Encoding(filters, mechanism.cells, float(mechanism.p), float(mechanism.q))
 
 
@@ -227,7 +247,9 @@ def estimate_joint(
     check_choice("estimator", estimator, ESTIMATORS)
     if len(set(attributes)) != len(attributes) or not attributes:
         raise ParameterError(
-            "a joint needs at least one attribute, and each only once", where="attributes", value=attributes
+            "a joint needs at least one attribute, and each only once",
+            where="attributes",
+            value=attributes,
         )
     positions = [reports.position(name) for name in attributes]
     check_cells([reports.encodings[i].cells for i in positions], attributes)
@@ -254,13 +276,18 @@ def em_joint(
     """LoPub's algorithm 1 from a starting table; cells that are zero in it stay zero (algorithm 3)."""
     bits, weights = reports.distinct(positions)
     encodings = [reports.encodings[i] for i in positions]
-    likelihoods = [bit_likelihood(b, e.filters, e.p, e.q, len(positions)) for b, e in zip(bits, encodings, strict=True)]
+    likelihoods = [
+        bit_likelihood(b, e.filters, e.p, e.q, len(positions))
+        for b, e in zip(bits, encodings, strict=True)
+    ]
     return expectation_maximisation(
         likelihoods, weights, start=start, tolerance=tolerance, steps=steps, printed=printed
     )
 
 
-def lasso_joint(reports: SplitReports, positions: Sequence[int], features: Features = "cooccurrence") -> Floats:
+def lasso_joint(
+    reports: SplitReports, positions: Sequence[int], features: Features = "cooccurrence"
+) -> Floats:
     """LoPub's algorithm 2 on co-occurrences, or as printed."""
     encodings = [reports.encodings[i] for i in positions]
     if features == "paper":
@@ -275,7 +302,9 @@ def lasso_joint(reports: SplitReports, positions: Sequence[int], features: Featu
     views = []
     for chosen in axes:
         inside = [positions[i] for i in chosen]
-        target = reports.distributions[inside[0]] if len(inside) == 1 else reports.cooccurrence(inside)
+        target = (
+            reports.distributions[inside[0]] if len(inside) == 1 else reports.cooccurrence(inside)
+        )
         views.append(View(chosen, target, view_weight([reports.encodings[i] for i in inside])))
     return simplex_lasso(_product_start(reports, positions), views, [e.gram for e in encodings])
 
@@ -307,7 +336,10 @@ def estimate_joints(
     work = partial(estimate_joint, reports, estimator=estimator, **options)  # type: ignore[arg-type]
     reports.gram, reports.distributions  # noqa: B018  computed once, before threads ask for them
     # The matrices are too small to share between BLAS threads; whole joints are spread over the processors instead.
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:
+    with (
+        threadpool_limits(1, user_api="blas"),
+        ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool,
+    ):
         futures = [pool.submit(work, names) for names in sets]
         try:
             out = []

@@ -74,7 +74,11 @@ class Encoding:
         """The covariance of the centred indicators of one report of somebody drawn from these frequencies."""
         single = self.q * (1 - self.q) / (self.p - self.q) ** 2
         decode = self.decode
-        noise = np.diag(single + self.bump * frequencies) if decode is None else single * decode @ decode.T
+        noise = (
+            np.diag(single + self.bump * frequencies)
+            if decode is None
+            else single * decode @ decode.T
+        )
         noise = noise - noise.mean(axis=0) - noise.mean(axis=1)[:, None] + noise.mean()
         return np.asarray(noise + np.diag(frequencies) - np.outer(frequencies, frequencies))
 
@@ -85,18 +89,24 @@ class Encoding:
         return unbiased if decode is None else unbiased @ decode.T.astype(np.float32)
 
 
-def pair_cooccurrence(both: AnyArray, ones: Sequence[AnyArray], n: int, encodings: Sequence[Encoding]) -> Floats:
+def pair_cooccurrence(
+    both: AnyArray, ones: Sequence[AnyArray], n: int, encodings: Sequence[Encoding]
+) -> Floats:
     """Raw, unbiased joint frequencies of two attributes from counts of bits set together and alone."""
     a, b = encodings
     first, second = (np.asarray(c, np.float64) / n for c in ones)
-    centred = np.asarray(both, np.float64) / n - a.q * second[None, :] - b.q * first[:, None] + a.q * b.q
+    centred = (
+        np.asarray(both, np.float64) / n - a.q * second[None, :] - b.q * first[:, None] + a.q * b.q
+    )
     raw = centred / ((a.p - a.q) * (b.p - b.q))
     left, right = a.decode, b.decode
     raw = raw if left is None else left @ raw
     return raw if right is None else raw @ right.T
 
 
-def pair_variance(encodings: Sequence[Encoding], rows: Floats, columns: Floats, joint: Floats, n: int) -> Floats:
+def pair_variance(
+    encodings: Sequence[Encoding], rows: Floats, columns: Floats, joint: Floats, n: int
+) -> Floats:
     """The variance of each cell of `pair_cooccurrence`, given the participants, at these frequencies."""
     a, b = encodings
     noise_a, noise_b = a.noise[:, None], b.noise[None, :]
@@ -137,10 +147,16 @@ def simplex_lasso(
     its attributes, over X not negative that add up to one, by accelerated projected gradient with restarts (Beck,
     Teboulle, SIAM J. Imaging Sci. 2009). With unary encoding and the joint itself as the only view it is norm-sub.
     """
-    if len(views) == 1 and views[0].axes == tuple(range(start.ndim)) and all(g is None for g in grams):
+    if (
+        len(views) == 1
+        and views[0].axes == tuple(range(start.ndim))
+        and all(g is None for g in grams)
+    ):
         return norm_sub(views[0].target)
     sizes = [1.0 if g is None else float(np.linalg.norm(g, 2)) for g in grams]
-    steepest = sum(v.weight * math.prod(sizes[i] for i in v.axes) * start.size / v.target.size for v in views)
+    steepest = sum(
+        v.weight * math.prod(sizes[i] for i in v.axes) * start.size / v.target.size for v in views
+    )
     estimate = norm_sub(start)
     ahead, momentum = estimate, 1.0
     for _ in range(iterations):
@@ -185,11 +201,13 @@ def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encodi
             "lasso_features=cooccurrence",
             where="lasso_features",
         )
-    target = np.concatenate([(np.asarray(s) / n - e.q) / (e.p - e.q) for s, e in zip(bit_sums, encodings, strict=True)])
-    codes = codes_of(np.arange(cells), shape)
-    design = np.concatenate([_filters(e)[c] for e, c in zip(encodings, codes.T, strict=True)], axis=1).T.astype(
-        np.float64
+    target = np.concatenate(
+        [(np.asarray(s) / n - e.q) / (e.p - e.q) for s, e in zip(bit_sums, encodings, strict=True)]
     )
+    codes = codes_of(np.arange(cells), shape)
+    design = np.concatenate(
+        [_filters(e)[c] for e, c in zip(encodings, codes.T, strict=True)], axis=1
+    ).T.astype(np.float64)
     noise = math.sqrt(max(e.q * (1 - e.q) / (e.p - e.q) ** 2 for e in encodings) / n)
     largest = math.sqrt(float((design**2).sum(0).max()))
     penalty = noise * largest * math.sqrt(2 * math.log(cells)) / rows

@@ -17,7 +17,10 @@ from dither.types import Codes, Floats, Indices
 
 MOST_CLASSES, ROWS_PER_CLASS = 100, 60
 MOST_ROWS = 60_000  # that the classes are learnt from; more tell them no better
-ROWS_TO_JUDGE, HELD_OUT = 20_000, 5  # the rows that say whether classes help, and one in how many of them is held out
+ROWS_TO_JUDGE, HELD_OUT = (
+    20_000,
+    5,
+)  # the rows that say whether classes help, and one in how many of them is held out
 TO_ONE_WAYS, TO_EVEN = 0.03, 0.001
 ITERATIONS, TOLERANCE = 60, 1e-4  # of the mean log likelihood
 APART = 0.5  # of the logits that the classes start from
@@ -63,12 +66,19 @@ def class_count(rows: int) -> int:
 
 def one_ways(columns: Columns, codes: Codes) -> Floats:
     """The share of each value among rows."""
-    shares = [np.bincount(codes[:, i], minlength=k) / len(codes) for i, k in enumerate(columns.cardinalities)]
+    shares = [
+        np.bincount(codes[:, i], minlength=k) / len(codes)
+        for i, k in enumerate(columns.cardinalities)
+    ]
     return np.concatenate(shares)
 
 
 def latent_classes(
-    columns: Columns, codes: Codes, rng: np.random.Generator, classes: int | None = None, iterations: int = ITERATIONS
+    columns: Columns,
+    codes: Codes,
+    rng: np.random.Generator,
+    classes: int | None = None,
+    iterations: int = ITERATIONS,
 ) -> LatentClasses:
     """Classes of rows of codes, as learnt, without smoothing; the likelihood never falls on the way."""
     if len(codes) > MOST_ROWS:
@@ -81,7 +91,9 @@ def latent_classes(
     for _ in range(iterations):
         logs = np.ascontiguousarray(np.log(np.maximum(components, LEAST)).T)
         sums, totals = np.zeros((columns.width, count)), np.zeros(count)
-        likelihood = counted_in(logs, np.log(np.maximum(weights, LEAST)), places, sums, totals) / len(codes)
+        likelihood = counted_in(
+            logs, np.log(np.maximum(weights, LEAST)), places, sums, totals
+        ) / len(codes)
         held = np.maximum(sums.T, 0.0)
         lines = columns.spread(columns.sums(held))
         components = np.where(lines > 0, held / np.where(lines > 0, lines, 1.0), components)
@@ -105,7 +117,10 @@ def classes_help(columns: Columns, codes: Codes, rng: np.random.Generator) -> bo
     one = one_ways(columns, learnt)
     alike = LatentClasses(np.ones(1), one[None])
     apart = latent_classes(columns, learnt, rng)
-    likelihoods = [mean_log_likelihood(columns, smoothed(columns, found, one), held) for found in (alike, apart)]
+    likelihoods = [
+        mean_log_likelihood(columns, smoothed(columns, found, one), held)
+        for found in (alike, apart)
+    ]
     return likelihoods[0] < likelihoods[1]
 
 
@@ -129,7 +144,9 @@ def smoothed(columns: Columns, classes: LatentClasses, one: Floats) -> LatentCla
     return LatentClasses(classes.weights, (1.0 - TO_EVEN) * mixed + TO_EVEN * even)
 
 
-def raked_classes(columns: Columns, classes: LatentClasses, one: Floats, steps: int = 200) -> LatentClasses:
+def raked_classes(
+    columns: Columns, classes: LatentClasses, one: Floats, steps: int = 200
+) -> LatentClasses:
     """The nearest distribution with other one-way marginals: P(x) times a factor for every attribute's value, still a mixture.
 
     Every class's distributions take the factors and are normalised, and its weight takes what that took away (iterative

@@ -50,7 +50,9 @@ class Marginal:
         """The squares of the standard errors; an error if there are none."""
         if self.standard_errors is None:
             why = self.reason or "was not measured"
-            raise StateError(f"the marginal of {', '.join(self.attributes)} has no standard errors: {why}")
+            raise StateError(
+                f"the marginal of {', '.join(self.attributes)} has no standard errors: {why}"
+            )
         return self.standard_errors**2
 
     def to_arrow(self) -> pa.Table:
@@ -59,9 +61,9 @@ class Marginal:
 
         codes = np.indices(self.frequencies.shape).reshape(len(self.attributes), -1)
         arrays = [
-            pa.DictionaryArray.from_arrays(pa.array(axis.astype(np.int32)), pa.array(labels, pa.string())).cast(
-                pa.string()
-            )
+            pa.DictionaryArray.from_arrays(
+                pa.array(axis.astype(np.int32)), pa.array(labels, pa.string())
+            ).cast(pa.string())
             for axis, labels in zip(codes, self._labels(), strict=True)
         ]
         errors = pa.nulls(self.frequencies.size, pa.float64())
@@ -81,7 +83,9 @@ class Marginal:
     def plot(self) -> Picture:
         """The frequencies with their 95 % intervals, a picture for a notebook; of many cells the largest."""
         shown = self._largest(_CELLS_DRAWN)
-        bars = [Bar(" | ".join(names), frequency, *self._reach(at)) for at, names, frequency in shown]
+        bars = [
+            Bar(" | ".join(names), frequency, *self._reach(at)) for at, names, frequency in shown
+        ]
         words = f"Frequencies of {' x '.join(self.attributes)}: {len(bars)} of {self.frequencies.size:,} cells."
         return stand_alone(bar_chart(bars, words))
 
@@ -93,7 +97,9 @@ class Marginal:
             ends = "none" if low is None or high is None else f"{low:.4f} to {high:.4f}"
             rows.append((*names, f"{frequency:.4f}", ends))
         left = self.frequencies.size - len(rows)
-        caption = f"{self.frequencies.size:,} cells" + (f", the {left:,} smaller ones not shown" if left else "")
+        caption = f"{self.frequencies.size:,} cells" + (
+            f", the {left:,} smaller ones not shown" if left else ""
+        )
         table = html_table((*self.attributes, "frequency", "95 % interval"), rows, caption, 2)
         return table + html_list([self.reason] if self.reason else [], "No standard errors:")
 
@@ -102,10 +108,17 @@ class Marginal:
         order = np.arange(self.frequencies.size)
         if len(order) > most:
             order = np.argsort(-self.frequencies, axis=None, kind="stable")[:most]
-        places = [tuple(int(i) for i in np.unravel_index(int(flat), self.frequencies.shape)) for flat in order]
+        places = [
+            tuple(int(i) for i in np.unravel_index(int(flat), self.frequencies.shape))
+            for flat in order
+        ]
         named = self._labels()
         return [
-            (at, tuple(labels[i] for labels, i in zip(named, at, strict=True)), float(self.frequencies[at]))
+            (
+                at,
+                tuple(labels[i] for labels, i in zip(named, at, strict=True)),
+                float(self.frequencies[at]),
+            )
             for at in places
         ]
 
@@ -123,10 +136,17 @@ class Marginal:
         told = "" if self.standard_errors is None else "; ± is the half-width of a 95 % interval"
         lines = [f"Marginal({' x '.join(self.attributes)}, {self.frequencies.size:,} cells{told})"]
         shown = [np.unravel_index(int(flat), self.frequencies.shape) for flat in order]
-        texts = [" | ".join(labels[i] for labels, i in zip(self._labels(), at, strict=True)) for at in shown]
+        texts = [
+            " | ".join(labels[i] for labels, i in zip(self._labels(), at, strict=True))
+            for at in shown
+        ]
         width = max(len(text) for text in texts)
         for at, text in zip(shown, texts, strict=True):
-            error = "" if self.standard_errors is None else f" ± {HALF_WIDTH * self.standard_errors[at]:.4f}"
+            error = (
+                ""
+                if self.standard_errors is None
+                else f" ± {HALF_WIDTH * self.standard_errors[at]:.4f}"
+            )
             lines.append(f"  {text:<{width}}  {self.frequencies[at]:.4f}{error}")
         if self.frequencies.size > len(order):
             lines.append(f"  … and {self.frequencies.size - len(order):,} smaller cells")

@@ -30,7 +30,14 @@ from dither.estimate.edges import (
 from dither.estimate.pair_fit import PairLockstep, Probe, drawn_probe
 from dither.estimate.set_fit import SetLockstep, untied
 from dither.estimate.set_tables import SetTargets
-from dither.estimate.targets import Edges, PairTargets, chi_square, disjoint, inverse_variances, trees
+from dither.estimate.targets import (
+    Edges,
+    PairTargets,
+    chi_square,
+    disjoint,
+    inverse_variances,
+    trees,
+)
 from dither.types import Floats, Indices
 
 MOST_COLUMNS_FOR_ONE_THREAD = 600
@@ -55,8 +62,12 @@ class FitOptions:
     patience: int = 6
     tolerance: float = 2e-3
     probe: float = 0.1
-    penalty: float = 1.2  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
-    shrink: bool = True  # keep only the share of the fitted dependence that pays by the same estimate
+    penalty: float = (
+        1.2  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
+    )
+    shrink: bool = (
+        True  # keep only the share of the fitted dependence that pays by the same estimate
+    )
     edges: Edges | None = None  # None: chosen from the data, see `edges`
     whole_tables: bool = False  # of sets come what may; otherwise where the estimated risk is lower
 
@@ -78,7 +89,9 @@ class MixtureFit:
     potentials: tuple[Floats, ...] = ()
     groups: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     states: tuple[State, ...] = ()  # whose average the fit is, as they stood in the descent
-    twins: tuple[tuple[State, State], ...] = ()  # the first few states before anything was shrunk, and their twins
+    twins: tuple[
+        tuple[State, State], ...
+    ] = ()  # the first few states before anything was shrunk, and their twins
 
 
 def _base_logits(targets: PairTargets, one: Floats) -> Floats:
@@ -142,7 +155,13 @@ def product_fit(targets: PairTargets) -> MixtureFit:
 class _Beginning:
     """What all fits to the same data share: weights from a pilot fit to the pairs, the starts' offsets, the twins' probes."""
 
-    def __init__(self, targets: PairTargets, rng: np.random.Generator, options: FitOptions, whole: SetTargets | None):
+    def __init__(
+        self,
+        targets: PairTargets,
+        rng: np.random.Generator,
+        options: FitOptions,
+        whole: SetTargets | None,
+    ):
         self.targets, self.options, self.rng = targets, options, rng
         columns = targets.columns
         asked = np.asarray((targets.pair_noise[1] > 0).any(axis=0), dtype=np.float64)
@@ -151,7 +170,9 @@ class _Beginning:
         def apart(size: int) -> Floats:
             return np.asarray(reach * rng.standard_normal((size, columns.width)))
 
-        pilot = Descent(columns, _base_logits(targets, targets.one) + apart(options.components or 60))
+        pilot = Descent(
+            columns, _base_logits(targets, targets.one) + apart(options.components or 60)
+        )
         self.w2, self.w1 = inverse_variances(targets, *_pilot(targets, pilot, options))
         self.pilot = pilot.model()
         size = options.components or (
@@ -163,7 +184,9 @@ class _Beginning:
         few = whole is not None and whole.cells >= MANY_CELLS
         self.twins = min(1 if few else options.twins, len(self.offsets))
         probes = self.twins if whole is None else 0
-        self.probes: list[Probe] = [drawn_probe(targets, self.w2, self.w1, options.probe, rng) for _ in range(probes)]
+        self.probes: list[Probe] = [
+            drawn_probe(targets, self.w2, self.w1, options.probe, rng) for _ in range(probes)
+        ]
 
     def lockstep(self, edges: Edges, probes: Sequence[Probe] | None = None) -> PairLockstep:
         """All starts and twins of a fit to pairs before their first step."""
@@ -176,26 +199,43 @@ class _Beginning:
 
         pairs = [
             (begun(probe.marginals(t, start), offset), probe)
-            for probe, offset in zip(self.probes if probes is None else probes, self.offsets, strict=False)
+            for probe, offset in zip(
+                self.probes if probes is None else probes, self.offsets, strict=False
+            )
         ]
         starts = [begun(start, offset) for offset in self.offsets]
-        return PairLockstep(t, self.w2, self.w1, starts, pairs, self.options.probe, self.options.momentum)
+        return PairLockstep(
+            t, self.w2, self.w1, starts, pairs, self.options.probe, self.options.momentum
+        )
 
     def set_lockstep(self, sets: SetTargets) -> SetLockstep:
         """The same for a fit to whole tables."""
         logits, options = partial(_base_logits, self.targets), self.options
         start = marginals_of(self.targets, sets.edges)
         return SetLockstep(
-            sets, self.pilot, start, logits, self.offsets, self.twins, options.probe, options.momentum, self.rng
+            sets,
+            self.pilot,
+            start,
+            logits,
+            self.offsets,
+            self.twins,
+            options.probe,
+            options.momentum,
+            self.rng,
         )
 
 
 def _prepared(
-    targets: PairTargets, rng: np.random.Generator, options: FitOptions, whole: SetTargets | None = None
+    targets: PairTargets,
+    rng: np.random.Generator,
+    options: FitOptions,
+    whole: SetTargets | None = None,
 ) -> PairLockstep | SetLockstep:
     """All starts and twins of a fit with given edges (none unless said) before their first step."""
     beginning = _Beginning(targets, rng, options, whole)
-    return beginning.lockstep(options.edges or ()) if whole is None else beginning.set_lockstep(whole)
+    return (
+        beginning.lockstep(options.edges or ()) if whole is None else beginning.set_lockstep(whole)
+    )
 
 
 SetsOf = Callable[[Edges], SetTargets]
@@ -221,7 +261,9 @@ def fit_mixture(
         edges = tuple(edge for edge in options.edges if asked[edge])
         options = replace(options, edges=edges if sets is None else disjoint(edges))
     with threadpool_limits(limits=few, user_api="blas"):
-        if sets is not None and options.whole_tables and options.edges is not None:  # nothing is left to choose
+        if (
+            sets is not None and options.whole_tables and options.edges is not None
+        ):  # nothing is left to choose
             return descend(_prepared(targets, rng, options, sets(options.edges)), targets, options)
         beginning = _Beginning(targets, rng if sets is None else rng.spawn(1)[0], options, None)
         if options.edges is None:
@@ -250,7 +292,9 @@ def _whole_fit(
     return group, descend(group, targets, options)
 
 
-def edges_pay(tied: tuple[SetLockstep, MixtureFit], plain: tuple[SetLockstep, MixtureFit], penalty: float) -> bool:
+def edges_pay(
+    tied: tuple[SetLockstep, MixtureFit], plain: tuple[SetLockstep, MixtureFit], penalty: float
+) -> bool:
     """Whether edges lower the penalised risk of a fit to whole tables by more than the standard error of that estimate; both are
     judged with the weights of the fit without.
 
@@ -259,17 +303,24 @@ def edges_pay(tied: tuple[SetLockstep, MixtureFit], plain: tuple[SetLockstep, Mi
     """
     risks, unsure = [], 0.0
     for group, fit in (tied, plain):
-        flat = group.tables([replace(state, ties=untied(group.sets, state)) for state in plain[1].states])
+        flat = group.tables(
+            [replace(state, ties=untied(group.sets, state)) for state in plain[1].states]
+        )
         precisions = group.precisions(flat)
         found, df = group.tables(list(fit.states)), group.followed(fit.twins, precisions)
         risks.append(group.chi2(found, precisions) + 2.0 * penalty * df)
         # A twin's random moves tell its degrees of freedom with twice their number as variance; chi^2 differs by what lies between.
         unsure += (2.0 * penalty) ** 2 * 2.0 * max(df, 0.0) / len(fit.twins)
-        unsure += sum(4.0 * float((p * (t - f) ** 2).sum()) for p, t, f in zip(precisions, found, flat, strict=True))
+        unsure += sum(
+            4.0 * float((p * (t - f) ** 2).sum())
+            for p, t, f in zip(precisions, found, flat, strict=True)
+        )
     return risks[0] + math.sqrt(unsure) < risks[1]
 
 
-def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit, beginning: _Beginning) -> bool:
+def whole_tables_pay(
+    group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit, beginning: _Beginning
+) -> bool:
     """Whether a fit to whole tables has the lower penalised risk, both judged by the same tables with the same weights.
 
     Pairs of one set share its people, so their noise is not independent; how far a fit to pairs follows the noise is measured by
@@ -280,7 +331,10 @@ def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit
     again = beginning.lockstep(by_pairs.edges, probes)
     for _ in range(int(by_pairs.diagnostics["iterations"])):
         again.advance(check=False)
-    followed = [(start.model(), twin.model()) for start, (twin, _) in zip(again.starts, again.twins, strict=False)]
+    followed = [
+        (start.model(), twin.model())
+        for start, (twin, _) in zip(again.starts, again.twins, strict=False)
+    ]
     tables = [group.tables(list(fit.states)) for fit in (whole, by_pairs)]
     middle = [0.5 * (a + b) for a, b in zip(*tables, strict=True)]
     precisions = group.precisions(middle)
@@ -288,7 +342,9 @@ def whole_tables_pay(group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit
         group.chi2(t, precisions) + 2.0 * options.penalty * group.followed(twins, precisions)
         for t, twins in zip(tables, (whole.twins, followed), strict=True)
     ]
-    whole.diagnostics["risk_of_pairs_alone"] = by_pairs.diagnostics["risk_of_pairs_alone"] = risks[1] - risks[0]
+    whole.diagnostics["risk_of_pairs_alone"] = by_pairs.diagnostics["risk_of_pairs_alone"] = (
+        risks[1] - risks[0]
+    )
     return risks[0] <= risks[1]
 
 
@@ -316,10 +372,15 @@ def _chosen(beginning: _Beginning, *, grow: bool) -> MixtureFit:
 
 
 def _penalised(fit: MixtureFit, options: FitOptions) -> float:
-    return fit.diagnostics["sure"] + 2.0 * (options.penalty - 1.0) * fit.diagnostics["degrees_of_freedom"]
+    return (
+        fit.diagnostics["sure"]
+        + 2.0 * (options.penalty - 1.0) * fit.diagnostics["degrees_of_freedom"]
+    )
 
 
-def descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: FitOptions) -> MixtureFit:
+def descend(
+    group: PairLockstep | SetLockstep, targets: PairTargets, options: FitOptions
+) -> MixtureFit:
     """Descend until the estimated risk turns; the average of the starts where it is least."""
     start = group.starts[0]
     count, size, edges = len(group.starts), len(start.logits), start.edges
@@ -335,7 +396,9 @@ def descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: Fi
             continue
         usual = float(np.median(measured[-3:])) if len(measured) > 2 else df
         measured.append(df)
-        df = max(df, usual)  # they grow; where they seem to fall, twins have left the path of their starts
+        df = max(
+            df, usual
+        )  # they grow; where they seem to fall, twins have left the path of their starts
         sure = chi2 - group.cells + 2.0 * df
         trace.append(chi2 - group.cells + 2.0 * options.penalty * df)
         if trace[-1] <= min(trace):
@@ -351,25 +414,37 @@ def descend(group: PairLockstep | SetLockstep, targets: PairTargets, options: Fi
     stacked = np.concatenate([state.factors for state in kept])
     groups = np.repeat(np.arange(count, dtype=np.intp), [len(state.weights) for state in kept])
     potentials = [np.stack([state.ties[e].psi for state in kept]) for e in range(len(start.trees))]
-    pairs, one = np.mean([start.pairs(s) for s in kept], axis=0), np.mean([s.one for s in kept], axis=0)
+    pairs, one = (
+        np.mean([start.pairs(s) for s in kept], axis=0),
+        np.mean([s.one for s in kept], axis=0),
+    )
     keep, product = 1.0, _product(targets, edges, kept)
     if options.shrink:
         keep = _dependence_kept(
-            *group.dependence(kept, product), options.penalty * _spent_on_dependence(targets, edges, best[2])
+            *group.dependence(kept, product),
+            options.penalty * _spent_on_dependence(targets, edges, best[2]),
         )
         # With hardly anybody in a cell a fit locks on to single people, which twins do not see: its estimated risk is below zero.
         # No such fit is believed where its product, which has learnt nothing, is not contradicted.
         chance = CHANCE * math.sqrt(2.0 * group.cells)
         if best[0] < -chance and group.chi2_alone(product) < group.cells + chance:
             keep = 0.0
-    if keep < 1.0:  # the rest of the mixture is the product of its own marginals, of one attribute or of one edge
+    if (
+        keep < 1.0
+    ):  # the rest of the mixture is the product of its own marginals, of one attribute or of one edge
         stacked = np.vstack([stacked, product.factors])
         weights = np.append(keep * weights, 1.0 - keep)
         groups = np.append(groups, count)
-        potentials = [np.concatenate([psi, tied.psi[None]]) for psi, tied in zip(potentials, product.ties, strict=True)]
+        potentials = [
+            np.concatenate([psi, tied.psi[None]])
+            for psi, tied in zip(potentials, product.ties, strict=True)
+        ]
         pairs = keep * pairs + (1.0 - keep) * start.pairs(product)
         shares = [keep * (count + 1) / count] * count + [(1.0 - keep) * (count + 1)]
-        kept = [replace(state, weights=s * state.weights) for s, state in zip(shares, [*kept, product], strict=True)]
+        kept = [
+            replace(state, weights=s * state.weights)
+            for s, state in zip(shares, [*kept, product], strict=True)
+        ]
     diagnostics = {
         "sure": best[0],
         "chi2": best[1],
@@ -414,5 +489,7 @@ def _product(targets: PairTargets, edges: Edges, states: list[State]) -> State:
         table = np.mean([state.ties[number].mean(state.weights) for state in states], axis=0)
         first, second = (joined(columns, one[None], half) for half in halves(tree))
         lines = np.outer(first, second)
-        ties.append(Tied(first, np.where(lines > 0, table / np.where(lines > 0, lines, 1.0), 0.0), second))
+        ties.append(
+            Tied(first, np.where(lines > 0, table / np.where(lines > 0, lines, 1.0), 0.0), second)
+        )
     return State(np.ones(1), one[None], one[None], tuple(ties))

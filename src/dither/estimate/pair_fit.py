@@ -35,10 +35,14 @@ class DrawnProbe(Probe):
     single_score: Floats
 
     def followed(self, pair_change: Floats, single_change: Floats) -> float:
-        return 0.5 * float(np.vdot(pair_change, self.pair_score)) + float(single_change @ self.single_score)
+        return 0.5 * float(np.vdot(pair_change, self.pair_score)) + float(
+            single_change @ self.single_score
+        )
 
 
-def drawn_probe(targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng: np.random.Generator) -> DrawnProbe:
+def drawn_probe(
+    targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng: np.random.Generator
+) -> DrawnProbe:
     """Every cell of pairs and singles moved by its own noise."""
     columns, width = targets.columns, targets.columns.width
     half = np.triu(rng.standard_normal((width, width)), 1)
@@ -46,7 +50,9 @@ def drawn_probe(targets: PairTargets, w2: Floats, w1: Floats, scale: float, rng:
     moved, moved1 = direction * _deviation(w2), direction1 * _deviation(w1)
     # The start rests on the same data: its one-way marginals move along, pooled from pairs and singles.
     by_pair, alone = pooling_weights(targets)
-    lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(by_pair, columns.cardinalities, axis=0)
+    lines = np.add.reduceat(moved, columns.starts, axis=1) * np.repeat(
+        by_pair, columns.cardinalities, axis=0
+    )
     shifted = targets.one + scale * (lines.sum(axis=1) + columns.spread(alone) * moved1)
     return DrawnProbe(
         targets.pairs + scale * moved,
@@ -94,7 +100,9 @@ class PairLockstep:
     def chi2_alone(self, state: State) -> float:
         """chi^2 of a state with the variances at itself."""
         pair = self.starts[0].pairs(state)
-        return chi_square(self.targets, inverse_variances(self.targets, pair, state.one), pair, state.one)
+        return chi_square(
+            self.targets, inverse_variances(self.targets, pair, state.one), pair, state.one
+        )
 
     def advance(self, check: bool) -> tuple[list[State], float, float]:
         """One step; gives the models before it and, on a check, chi^2 of their average and its degrees of freedom."""

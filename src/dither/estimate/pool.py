@@ -41,7 +41,9 @@ def answers_of(tallies: Sequence[CountTally]) -> list[AnswerCounts]:
     ]
 
 
-def read_marginal(schema: Schema, answer: AnswerCounts, attributes: Sequence[str]) -> tuple[Floats, int]:
+def read_marginal(
+    schema: Schema, answer: AnswerCounts, attributes: Sequence[str]
+) -> tuple[Floats, int]:
     """The marginal of some of a question's attributes, and how many cells were summed into each of its cells."""
     question = answer.question
     raw = question.mechanism.estimate(answer.support, answer.n).frequencies
@@ -58,7 +60,9 @@ def check_asked(schema: Schema, answers: Sequence[AnswerCounts]) -> None:
     heard = {name for answer in answers for name in answer.question.attributes}
     silent = [name for name in schema.names if name not in heard]
     if silent:
-        raise TooFewAnswers(f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent)
+        raise TooFewAnswers(
+            f"nobody answered about {', '.join(silent)}; more participants are needed", value=silent
+        )
 
 
 def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]) -> Marginal:
@@ -67,7 +71,9 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
     holding = [a for a in answers if wanted <= set(a.question.attributes)]
     if not holding:
         raise ParameterError(
-            f"nobody was asked about {', '.join(attributes)} together", where="attributes", value=tuple(attributes)
+            f"nobody was asked about {', '.join(attributes)} together",
+            where="attributes",
+            value=tuple(attributes),
         )
     cells = schema.cells(attributes)
     weighted = np.zeros([schema[a].cardinality for a in attributes])
@@ -86,7 +92,11 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
         variances += (weight / total) ** 2 * _group_variances(answer, group, inside)
         chance += (weight / total) ** 2 / answer.n
     return Marginal(
-        tuple(attributes), frequencies, np.sqrt(variances), sum(a.n for a in holding), effective_n=1 / chance
+        tuple(attributes),
+        frequencies,
+        np.sqrt(variances),
+        sum(a.n for a in holding),
+        effective_n=1 / chance,
     )
 
 
@@ -97,7 +107,9 @@ def precision(mechanism: Mechanism, cells: int, n: int) -> float:
     return n / (_variance(mechanism, mechanism.cells // cells, even) + even * (1 - even))
 
 
-def contrast_noise(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]) -> tuple[float, float]:
+def contrast_noise(
+    schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]
+) -> tuple[float, float]:
     """The variance, noise and chance of who was asked, of a contrast of a pooled marginal's cells if all were equally frequent,
     and one over the number of people that counts.
 
@@ -114,7 +126,12 @@ def contrast_noise(schema: Schema, answers: Sequence[AnswerCounts], attributes: 
             own = _variance(mechanism, group, 1.0 / cells)
             weight = precision(mechanism, cells, answer.n)
             whole = _variance(mechanism, mechanism.cells, 1.0)
-            noise += weight**2 / answer.n * (cells * own + (1 - 1.0 / cells) - whole / cells) / (cells - 1)
+            noise += (
+                weight**2
+                / answer.n
+                * (cells * own + (1 - 1.0 / cells) - whole / cells)
+                / (cells - 1)
+            )
             people += weight**2 / answer.n
             total += weight
     return noise / total**2, people / total**2

@@ -86,7 +86,10 @@ class Posterior:
     ) -> None:
         self.columns, self.components, self.precision = targets.columns, components, precision
         self.w2, self.w1 = (w.astype(precision) for w in weights)
-        self.pairs, self.singles = targets.pairs.astype(precision), targets.singles.astype(precision)
+        self.pairs, self.singles = (
+            targets.pairs.astype(precision),
+            targets.singles.astype(precision),
+        )
         self.likeness = Likeness(targets.columns, precision)
         width = targets.columns.width
         self.descent = Descent(
@@ -131,7 +134,9 @@ class Posterior:
     def at(self, logits: Floats, log_tau: Floats) -> Floats:
         """The position with these logits."""
         rows = self.likeness.undone(self._reflected(logits))
-        return np.concatenate([(rows / self._scale(log_tau)).ravel(), log_tau]).astype(self.precision)
+        return np.concatenate([(rows / self._scale(log_tau)).ravel(), log_tau]).astype(
+            self.precision
+        )
 
     def placed(self, x: Floats) -> Placed:
         """The mixture at a position."""
@@ -157,7 +162,9 @@ class Posterior:
         variance = np.exp(2.0 * log_tau.astype(np.float64))
         through = by_scaled * scaled
         by_tau = self.columns.sums(through[1:].sum(axis=0, dtype=np.float64))
-        share = self.columns.spread(variance) / scale[0].astype(np.float64) ** 2  # of tau^2 in row 0's variance
+        share = (
+            self.columns.spread(variance) / scale[0].astype(np.float64) ** 2
+        )  # of tau^2 in row 0's variance
         by_tau += self.columns.sums(share * through[0]) + 2.0 * SHAPE - 2.0 * SCALE / variance
         prior = float((2.0 * SHAPE * log_tau + SCALE / variance).sum())
         energy = half_chi2 + 0.5 * float(np.vdot(z, z)) + prior

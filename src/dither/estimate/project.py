@@ -83,8 +83,14 @@ def make_consistent(tables: Sequence[Table], weights: Sequence[float]) -> list[T
         order = tuple(sorted(shared))
         views = [_view(current[i], order) for i in holding]
         # A view that sums C cells has C times the variance of a cell, so C times less weight.
-        strength = np.array([weights[i] * v.size / current[i][1].size for i, v in zip(holding, views, strict=True)])
-        target = np.ones(()) if not order else sum(s * v for s, v in zip(strength, views, strict=True)) / strength.sum()
+        strength = np.array(
+            [weights[i] * v.size / current[i][1].size for i, v in zip(holding, views, strict=True)]
+        )
+        target = (
+            np.ones(())
+            if not order
+            else sum(s * v for s, v in zip(strength, views, strict=True)) / strength.sum()
+        )
         for i, view in zip(holding, views, strict=True):
             current[i] = (current[i][0], _spread(current[i], order, np.asarray(target) - view))
     return current
@@ -117,7 +123,9 @@ def _spread(table: Table, order: tuple[str, ...], difference: Floats) -> Floats:
     return values + aligned.reshape(shape)
 
 
-def normal_interval(frequencies: Floats, standard_errors: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+def normal_interval(
+    frequencies: Floats, standard_errors: Floats, level: float = 0.95
+) -> tuple[Floats, Floats]:
     """Two-sided intervals for each cell on its own; raw, so they may leave [0, 1] and then cover at the stated rate."""
     check_between("level", level, 0, 1, ends="()")
     reach = NormalDist().inv_cdf((1 + level) / 2) * np.asarray(standard_errors)

@@ -24,7 +24,12 @@ from dither.estimate.set_tables import SetTargets
 from dither.estimate.targets import Columns, PairTargets, inverse_variances
 from dither.types import Flags, Floats, JsonObject
 
-OWN, PUBLIC, DESCENT, RAKED = "reports alone", "public table as it is", "descent from it", "descent from it, raked"
+OWN, PUBLIC, DESCENT, RAKED = (
+    "reports alone",
+    "public table as it is",
+    "descent from it",
+    "descent from it, raked",
+)
 STARTS, TWINS, APART = 4, 3, 0.1
 OPTIONS = FitOptions(shrink=False)  # degrees of freedom count as much as in the fit
 DESCENT_PENALTY = 1.5  # how much their degrees of freedom count: twins and the choice of the stop miss some of them
@@ -69,15 +74,22 @@ def with_public(
     raked = raked_classes(targets.columns, known, _moved(targets.columns, own.one))
     starts = {PUBLIC: as_fit(targets, own, known), RAKED: as_fit(targets, own, raked)}
     free = targets.columns.cardinalities - 1
-    candidates = [Candidate(OWN, own, df), Candidate(PUBLIC, starts[PUBLIC], float(free[~paired(targets)].sum()))]
+    candidates = [
+        Candidate(OWN, own, df),
+        Candidate(PUBLIC, starts[PUBLIC], float(free[~paired(targets)].sum())),
+    ]
     cells = targets.cells if sets is None else float(sets.cells)
     with threadpool_limits(limits=few, user_api="blas"):
         if sets is None:
             near = _near(gram(targets, *weights, [own, *starts.values()]), df, cells)
             if near[0]:
-                candidates.append(_descended(targets, own, weights, classes, DESCENT, rng, raked=False))
+                candidates.append(
+                    _descended(targets, own, weights, classes, DESCENT, rng, raked=False)
+                )
             if near[1]:
-                candidates.append(_descended(targets, own, weights, classes, RAKED, rng, raked=True))
+                candidates.append(
+                    _descended(targets, own, weights, classes, RAKED, rng, raked=True)
+                )
             products = gram(targets, *weights, [c.fit for c in candidates])
         else:
             # Raking follows the one-way marginals at most wholly.
@@ -91,7 +103,9 @@ def with_public(
     )
 
 
-def cautious_shares(candidates: list[Candidate], products: Floats, cells: float) -> tuple[Floats, tuple[float, float]]:
+def cautious_shares(
+    candidates: list[Candidate], products: Floats, cells: float
+) -> tuple[Floats, tuple[float, float]]:
     """The shares of candidates, the fit first, and the estimated risks of the average and of the fit.
 
     From the fit towards the shares of least estimated risk, not at all where the estimated gain is within CAUTION standard errors
@@ -99,10 +113,14 @@ def cautious_shares(candidates: list[Candidate], products: Floats, cells: float)
     """
     # Twins that part from a start in a corner estimate degrees of freedom far below zero, which no fit has.
     df = np.maximum([c.df for c in candidates], 0.0)
-    degrees = df * np.array([DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty for c in candidates])
+    degrees = df * np.array(
+        [DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty for c in candidates]
+    )
     risks = np.diag(products) + 2.0 * degrees - cells
     # A little of a candidate that is far off can lower chi^2 by chance; what is plainly worse than the fit has no say.
-    heard = np.union1d([0], np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells)))
+    heard = np.union1d(
+        [0], np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells))
+    )
     shares = np.zeros(len(candidates))
     shares[heard] = best_shares(products[np.ix_(heard, heard)], degrees[heard])
     shares = np.where(shares > LEAST_SHARE, shares, 0.0) / shares[shares > LEAST_SHARE].sum()
@@ -135,7 +153,9 @@ def paired(targets: PairTargets) -> Flags:
 def judged(targets: PairTargets, classes: LatentClasses, one: Floats) -> LatentClasses:
     """Classes that differ in those attributes alone whose dependence the reports can judge."""
     keep = np.repeat(paired(targets), targets.columns.cardinalities)
-    return LatentClasses(classes.weights, np.where(keep, classes.components, _moved(targets.columns, one)))
+    return LatentClasses(
+        classes.weights, np.where(keep, classes.components, _moved(targets.columns, one))
+    )
 
 
 def _near(products: Floats, df: float, cells: float) -> Flags:
@@ -209,7 +229,10 @@ def _state(fit: MixtureFit) -> State:
 
 def _set_gram(sets: SetTargets, models: list[tuple[State, ...]]) -> Floats:
     """G on the whole tables, with the precision of the first model, whose states have the edges' tables already."""
-    tied = [[s if s.ties or not sets.edges else replace(s, ties=untied(sets, s)) for s in states] for states in models]
+    tied = [
+        [s if s.ties or not sets.edges else replace(s, ties=untied(sets, s)) for s in states]
+        for states in models
+    ]
     tables = [tables_of(sets, states) for states in tied]
     out = np.zeros((len(models), len(models)))
     for number, block in enumerate(sets.blocks):

@@ -21,13 +21,23 @@ from dither.estimate.targets import PairTargets
 from dither.types import Floats, Reals
 
 LEAST_CHANCE = 1e-6
-TOWARDS_NATURAL = 0.25  # 0: the gradient in the logits, in which rare values hardly move; 1: the natural gradient
-WORKING = np.float32  # of a step; half the time of doubles, and the noise in the data is a thousand times coarser
+TOWARDS_NATURAL = (
+    0.25  # 0: the gradient in the logits, in which rare values hardly move; 1: the natural gradient
+)
+WORKING = (
+    np.float32
+)  # of a step; half the time of doubles, and the noise in the data is a thousand times coarser
 
 
-def moved_start(sets: SetTargets, start: Marginals, directions: list[Reals], scale: float) -> Marginals:
+def moved_start(
+    sets: SetTargets, start: Marginals, directions: list[Reals], scale: float
+) -> Marginals:
     """The pooled marginals after every table has moved: the start of a twin rests on the same data."""
-    columns, shifted, pairs = sets.columns, start.one.copy(), {edge: start.pairs[edge].copy() for edge in sets.edges}
+    columns, shifted, pairs = (
+        sets.columns,
+        start.one.copy(),
+        {edge: start.pairs[edge].copy() for edge in sets.edges},
+    )
     for block, direction in zip(sets.blocks, directions, strict=True):
         for attributes, values in block.pooled(direction):
             if len(attributes) == 1:
@@ -40,7 +50,9 @@ def moved_start(sets: SetTargets, start: Marginals, directions: list[Reals], sca
 def laid_out(states: Sequence[State]) -> Reals:
     """All starts' components and then the tables of their edges, column by column: (column, start, component)."""
     rows = [
-        np.concatenate([state.components, *(t.tables.reshape(len(t.first), -1) for t in state.ties)], axis=1)
+        np.concatenate(
+            [state.components, *(t.tables.reshape(len(t.first), -1) for t in state.ties)], axis=1
+        )
         for state in states
     ]
     return np.stack(rows).transpose(2, 0, 1)
@@ -107,7 +119,9 @@ class SetLockstep:
 
     def _twin_start(self, start: Marginals, twin: int) -> Marginals:
         """The marginals that a twin starts from."""
-        return moved_start(self.sets, start, [w.moved[:, twin : twin + 1] for w in self.weighed], self.probe)
+        return moved_start(
+            self.sets, start, [w.moved[:, twin : twin + 1] for w in self.weighed], self.probe
+        )
 
     def tables(self, states: list[State]) -> list[Reals]:
         """What the average of some models says of every block: (set, 1, row, column)."""
@@ -119,7 +133,9 @@ class SetLockstep:
         moved, alone = np.zeros_like(targets.pairs), np.zeros(columns.width)
         one = targets.one.copy()
         for block, direction in zip(self.sets.blocks, directions, strict=True):
-            if len(block.shape) == 1:  # a single question has its own participants, and stands apart from pairs
+            if (
+                len(block.shape) == 1
+            ):  # a single question has its own participants, and stands apart from pairs
                 for (attribute,), values in zip(block.members.tolist(), direction, strict=True):
                     alone[columns.of(attribute)] = values.ravel()
             for attributes, values in block.pooled(direction):
@@ -128,19 +144,31 @@ class SetLockstep:
                 else:
                     moved[columns.of(attributes[0]), columns.of(attributes[1])] += values
         moved += moved.T
-        return Probe(targets.pairs + self.probe * moved, targets.singles + self.probe * alone, projected(columns, one))
+        return Probe(
+            targets.pairs + self.probe * moved,
+            targets.singles + self.probe * alone,
+            projected(columns, one),
+        )
 
     def followed(self, twins: Sequence[tuple[State, State]], precisions: list[Reals]) -> float:
         """Degrees of freedom of models, whatever they were fitted to, from how far their twins have followed the moved tables."""
         total = 0.0
         for number, (model, twin) in enumerate(twins):
-            gaps = zip(self.tables([twin]), self.tables([model]), self.weighed, precisions, strict=True)
-            total += math.fsum(float(((a - b) * p)[:, 0].ravel() @ w.moved[:, number].ravel()) for a, b, w, p in gaps)
+            gaps = zip(
+                self.tables([twin]), self.tables([model]), self.weighed, precisions, strict=True
+            )
+            total += math.fsum(
+                float(((a - b) * p)[:, 0].ravel() @ w.moved[:, number].ravel())
+                for a, b, w, p in gaps
+            )
         return total / (len(twins) * self.probe)
 
     def precisions(self, tables: list[Reals]) -> list[Reals]:
         """One over the variances of all cells at given frequencies."""
-        return [1.0 / block.variances(table) for block, table in zip(self.sets.blocks, tables, strict=True)]
+        return [
+            1.0 / block.variances(table)
+            for block, table in zip(self.sets.blocks, tables, strict=True)
+        ]
 
     def chi2(self, tables: list[Reals], precisions: list[Reals]) -> float:
         gaps = zip(tables, self.sets.blocks, precisions, strict=True)
@@ -195,10 +223,14 @@ class SetLockstep:
             by_weight += pull_back(block, by_column, halves, pull, toward)
         gradients = []
         for number, (start, state) in enumerate(zip(everyone, models, strict=True)):
-            found = gradient_of(start, state, toward[:, number].T.astype(np.float64), by_weight[number])
+            found = gradient_of(
+                start, state, toward[:, number].T.astype(np.float64), by_weight[number]
+            )
             eased = found.logits / np.maximum(state.components, LEAST_CHANCE) ** TOWARDS_NATURAL
             gradients.append(Gradient(eased, found.weights, found.potentials))
-        restart = self.control.update(loss, max(float(np.abs(g.logits).max()) for g in gradients[:count]))
+        restart = self.control.update(
+            loss, max(float(np.abs(g.logits).max()) for g in gradients[:count])
+        )
         for start, gradient in zip(everyone, gradients, strict=True):
             start.step(gradient, self.control.size, self.momentum, restart)
         self.twin_models = models[count:]
@@ -212,14 +244,21 @@ def gradient_of(start: Descent, state: State, toward: Floats, by_weight: Reals) 
     for tied in state.ties:
         tables = tied.tables
         times = toward[:, begin : begin + tables[0].size].reshape(tables.shape) * tables
-        by_table.append(TableGradient(times.sum(axis=2), times.sum(axis=1), np.tensordot(state.weights, times, axes=1)))
+        by_table.append(
+            TableGradient(
+                times.sum(axis=2), times.sum(axis=1), np.tensordot(state.weights, times, axes=1)
+            )
+        )
         begin += tables[0].size
-    return start.in_logits(state, toward[:, :width], np.asarray(by_weight, dtype=np.float64), by_table)
+    return start.in_logits(
+        state, toward[:, :width], np.asarray(by_weight, dtype=np.float64), by_table
+    )
 
 
 def untied(sets: SetTargets, state: State) -> tuple[Tied, ...]:
     """The edges' tables of a model that has none: products."""
     of, a = sets.columns.of, state.components
     return tuple(
-        Tied(a[:, of(i)], np.ones((a[:, of(i)].shape[1], a[:, of(j)].shape[1])), a[:, of(j)]) for i, j in sets.edges
+        Tied(a[:, of(i)], np.ones((a[:, of(i)].shape[1], a[:, of(j)].shape[1])), a[:, of(j)])
+        for i, j in sets.edges
     )

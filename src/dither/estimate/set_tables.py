@@ -18,7 +18,9 @@ from dither.estimate.targets import Columns, Edges, NoiseBook
 from dither.schema import Schema
 from dither.types import Indices, Reals
 
-_BLOCK_ROWS = 512  # rows of the thin matrices that go through together: what a processor's cache holds
+_BLOCK_ROWS = (
+    512  # rows of the thin matrices that go through together: what a processor's cache holds
+)
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,18 @@ class SetBlock:
         """Every set's marginals of its members and of their pairs, each times its share: (attributes in order, values)."""
         whole = tables.reshape(len(tables), *self.shape)
         for number, places in enumerate(_margins(self.shape)):
-            marginals = whole.sum(axis=tuple(1 + p for p in range(len(self.shape)) if p not in places))
-            for members, share, values in zip(self.members, self.shares[:, number], marginals, strict=True):
+            marginals = whole.sum(
+                axis=tuple(1 + p for p in range(len(self.shape)) if p not in places)
+            )
+            for members, share, values in zip(
+                self.members, self.shares[:, number], marginals, strict=True
+            ):
                 attributes = tuple(int(members[p]) for p in places)
                 in_order = attributes == tuple(sorted(attributes))
-                yield tuple(sorted(attributes)), np.asarray(share * (values if in_order else values.T))
+                yield (
+                    tuple(sorted(attributes)),
+                    np.asarray(share * (values if in_order else values.T)),
+                )
 
 
 @dataclass(frozen=True)
@@ -118,12 +127,20 @@ def _grouped(members: Sequence[int], edges: Edges, sizes: Sequence[int]) -> list
 def _places(groups: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """Where each group's attributes stand when the groups are laid side by side."""
     ends = np.cumsum([len(group) for group in groups]).tolist()
-    return tuple(tuple(range(end - len(group), end)) for group, end in zip(groups, ends, strict=True))
+    return tuple(
+        tuple(range(end - len(group), end)) for group, end in zip(groups, ends, strict=True)
+    )
 
 
-def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Columns, edges: Edges = ()) -> SetTargets:
+def set_targets(
+    schema: Schema, answers: Sequence[AnswerCounts], columns: Columns, edges: Edges = ()
+) -> SetTargets:
     """Each set's table once, several answers about a set averaged with weights inverse to their variance."""
-    k, place, book = schema.cardinalities, {name: i for i, name in enumerate(schema.names)}, NoiseBook()
+    k, place, book = (
+        schema.cardinalities,
+        {name: i for i, name in enumerate(schema.names)},
+        NoiseBook(),
+    )
     asked: dict[tuple[tuple[int, ...], ...], _AskedSet] = {}
     total: dict[tuple[int, ...], float] = {}
     for answer in answers:
@@ -145,7 +162,9 @@ def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Column
             asked[groups] = found
     by_shape: dict[tuple[tuple[int, ...], ...], list[tuple[tuple[int, ...], ...]]] = {}
     for groups in asked:
-        by_shape.setdefault(tuple(tuple(k[i] for i in group) for group in groups), []).append(groups)
+        by_shape.setdefault(tuple(tuple(k[i] for i in group) for group in groups), []).append(
+            groups
+        )
     begins = _first_columns(columns, edges)
     blocks = []
     for shapes, sets in by_shape.items():
@@ -156,20 +175,28 @@ def set_targets(schema: Schema, answers: Sequence[AnswerCounts], columns: Column
         for begin in range(0, len(sets), step):
             part = sets[begin : begin + step]
             found_here = [asked[groups] for groups in part]
-            index = np.array([[i for group in groups for i in group] for groups in part], dtype=np.intp)
+            index = np.array(
+                [[i for group in groups for i in group] for groups in part], dtype=np.intp
+            )
             noise = np.array([f.noise / f.precision**2 for f in found_here])[:, :, None, None, None]
-            totals = [[total[tuple(sorted(m[p] for p in places))] for places in _margins(m)] for m in index.tolist()]
+            totals = [
+                [total[tuple(sorted(m[p] for p in places))] for places in _margins(m)]
+                for m in index.tolist()
+            ]
             blocks.append(
                 SetBlock(
                     index,
                     tuple(size for shape in shapes for size in shape),
                     units,
                     cut,
-                    np.array([f.table / f.precision for f in found_here]).reshape(len(part), 1, rows, width),
+                    np.array([f.table / f.precision for f in found_here]).reshape(
+                        len(part), 1, rows, width
+                    ),
                     (noise[:, 0], noise[:, 1], noise[:, 2]),
                     np.array([f.pooled for f in found_here]) / np.array(totals),
                     tuple(
-                        np.array([begins[groups[u]] for groups in part], dtype=np.intp)[:, None] + np.arange(size)
+                        np.array([begins[groups[u]] for groups in part], dtype=np.intp)[:, None]
+                        + np.arange(size)
                         for u, size in enumerate(sizes)
                     ),
                 )
@@ -197,7 +224,11 @@ def _product(factors: list[Reals]) -> Reals | None:
     """Row-wise outer products of (set, values, start, component) arrays."""
     out: Reals | None = None
     for factor in factors:
-        out = factor if out is None else (out[:, :, None] * factor[:, None]).reshape(len(out), -1, *out.shape[2:])
+        out = (
+            factor
+            if out is None
+            else (out[:, :, None] * factor[:, None]).reshape(len(out), -1, *out.shape[2:])
+        )
     return out
 
 
@@ -206,7 +237,9 @@ def predicted(weights: Reals, halves: tuple[Reals, Reals]) -> Reals:
     return np.asarray((halves[0] * weights[:, None, :]) @ halves[1].swapaxes(-1, -2))
 
 
-def pull_back(block: SetBlock, by_column: Reals, halves: tuple[Reals, Reals], pull: Reals, out: Reals) -> Reals:
+def pull_back(
+    block: SetBlock, by_column: Reals, halves: tuple[Reals, Reals], pull: Reals, out: Reals
+) -> Reals:
     """Add the gradient in the components (each divided by its weight) to `out`; gives the gradient in the weights.
 
     `pull` is the derivative of the loss in the block's tables; `out` is laid out as `by_column`: (column, start, component).

@@ -37,9 +37,15 @@ def trees(edges: Edges) -> tuple[Tree, ...]:
         met = [next((tree for tree in out if end in tree), (end,)) for end in (i, j)]
         first, second = (j, i) if len(met[0]) < len(met[1]) else (i, j)  # a row grows at its end
         before, after = met[::-1] if len(met[0]) < len(met[1]) else met
-        if before is after or first not in (before[0], before[-1]) or second not in (after[0], after[-1]):
+        if (
+            before is after
+            or first not in (before[0], before[-1])
+            or second not in (after[0], after[-1])
+        ):
             raise ValueError("edges tie attributes in a ring or with a branch")
-        whole = (before if before[-1] == first else before[::-1]) + (after if after[0] == second else after[::-1])
+        whole = (before if before[-1] == first else before[::-1]) + (
+            after if after[0] == second else after[::-1]
+        )
         if len(whole) > MOST_IN_A_TREE:
             raise ValueError(f"edges tie more than {MOST_IN_A_TREE} attributes")
         at = min((out.index(tree) for tree in (before, after) if tree in out), default=len(out))
@@ -158,7 +164,10 @@ class NoiseBook:
         mechanism = answer.question.mechanism
         c = self._known.get((mechanism, group))
         if c is None:
-            low, high = mechanism.group_variance(group, 0.0, 1), mechanism.group_variance(group, 1.0, 1)
+            low, high = (
+                mechanism.group_variance(group, 0.0, 1),
+                mechanism.group_variance(group, 1.0, 1),
+            )
             c = self._known[mechanism, group] = np.array([low, high - low + 1.0, 1.0])
         f = 1.0 / cells
         return answer.n / float(c[0] + c[1] * f - c[2] * f * f), c / answer.n
@@ -167,7 +176,10 @@ class NoiseBook:
 def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets:
     """Pool all answers into pair and single targets; every attribute must have been asked about."""
     check_asked(schema, answers)
-    columns, d = Columns(schema.cardinalities, [a.answers if a.ordered else 0 for a in schema]), len(schema)
+    columns, d = (
+        Columns(schema.cardinalities, [a.answers if a.ordered else 0 for a in schema]),
+        len(schema),
+    )
     place = {name: i for i, name in enumerate(schema.names)}
     pairs = _Average((columns.width, columns.width), (d, d))
     singles, one = _Average((columns.width,), (d,)), _Average((columns.width,), (d,))
@@ -184,7 +196,9 @@ def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets
                 average.precision[i] += precision
                 average.noise[:, i] += precision**2 * c
         for (first, i), (second, j) in combinations(enumerate(members), 2):
-            marginal = table.sum(axis=tuple(a for a in range(table.ndim) if a not in (first, second)))
+            marginal = table.sum(
+                axis=tuple(a for a in range(table.ndim) if a not in (first, second))
+            )
             precision, c = book.of(answer, raw.size // marginal.size, marginal.size)
             # Each block once; the other triangle is mirrored below.
             low, high, block = (i, j, marginal) if i < j else (j, i, marginal.T)
@@ -197,7 +211,9 @@ def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets
     raw_one = one.finished(columns.spread(one.precision))
     projected = np.concatenate([norm_sub(raw_one[columns.of(i)]) for i in range(d)])
     k = columns.cardinalities.astype(np.float64)
-    cells = float((np.outer(k, k) * (pairs.precision > 0)).sum() / 2 + (k * (singles.precision > 0)).sum())
+    cells = float(
+        (np.outer(k, k) * (pairs.precision > 0)).sum() / 2 + (k * (singles.precision > 0)).sum()
+    )
     return PairTargets(
         columns,
         pairs.finished(columns.spread_pairs(pairs.safe)),
@@ -214,10 +230,14 @@ def inverse_variances(targets: PairTargets, pair: Floats, one: Floats) -> tuple[
     """Weights of all pair cells and single cells at given frequencies; zero where nothing was asked."""
     c0, c1, c2 = (targets.columns.spread_pairs(c) for c in targets.pair_noise)
     s0, s1, s2 = (targets.columns.spread(c) for c in targets.single_noise)
-    return _inverse(c0 + pair * (c1 - c2 * pair), c1 > 0, c2), _inverse(s0 + one * (s1 - s2 * one), s1 > 0, s2)
+    return _inverse(c0 + pair * (c1 - c2 * pair), c1 > 0, c2), _inverse(
+        s0 + one * (s1 - s2 * one), s1 > 0, s2
+    )
 
 
-def chi_square(targets: PairTargets, weights: tuple[Floats, Floats], pairs: Floats, one: Floats) -> float:
+def chi_square(
+    targets: PairTargets, weights: tuple[Floats, Floats], pairs: Floats, one: Floats
+) -> float:
     """The weighted squares between a model's pairs and single frequencies and the data; every pair is in the matrix twice."""
     w2, w1 = weights
     off = pairs - targets.pairs
@@ -232,7 +252,9 @@ def _inverse(variance: Floats, asked: Flags, sampling: Floats) -> Floats:
 
 def tables_pay(attributes: int, answers: Sequence[AnswerCounts]) -> bool:
     """Whether to fit whole tables: somebody was asked about three attributes or more together, of not too many."""
-    return attributes <= MOST_ATTRIBUTES and any(len(answer.question.attributes) > 2 for answer in answers)
+    return attributes <= MOST_ATTRIBUTES and any(
+        len(answer.question.attributes) > 2 for answer in answers
+    )
 
 
 def pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:

@@ -103,7 +103,9 @@ class Attack:
     parts: int = 1
 
 
-def audited_mechanism(name: str, epsilon: float, cells: int = CELLS, attributes: int = ATTRIBUTES) -> Randomiser:
+def audited_mechanism(
+    name: str, epsilon: float, cells: int = CELLS, attributes: int = ATTRIBUTES
+) -> Randomiser:
     """A local mechanism by name, built for an audit: every built-in one, and those of other packages.
 
     Args:
@@ -164,7 +166,10 @@ def _(mechanism: BloomRappor) -> Attack:
 def _(mechanism: OutputMechanism) -> Attack:
     """Rounding makes the ratios of outputs differ a little, so an event has all outputs that are nearly as good."""
     cells = range(mechanism.cells)
-    columns = {cell: np.array(mechanism.column(cell), dtype=np.float64) / 2**mechanism.threshold_bits for cell in cells}
+    columns = {
+        cell: np.array(mechanism.column(cell), dtype=np.float64) / 2**mechanism.threshold_bits
+        for cell in cells
+    }
     pairs = list(itertools.permutations(cells, 2))
     if mechanism.cells > ALL_PAIRS:
         pairs = [mechanism.far_apart, _extremes_of_outputs(mechanism)[1]]
@@ -212,7 +217,9 @@ def _favoured_of_grid(grid: GridMean) -> frozenset[int]:
     return favoured_outputs(upper, lower)[0]
 
 
-def favoured_outputs(first: Floats, second: Floats, trials: int = USUAL_TRIALS) -> tuple[frozenset[int], float]:
+def favoured_outputs(
+    first: Floats, second: Floats, trials: int = USUAL_TRIALS
+) -> tuple[frozenset[int], float]:
     """The outputs above a likelihood ratio, and the bound expected of them: the ratio that makes it largest."""
     possible = np.flatnonzero(first)
     with np.errstate(divide="ignore", invalid="ignore"):  # outputs that the second never gives
@@ -229,7 +236,9 @@ def favoured_outputs(first: Floats, second: Floats, trials: int = USUAL_TRIALS) 
 def expected_bound(first: Any, second: Any, trials: float, confidence: float = CONFIDENCE) -> Any:
     """About what `ratio_bound` gives for an event of these probabilities."""
     reach = ndtri(1 - (1 - confidence) / 2)
-    spread = np.sqrt((1 - first).clip(0) / (trials * first)) + np.sqrt((1 - second).clip(0) / (trials * second))
+    spread = np.sqrt((1 - first).clip(0) / (trials * first)) + np.sqrt(
+        (1 - second).clip(0) / (trials * second)
+    )
     return np.log(first / second) - reach * spread
 
 
@@ -282,7 +291,9 @@ def empirical_lower_bound(
     return max(attack.parts * pooled, whole), count
 
 
-def _hits(mechanism: Randomiser, attack: Attack, trials: int, source: ByteSource) -> tuple[Any, Any]:
+def _hits(
+    mechanism: Randomiser, attack: Attack, trials: int, source: ByteSource
+) -> tuple[Any, Any]:
     """How many reports of each input had 0, 1, ... parts that favour the first."""
     made: Any = mechanism  # `randomise` takes a cell or numbers
     counts = []
@@ -294,7 +305,9 @@ def _hits(mechanism: Randomiser, attack: Attack, trials: int, source: ByteSource
 
 def _least_hits(first: Any, second: Any) -> int:
     """From how many favourable parts on a report counts as a hit: by the pilot's reports."""
-    above = [(counts[::-1].cumsum()[::-1][1:] + 1) / (counts.sum() + 2) for counts in (first, second)]
+    above = [
+        (counts[::-1].cumsum()[::-1][1:] + 1) / (counts.sum() + 2) for counts in (first, second)
+    ]
     return 1 + int(np.argmax(expected_bound(above[0], above[1], USUAL_TRIALS)))
 
 
@@ -304,7 +317,9 @@ def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
     rates = [np.float64((counts @ sizes + 1) / (counts.sum() * parts + 2)) for counts in pilot]
     trials = USUAL_TRIALS
     while trials < MAX_TRIALS:
-        if expected_bound(rates[0], rates[1], trials * parts, confidence) >= TARGET * np.log(rates[0] / rates[1]):
+        if expected_bound(rates[0], rates[1], trials * parts, confidence) >= TARGET * np.log(
+            rates[0] / rates[1]
+        ):
             break
         trials *= 2
     return trials
@@ -403,6 +418,8 @@ def audit(
         trials=made,
         confidence=confidence,
         report_bytes=mechanism.report_bytes,
-        problem=None if finite else "a report that one of two inputs never gives reveals which it was",
+        problem=None
+        if finite
+        else "a report that one of two inputs never gives reveals which it was",
         law=compared,
     )

@@ -47,7 +47,9 @@ class CommonTables:
 
 
 def common_tables(
-    real: NativeTable | str | Path, synthetic: NativeTable | str | Path, schema: Schema | str | Path | None
+    real: NativeTable | str | Path,
+    synthetic: NativeTable | str | Path,
+    schema: Schema | str | Path | None,
 ) -> CommonTables:
     """Both tables and the schema used.
 
@@ -61,7 +63,9 @@ def common_tables(
         domain = infer_schema(_stack(first, second))
     else:
         second, _, _ = open_table(synthetic, domain)
-    return CommonTables(first, second, _codes(first, domain, "real"), _codes(second, domain, "synthetic"), domain)
+    return CommonTables(
+        first, second, _codes(first, domain, "real"), _codes(second, domain, "synthetic"), domain
+    )
 
 
 def _stack(first: NativeTable, second: NativeTable) -> pa.Table:
@@ -69,16 +73,22 @@ def _stack(first: NativeTable, second: NativeTable) -> pa.Table:
     upper, lower = to_arrow(first), to_arrow(second)
     for name in upper.column_names:
         if name not in lower.column_names:
-            raise TableError(f"the synthetic table has no column {name!r}, which the real one has", where=name)
+            raise TableError(
+                f"the synthetic table has no column {name!r}, which the real one has", where=name
+            )
     for name in lower.column_names:
         if name not in upper.column_names:
-            raise TableError(f"the synthetic table has a column {name!r}, which the real one lacks", where=name)
+            raise TableError(
+                f"the synthetic table has a column {name!r}, which the real one lacks", where=name
+            )
     try:
         tables = [_plain(upper), _plain(lower.select(upper.column_names))]
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())[:200]
-        raise TableError(f"the two tables' columns have types that do not go together: {reason}") from None
+        raise TableError(
+            f"the two tables' columns have types that do not go together: {reason}"
+        ) from None
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -186,9 +196,15 @@ def evaluate(
     if asked == DEFAULT_WAYS:  # nobody asked for three attributes of a table that has two
         asked = DEFAULT_WAYS[: len(domain)]
     with followed(progress) as show:
-        found = evaluate_codes(first, second, domain, asked, max_sets, np.random.default_rng(seed), show)
+        found = evaluate_codes(
+            first, second, domain, asked, max_sets, np.random.default_rng(seed), show
+        )
     scales = own_scales(tables.real, tables.synthetic, domain)
-    wrong = (float(broken(domain, first).mean()), float(broken(domain, second).mean())) if domain.rules else None
+    wrong = (
+        (float(broken(domain, first).mean()), float(broken(domain, second).mean()))
+        if domain.rules
+        else None
+    )
     scores = sdmetrics_scores(tables) if sdmetrics else None
     return Evaluation(found, len(first), len(second), scales, wrong, scores)
 
@@ -240,10 +256,17 @@ class SDMetricsScores:
             "column_shapes": self.column_shapes,
             "column_pair_trends": self.column_pair_trends,
             "columns": {
-                s.columns[0]: {"sdtype": self.sdtypes[s.columns[0]], "metric": s.metric, "score": s.score}
+                s.columns[0]: {
+                    "sdtype": self.sdtypes[s.columns[0]],
+                    "metric": s.metric,
+                    "score": s.score,
+                }
                 for s in self.columns
             },
-            "pairs": [{"columns": list(s.columns), "metric": s.metric, "score": s.score} for s in self.pairs],
+            "pairs": [
+                {"columns": list(s.columns), "metric": s.metric, "score": s.score}
+                for s in self.pairs
+            ],
             "unscored": self.unscored,
             "sdmetrics_version": self.version,
         }
@@ -265,7 +288,12 @@ def sdmetrics_metadata(schema: Schema) -> JsonObject:
     `ordinal` and `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total
     variation distance of one and of two attributes).
     """
-    return {"columns": {attribute.name: {"sdtype": SDTYPES.get(attribute.kind, "categorical")} for attribute in schema}}
+    return {
+        "columns": {
+            attribute.name: {"sdtype": SDTYPES.get(attribute.kind, "categorical")}
+            for attribute in schema
+        }
+    }
 
 
 def sdmetrics_scores(tables: CommonTables) -> SDMetricsScores:
@@ -279,7 +307,9 @@ def sdmetrics_scores(tables: CommonTables) -> SDMetricsScores:
         report: Any = import_module("sdmetrics.reports.single_table").QualityReport()
         report.num_rows_subsample = None  # above 50,000 rows it would draw some without a seed
         report.generate(real, synthetic, metadata, verbose=False)
-    shown = dict(zip(*(report.get_properties()[name] for name in ("Property", "Score")), strict=True))
+    shown = dict(
+        zip(*(report.get_properties()[name] for name in ("Property", "Score")), strict=True)
+    )
     return SDMetricsScores(
         overall=float(report.get_score()),
         column_shapes=float(shown["Column Shapes"]),
@@ -311,7 +341,10 @@ def sdmetrics_frame(table: NativeTable, codes: Codes, schema: Schema) -> pd.Data
 
 def _scores(details: pd.DataFrame, names: tuple[str, ...]) -> tuple[Score, ...]:
     rows = zip(*(details[name] for name in (*names, "Metric", "Score")), strict=True)
-    return tuple(Score(tuple(str(c) for c in columns), str(metric), _number(score)) for *columns, metric, score in rows)
+    return tuple(
+        Score(tuple(str(c) for c in columns), str(metric), _number(score))
+        for *columns, metric, score in rows
+    )
 
 
 def _number(score: float) -> float | None:

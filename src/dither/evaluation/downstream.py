@@ -18,14 +18,23 @@ CLASSIFIERS: tuple[Classifier, ...] = ("svm", "forest")
 
 
 def train_and_test(
-    schema: Schema, train: Codes, test: Codes, target: str, classifier: Classifier, *, seed: int = 0, rows: int = 10_000
+    schema: Schema,
+    train: Codes,
+    test: Codes,
+    target: str,
+    classifier: Classifier,
+    *,
+    seed: int = 0,
+    rows: int = 10_000,
 ) -> float:
     """The accuracy on `test` of a classifier trained on at most `rows` rows of `train`, drawn without replacement.
 
     The SVM is linear on one-hot features, the forest has 50 trees on codes; a training set with one class predicts it.
     """
     if classifier not in CLASSIFIERS:
-        raise ParameterError(f"classifier {classifier!r} is not one of {', '.join(CLASSIFIERS)}", where="classifier")
+        raise ParameterError(
+            f"classifier {classifier!r} is not one of {', '.join(CLASSIFIERS)}", where="classifier"
+        )
     if not len(train) or not len(test):
         raise ParameterError("a classifier needs rows to train on and rows to test on")
     rng = np.random.default_rng(seed)
@@ -44,7 +53,9 @@ def split_rows(codes: Codes, share: float, rng: np.random.Generator) -> tuple[Co
     """Rows to train and rows to test on, shuffled first: published tables are often sorted."""
     if not 0 < share < 1:
         raise ParameterError(
-            f"the share of test rows must lie between 0 and 1, not {share!r}", where="share", value=share
+            f"the share of test rows must lie between 0 and 1, not {share!r}",
+            where="share",
+            value=share,
         )
     order = rng.permutation(len(codes))
     cut = max(1, round(share * len(codes)))

@@ -15,7 +15,9 @@ from dither.schema import Schema
 from dither.schema.cells import cells_of, count_cells
 from dither.types import Codes, Floats, Progress
 
-DENSE_CELLS = 4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB per table
+DENSE_CELLS = (
+    4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB per table
+)
 _CODE_LIMIT = 1 << 62
 
 
@@ -44,7 +46,9 @@ class WaySummary:
 
 def marginal(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> Floats:
     """The relative frequencies of the product domain of some columns, one axis per column in the order given."""
-    return np.asarray(count_cells(codes, cardinalities, positions) / max(len(codes), 1), dtype=np.float64)
+    return np.asarray(
+        count_cells(codes, cardinalities, positions) / max(len(codes), 1), dtype=np.float64
+    )
 
 
 def tvd(first: Floats, second: Floats) -> float:
@@ -71,7 +75,9 @@ def mse(first: Floats, second: Floats, cells: int | None = None) -> float:
     return float(np.square(first - second).sum()) / (first.size if cells is None else cells)
 
 
-def attribute_sets(count: int, ways: int, max_sets: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
+def attribute_sets(
+    count: int, ways: int, max_sets: int, rng: np.random.Generator
+) -> list[tuple[int, ...]]:
     """All sets of `ways` out of `count` positions if there are at most `max_sets`, else that many distinct random ones.
 
     Each set is equally likely to be drawn; the list of all combinations is never made.
@@ -89,7 +95,9 @@ def check_ways(ways: Sequence[int], attributes: int) -> tuple[int, ...]:
     """Distinct whole numbers from 1 to the number of attributes, in order, or an error."""
     if not ways:
         raise ParameterError("ways needs at least one number, such as 1,2,3", where="ways")
-    return tuple(sorted({check_whole("a number of attributes in ways", k, 1, attributes) for k in ways}))
+    return tuple(
+        sorted({check_whole("a number of attributes in ways", k, 1, attributes) for k in ways})
+    )
 
 
 def evaluate_codes(
@@ -132,7 +140,9 @@ def sparse_marginals(
         seen, cell = np.unique(cells_of(both, sizes), return_inverse=True)
     else:
         seen, cell = np.unique(both, axis=0, return_inverse=True)
-    counts = [np.bincount(part, minlength=len(seen)) for part in (cell[: len(first)], cell[len(first) :])]
+    counts = [
+        np.bincount(part, minlength=len(seen)) for part in (cell[: len(first)], cell[len(first) :])
+    ]
     return counts[0] / max(len(first), 1), counts[1] / max(len(second), 1)
 
 

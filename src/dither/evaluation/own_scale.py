@@ -49,7 +49,13 @@ class OwnScale:
             scale: Scale = getattr(self, side)
             named = dict(zip((f"{level:g}" for level in LEVELS), scale.quantiles, strict=True))
             sides[side] = {**asdict(scale), "quantiles": named}
-        return {"kind": self.kind, "ks": self.ks, "wasserstein": self.wasserstein, "top": self.top, **sides}
+        return {
+            "kind": self.kind,
+            "ks": self.ks,
+            "wasserstein": self.wasserstein,
+            "top": self.top,
+            **sides,
+        }
 
 
 def ks_distance(first: Floats, second: Floats) -> float:
@@ -78,7 +84,10 @@ def own_scales(real: NativeTable, synthetic: NativeTable, schema: Schema) -> tup
             continue
         seen, counts = np.unique(present[0], return_counts=True)
         top = float(seen[counts.argmax()])
-        scales = [_scale(held, len(held) / len(side), top) for held, side in zip(present, sides, strict=True)]
+        scales = [
+            _scale(held, len(held) / len(side), top)
+            for held, side in zip(present, sides, strict=True)
+        ]
         out.append(
             OwnScale(
                 attribute.name,

@@ -15,4 +15,13 @@ seconds, for the test suite).
 from dither.harness.run import Outcome, execute, write_contents
 from dither.harness.study import Bench, Chart, NotAvailable, Size, Study
 
-__all__ = ["Bench", "Chart", "NotAvailable", "Outcome", "Size", "Study", "execute", "write_contents"]
+__all__ = [
+    "Bench",
+    "Chart",
+    "NotAvailable",
+    "Outcome",
+    "Size",
+    "Study",
+    "execute",
+    "write_contents",
+]

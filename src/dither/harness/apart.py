@@ -52,7 +52,10 @@ def _megabytes(field: str) -> float:
 
 
 def apart(
-    function: Callable[..., Any], *arguments: Any, python: str = sys.executable, limit: float | None = None
+    function: Callable[..., Any],
+    *arguments: Any,
+    python: str = sys.executable,
+    limit: float | None = None,
 ) -> Any:
     """What a module's function returns in a fresh process, with one thread for linear algebra.
 
@@ -63,7 +66,9 @@ def apart(
     call = [python, "-m", __name__, function.__module__, function.__name__, json.dumps(arguments)]
     own = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in (os.getcwd(), *sys.path) if p)}
     try:
-        done = subprocess.run(call, capture_output=True, text=True, check=False, env=own, timeout=limit)
+        done = subprocess.run(
+            call, capture_output=True, text=True, check=False, env=own, timeout=limit
+        )
     except subprocess.TimeoutExpired:
         raise NotAvailable(f"not finished after {limit:g} s") from None
     lines = done.stdout.splitlines()

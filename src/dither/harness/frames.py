@@ -71,5 +71,7 @@ def _column(values: list[Any]) -> Any:
     if all(isinstance(v, int) and not isinstance(v, bool) for v in known):
         return pa.array(values, pa.int64())
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in known):
-        return pa.array([None if v is None or math.isnan(v) else float(v) for v in values], pa.float64())
+        return pa.array(
+            [None if v is None or math.isnan(v) else float(v) for v in values], pa.float64()
+        )
     return pa.array([None if v is None else str(v) for v in values], pa.string())

@@ -15,8 +15,26 @@ from dither.harness.study import Bench, Point
 
 # What a published number can depend on. The command line, the report and the collector cannot change one.
 MEASURED = (
-    *("schema", "mechanisms", "reports", "tally", "estimate", "structure", "models", "protocols", "simulate.py"),
-    *("evaluation/metrics.py", "uncertainty", "planner", "_histogram.py", "central", "datasets", "comparison"),
+    *(
+        "schema",
+        "mechanisms",
+        "reports",
+        "tally",
+        "estimate",
+        "structure",
+        "models",
+        "protocols",
+        "simulate.py",
+    ),
+    *(
+        "evaluation/metrics.py",
+        "uncertainty",
+        "planner",
+        "_histogram.py",
+        "central",
+        "datasets",
+        "comparison",
+    ),
 )
 
 
@@ -54,7 +72,9 @@ def imported_beside(file: Path) -> set[Path]:
         if here in found:
             continue
         found.add(here)
-        waiting += [path for name in _imports(here) if (path := _module_file(root, name)) is not None]
+        waiting += [
+            path for name in _imports(here) if (path := _module_file(root, name)) is not None
+        ]
     return found
 
 
@@ -78,7 +98,11 @@ class Journal:
 
     def __init__(self, path: Path, bench: Bench, fresh: bool = False) -> None:
         self.path = path
-        self.head: dict[str, Any] = {"bench": bench.name, "size": bench.size, "code": fingerprint(bench)}
+        self.head: dict[str, Any] = {
+            "bench": bench.name,
+            "size": bench.size,
+            "code": fingerprint(bench),
+        }
         self.head |= {"data": bench.data} if bench.data else {}
         self.stale = False  # there was a journal, but of other code, size or data
         self._done: dict[str, dict[str, Any]] = {}
@@ -100,7 +124,9 @@ class Journal:
                 entry = json.loads(line)
             except json.JSONDecodeError:  # half a line: the run was killed while it wrote
                 break
-            if not isinstance(entry, dict) or (entries and not {"key", "rows", "seconds"} <= set(entry)):
+            if not isinstance(entry, dict) or (
+                entries and not {"key", "rows", "seconds"} <= set(entry)
+            ):
                 break  # not a line of ours: what follows is not trusted either
             entries.append(entry)
         return entries
@@ -112,9 +138,15 @@ class Journal:
         """The entry of a point that was measured before."""
         return self._done.get(_key(study, point))
 
-    def add(self, study: str, point: Point, rows: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    def add(
+        self, study: str, point: Point, rows: list[dict[str, Any]], seconds: float
+    ) -> dict[str, Any]:
         """Keep a point; it is on disk when this returns."""
-        entry: dict[str, Any] = {"key": _key(study, point), "rows": rows, "seconds": round(seconds, 3)}
+        entry: dict[str, Any] = {
+            "key": _key(study, point),
+            "rows": rows,
+            "seconds": round(seconds, 3),
+        }
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
         self._done[entry["key"]] = entry

@@ -34,7 +34,9 @@ class LogAxis(Axis):
         """Powers of ten, unless there are fewer than two of them."""
         powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
         if len(powers) < 2:
-            around = [m * 10.0**k for k in range(powers.start - 1, powers.stop + 1) for m in (1, 2, 5)]
+            around = [
+                m * 10.0**k for k in range(powers.start - 1, powers.stop + 1) for m in (1, 2, 5)
+            ]
             inside = [value for value in around if self.low <= value <= self.high]
             return inside if len(inside) > 1 else ticks(self.high, most, self.low)
         return [10.0**k for k in powers[:: math.ceil(len(powers) / most)]]
@@ -54,7 +56,9 @@ def line_chart(
     log_y: bool = False,
 ) -> Markup:
     """Lines with their points and spreads; `titles` are those of x and y, `places` further x that the axis has to hold."""
-    return drawing(WIDTH, HEIGHT, words, line_plot(lines, titles, places=places, log_x=log_x, log_y=log_y))
+    return drawing(
+        WIDTH, HEIGHT, words, line_plot(lines, titles, places=places, log_x=log_x, log_y=log_y)
+    )
 
 
 def line_plot(

@@ -22,7 +22,10 @@ OPEN_ROWS = 24  # longer tables are folded
 def render(outcome: Outcome) -> str:
     """The whole page."""
     bench = outcome.bench
-    rows = {study.name: [row for row in outcome.summary if row["study"] == study.name] for study in bench.studies}
+    rows = {
+        study.name: [row for row in outcome.summary if row["study"] == study.name]
+        for study in bench.studies
+    }
     return render_page(
         "benchmark.html",
         title=bench.title,
@@ -37,7 +40,9 @@ def render(outcome: Outcome) -> str:
                 "name": study.name,
                 "title": study.title,
                 "note": study.note,
-                **_charts([drawn for chart in study.charts if (drawn := draw(chart, rows[study.name]))]),
+                **_charts(
+                    [drawn for chart in study.charts if (drawn := draw(chart, rows[study.name]))]
+                ),
                 "table": table(rows[study.name]),
             }
             for study in bench.studies
@@ -57,7 +62,11 @@ def contents(outcomes: Mapping[str, Outcome]) -> str:
     """A page that leads to the pages of several benchmarks."""
     benches = {name: outcome.bench for name, outcome in outcomes.items()}
     return render_page(
-        "benchmarks.html", title="Benchmarks", version=dither.__version__, folder=TEMPLATES, benches=benches
+        "benchmarks.html",
+        title="Benchmarks",
+        version=dither.__version__,
+        folder=TEMPLATES,
+        benches=benches,
     )
 
 
@@ -67,27 +76,42 @@ def table(rows: Sequence[Mean]) -> dict[str, Any]:
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     lines: dict[tuple[Any, ...], dict[str, Mean]] = {}
     for row in rows:
-        lines.setdefault(tuple(row["labels"].get(name) for name in labels), {})[row["measure"]] = row
+        lines.setdefault(tuple(row["labels"].get(name) for name in labels), {})[row["measure"]] = (
+            row
+        )
     return {
         "labels": [words(name) for name in labels],
         "measures": [words(name) for name in measures],
-        "lines": [([label(v) for v in key], [_figure(found.get(m)) for m in measures]) for key, found in lines.items()],
+        "lines": [
+            ([label(v) for v in key], [_figure(found.get(m)) for m in measures])
+            for key, found in lines.items()
+        ],
     }
 
 
 def draw(chart: Chart, rows: Sequence[Mean]) -> dict[str, Any] | None:
     """A chart's panels, with a bar of one spread to each side; the table below it is its text alternative."""
     # A line keeps its colour in all charts of a study, whichever other lines a chart leaves out.
-    hues = {name: i % HUES for i, name in enumerate(dict.fromkeys(_line(chart, row) for row in rows))}
+    hues = {
+        name: i % HUES for i, name in enumerate(dict.fromkeys(_line(chart, row) for row in rows))
+    }
     panels: dict[str, dict[str, list[tuple[float, float, float, float]]]] = {}
     for row in rows:
         if (point := _point(chart, row)) is not None:
-            panels.setdefault(_panel(chart, row), {}).setdefault(_line(chart, row), []).append(point)
+            panels.setdefault(_panel(chart, row), {}).setdefault(_line(chart, row), []).append(
+                point
+            )
     if not panels:
         return None
-    spots = [sorted({x for points in lines.values() for x, *_ in points}) for lines in panels.values()]
+    spots = [
+        sorted({x for points in lines.values() for x, *_ in points}) for lines in panels.values()
+    ]
     # A panel of one place has no scale of its own.
-    shared = sorted({x for places in spots for x in places}) if any(len(places) == 1 for places in spots) else ()
+    shared = (
+        sorted({x for places in spots for x in places})
+        if any(len(places) == 1 for places in spots)
+        else ()
+    )
     title = chart.title or f"{words(chart.y)} against {words(chart.x)}"
     drawn = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     return {
@@ -114,7 +138,11 @@ def _point(chart: Chart, row: Mean) -> tuple[float, float, float, float] | None:
     """Place, mean and the ends of its spread; None for a row that the chart does not show."""
     labels, mean = row["labels"], row["mean"]
     wanted = row["measure"] == chart.y and all(labels.get(k) in v for k, v in chart.only.items())
-    if not wanted or not isinstance(labels.get(chart.x), int | float) or (chart.log_y and mean <= 0):
+    if (
+        not wanted
+        or not isinstance(labels.get(chart.x), int | float)
+        or (chart.log_y and mean <= 0)
+    ):
         return None
     spread = row["spread"] or 0.0
     low = max(mean - spread, mean / 20) if chart.log_y else mean - spread
@@ -123,7 +151,9 @@ def _point(chart: Chart, row: Mean) -> tuple[float, float, float, float] | None:
 
 def _panel(chart: Chart, row: Mean) -> str:
     shown = [(name, row["labels"][name]) for name in chart.panels if name in row["labels"]]
-    return ", ".join(label(v) if isinstance(v, str) else f"{words(name)} {label(v)}" for name, v in shown)
+    return ", ".join(
+        label(v) if isinstance(v, str) else f"{words(name)} {label(v)}" for name, v in shown
+    )
 
 
 def _line(chart: Chart, row: Mean) -> str:
@@ -149,7 +179,9 @@ def label(value: Any) -> str:
 def _figure(row: Mean | None) -> str:
     if row is None:
         return ""
-    spread = f" ± {digits(row['spread'], 2)}" if row["spread"] is not None and row["runs"] > 1 else ""
+    spread = (
+        f" ± {digits(row['spread'], 2)}" if row["spread"] is not None and row["runs"] > 1 else ""
+    )
     return f"{digits(row['mean'], 4)}{spread}"
 
 

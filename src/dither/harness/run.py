@@ -30,7 +30,9 @@ class Outcome:
     summary: list[frames.Mean] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     points: list[dict[str, Any]] = field(default_factory=list)  # as measured, remarks included
-    missing: list[tuple[Point, str]] = field(default_factory=list)  # what could not be measured, and why
+    missing: list[tuple[Point, str]] = field(
+        default_factory=list
+    )  # what could not be measured, and why
     seconds: float = 0.0  # of measuring, earlier runs included
     resumed: int = 0  # points that an earlier run had measured
     code: str = ""
@@ -49,7 +51,9 @@ class Outcome:
         return float(found[0]["mean"])
 
 
-def execute(bench: Bench, out: Path, fresh: bool = False, show: Say | None = None, quiet: bool = False) -> Outcome:
+def execute(
+    bench: Bench, out: Path, fresh: bool = False, show: Say | None = None, quiet: bool = False
+) -> Outcome:
     """Measure every point that the journal in `out` does not hold yet, then write Parquet and the page.
 
     Interrupting loses the point in work, nothing else. A journal of other code, size or data is not used. `show` is told what the
@@ -60,9 +64,13 @@ def execute(bench: Bench, out: Path, fresh: bool = False, show: Say | None = Non
     outcome = Outcome(bench, code=journal.head["code"], resumed=len(journal))
     say = show or (lambda text: None if quiet else print(text, file=sys.stderr, flush=True))
     if journal.stale:
-        say(f"{bench.name}: the code, the size or the data changed since the last run; measuring anew")
+        say(
+            f"{bench.name}: the code, the size or the data changed since the last run; measuring anew"
+        )
     elif outcome.resumed:
-        say(f"{bench.name}: {outcome.resumed} points were measured before; going on from there (--fresh measures anew)")
+        say(
+            f"{bench.name}: {outcome.resumed} points were measured before; going on from there (--fresh measures anew)"
+        )
     points = [(study, point) for study in bench.studies for point in study.points()]
     with _progress(bench.name, points, journal, quiet, say) as advance:
         for done, (study, point) in enumerate(points):
@@ -70,7 +78,9 @@ def execute(bench: Bench, out: Path, fresh: bool = False, show: Say | None = Non
             _measure(study, point, journal, outcome)
         advance(len(points))
     for study in bench.studies:
-        outcome.rows += frames.long_rows(study, [{"source": "published", **row} for row in study.known])
+        outcome.rows += frames.long_rows(
+            study, [{"source": "published", **row} for row in study.known]
+        )
     outcome.summary = frames.means(outcome.rows)
     if outcome.rows:
         frames.write_parquet(outcome.rows, out / "rows.parquet")
@@ -100,7 +110,9 @@ def _measure(study: Study, point: Point, journal: Journal, outcome: Outcome) -> 
             if note not in outcome.notes:
                 outcome.notes.append(note)
             return
-        rows = [{**point, **_plain(row)} for row in ([found] if isinstance(found, Mapping) else found)]
+        rows = [
+            {**point, **_plain(row)} for row in ([found] if isinstance(found, Mapping) else found)
+        ]
         entry = journal.add(study.name, point, rows, time.perf_counter() - begin)
     outcome.seconds += entry["seconds"]
     outcome.points += entry["rows"]
@@ -125,7 +137,11 @@ def _progress(
             now = f"{points[done][0].name} {_short(points[done][1])}" if done < len(points) else ""
             left = pace.left(done)
             show(name, done, len(points), now=now, left=left)
-            if not quiet and time.monotonic() - last > 30 and not (sys.stderr.isatty() or in_notebook()):
+            if (
+                not quiet
+                and time.monotonic() - last > 30
+                and not (sys.stderr.isatty() or in_notebook())
+            ):
                 more = "" if left is None else f", about {time_left(left)} left"
                 say(f"{name}: {done} of {len(points)} points; now {now}{more}")
                 last = time.monotonic()
@@ -170,7 +186,11 @@ def machine() -> dict[str, str]:
     model = platform.machine()
     information = Path("/proc/cpuinfo")
     if information.is_file():
-        names = [line for line in information.read_text(encoding="utf-8").splitlines() if line.startswith("model name")]
+        names = [
+            line
+            for line in information.read_text(encoding="utf-8").splitlines()
+            if line.startswith("model name")
+        ]
         model = names[0].partition(":")[2].strip() if names else model
     return {
         "processor": f"{model}, {os.cpu_count()} cores",

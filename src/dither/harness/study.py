@@ -31,7 +31,9 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     title: str = ""
-    only: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # draw rows with these labels only
+    only: Mapping[str, tuple[Value, ...]] = field(
+        default_factory=dict
+    )  # draw rows with these labels only
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Study:
 
     def is_label(self, name: str, value: Any) -> bool:
         """Whether this entry of a row says what was measured rather than how much."""
-        return name in self.axes or name in self.labels or name in REPEATED or isinstance(value, str)
+        return (
+            name in self.axes or name in self.labels or name in REPEATED or isinstance(value, str)
+        )
 
 
 @dataclass(frozen=True)

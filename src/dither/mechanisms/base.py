@@ -157,11 +157,14 @@ class Randomiser(ABC):
         """Raise `ReportError` unless some input can produce these bytes."""
         if len(report) != self.report_bytes:
             raise ReportError(
-                f"a report of {self.report_bytes} bytes was expected, not {len(report)}", value=len(report)
+                f"a report of {self.report_bytes} bytes was expected, not {len(report)}",
+                value=len(report),
             )
         number, limit = int.from_bytes(report, "little"), self.report_limit
         if number.bit_length() > self.report_bits if limit is None else number >= limit:
-            raise ReportError(f"no input of this {self.name} mechanism gives such a report", value=report[:64])
+            raise ReportError(
+                f"no input of this {self.name} mechanism gives such a report", value=report[:64]
+            )
 
     def randomise_many(self, values: npt.ArrayLike, stream: RandomStream) -> PackedReports:
         """The reports of many simulated participants, the same law as `randomise`."""
@@ -169,7 +172,9 @@ class Randomiser(ABC):
 
     def to_json(self) -> JsonObject:
         """Name and integers from which `from_json` rebuilds the same mechanism on a device."""
-        return {"name": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"name": self.name} | {
+            field.name: getattr(self, field.name) for field in fields(self)
+        }
 
     @classmethod
     def from_json(cls, data: JsonMapping) -> Self:
@@ -179,7 +184,8 @@ class Randomiser(ABC):
         whole = all(key == "name" or (type(value) is int) for key, value in given.items())
         if set(given) != names or not whole:
             raise ReportError(
-                f"a {data['name']} mechanism needs the whole numbers {', '.join(sorted(names))}", value=data
+                f"a {data['name']} mechanism needs the whole numbers {', '.join(sorted(names))}",
+                value=data,
             )
         return cls(**given)
 
@@ -189,7 +195,9 @@ class Mechanism(Randomiser):
     """A randomiser of one of `cells` cells, whose reports are added up in a tally of `counters` counters."""
 
     most_cells: ClassVar[int] = MOST_CELLS
-    lists: ClassVar[Collection[str]] = ()  # parameters that are lists, of whole numbers or of sets in base 16
+    lists: ClassVar[
+        Collection[str]
+    ] = ()  # parameters that are lists, of whole numbers or of sets in base 16
     exact_groups: ClassVar[bool] = True  # whether `group_variance` leaves no correlation out
 
     if TYPE_CHECKING:
@@ -229,7 +237,10 @@ class Mechanism(Randomiser):
     def law(self, value: int) -> dict[bytes, Fraction]:
         """The exact probability of every report of this cell, for builds small enough to write it out."""
         chances = self.chances(check_value(value, self.cells))
-        return {number.to_bytes(self.report_bytes, "little"): chance for number, chance in chances.items()}
+        return {
+            number.to_bytes(self.report_bytes, "little"): chance
+            for number, chance in chances.items()
+        }
 
     # On the server.
 
@@ -369,7 +380,9 @@ class PureMechanism(Mechanism):
 def check_cells(cells: int, most: int = MOST_CELLS) -> int:
     """A whole number of cells of at least two."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells < 2:
-        raise ParameterError(f"a mechanism needs at least 2 cells, not {cells!r}", where="cells", value=cells)
+        raise ParameterError(
+            f"a mechanism needs at least 2 cells, not {cells!r}", where="cells", value=cells
+        )
     if cells > most:
         raise ParameterError(
             f"{cells:,} cells are more than the {most:,} that this mechanism covers; ask fewer attributes together or use "
@@ -383,11 +396,15 @@ def check_cells(cells: int, most: int = MOST_CELLS) -> int:
 def check_enumerable(reports: int) -> None:
     """A law is written out for small builds only: it exists to be checked by hand and by tests."""
     if reports > MOST_REPORTS:
-        raise ParameterError(f"a law of more than {MOST_REPORTS:,} reports is too long to write out")
+        raise ParameterError(
+            f"a law of more than {MOST_REPORTS:,} reports is too long to write out"
+        )
 
 
 def check_value(value: int, cells: int) -> int:
     """A cell number in range."""
     if not 0 <= value < cells:
-        raise ParameterError(f"value {value!r} is outside 0..{cells - 1}", where="value", value=value)
+        raise ParameterError(
+            f"value {value!r} is outside 0..{cells - 1}", where="value", value=value
+        )
     return int(value)

@@ -28,11 +28,11 @@ from dither.mechanisms.unary import BitMechanism, bit_chances
 if TYPE_CHECKING:
     from dither.types import Floats, JsonMapping
 
-MOST_HASHES = (
-    64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
-)
+MOST_HASHES = 64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
 MOST_FILTER_BYTES = 1 << 26  # all cells' filters together
-ALL_PAIRS = 1024  # filters up to which all pairs are compared, in search of the two that are farthest apart
+ALL_PAIRS = (
+    1024  # filters up to which all pairs are compared, in search of the two that are farthest apart
+)
 FALSE_POSITIVE = 0.022  # LoPub's
 SEEDS_TRIED = 1_000
 _COMPARED_BYTES = 1 << 24
@@ -43,7 +43,9 @@ def bloom_size(cells: int, false_positive: float) -> tuple[int, int]:
     """LoPub eq. 6 and 7: the number of bits m and of hashes h for a false-positive rate, rounded up and to nearest."""
     check_between("the false-positive rate", false_positive, 0, 1, ends="()")
     strength = math.log(1 / false_positive)
-    return max(2, math.ceil(strength / math.log(2) ** 2 * cells)), max(1, round(strength / math.log(2)))
+    return max(2, math.ceil(strength / math.log(2) ** 2 * cells)), max(
+        1, round(strength / math.log(2))
+    )
 
 
 def telling_seed(cells: int, bits: int, hashes: int, only: int | None = None) -> int:
@@ -54,7 +56,9 @@ def telling_seed(cells: int, bits: int, hashes: int, only: int | None = None) ->
     """
     if cells > bits:
         raise ParameterError(
-            f"{bits:,} bits cannot tell {cells:,} values apart; use at least {cells:,} bits", where="bits", value=bits
+            f"{bits:,} bits cannot tell {cells:,} values apart; use at least {cells:,} bits",
+            where="bits",
+            value=bits,
         )
     for seed in range(SEEDS_TRIED) if only is None else (only,):
         if _independent(BloomRappor(cells, bits, hashes, 1, seed).filters):
@@ -103,7 +107,13 @@ class BloomRappor(BitMechanism):
 
     @classmethod
     def for_flip(
-        cls, cells: int, flip: float, bits: int, hashes: int, seed: int = 0, threshold_bits: int = THRESHOLD_BITS
+        cls,
+        cells: int,
+        flip: float,
+        bits: int,
+        hashes: int,
+        seed: int = 0,
+        threshold_bits: int = THRESHOLD_BITS,
     ) -> BloomRappor:
         """From LoPub's flip probability f; f/2 is rounded up, towards privacy."""
         check_between("flip", flip, 0, 1, ends="()", error=PrivacyError)
@@ -112,7 +122,13 @@ class BloomRappor(BitMechanism):
 
     @classmethod
     def for_epsilon(
-        cls, cells: int, epsilon: float, bits: int, hashes: int, seed: int = 0, threshold_bits: int = THRESHOLD_BITS
+        cls,
+        cells: int,
+        epsilon: float,
+        bits: int,
+        hashes: int,
+        seed: int = 0,
+        threshold_bits: int = THRESHOLD_BITS,
     ) -> BloomRappor:
         """The smallest flip probability that keeps epsilon for the filters at hand."""
         distance = cls(cells, bits, hashes, 1, seed, threshold_bits).distance
@@ -122,29 +138,41 @@ class BloomRappor(BitMechanism):
         return cls(cells, bits, hashes, flipped, seed, threshold_bits)
 
     @classmethod
-    def for_cells(cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> BloomRappor:
+    def for_cells(
+        cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS
+    ) -> BloomRappor:
         """The same with LoPub's size of a filter for a false-positive rate of 2.2 %."""
         bits, hashes = bloom_size(cells, FALSE_POSITIVE)
         seed = telling_seed(cells, bits, hashes)
         return cls.for_epsilon(cells, epsilon, bits, hashes, seed, threshold_bits)
 
     def with_epsilon(self, epsilon: float) -> BloomRappor:
-        return self.for_epsilon(self.cells, epsilon, self.bits, self.hashes, self.seed, self.threshold_bits)
+        return self.for_epsilon(
+            self.cells, epsilon, self.bits, self.hashes, self.seed, self.threshold_bits
+        )
 
     @classmethod
     def device_work(cls, numbers: JsonMapping) -> DeviceWork:
         """The digests are those that the filters are expected to take; eight positions come from each."""
         cells, bits, hashes = numbers["cells"], numbers["bits"], numbers["hashes"]
         if not 1 <= hashes <= MOST_HASHES or hashes >= bits:
-            raise ReportError(f"a Bloom filter sets 1 to {MOST_HASHES} bits, and fewer than it has", value=hashes)
+            raise ReportError(
+                f"a Bloom filter sets 1 to {MOST_HASHES} bits, and fewer than it has", value=hashes
+            )
         # The i-th new bit is found after bits/(bits-i) positions, as with collected coupons.
         expected = sum(bits / (bits - i) for i in range(hashes))
-        return DeviceWork(cells * math.ceil(expected / 8), min(cells, ALL_PAIRS) ** 2 // 2, cells * (bits // 8 + 1))
+        return DeviceWork(
+            cells * math.ceil(expected / 8),
+            min(cells, ALL_PAIRS) ** 2 // 2,
+            cells * (bits // 8 + 1),
+        )
 
     @cached_property
     def filters(self) -> tuple[int, ...]:
         """The filter of each cell as a bit set."""
-        return tuple(_filter(self.seed, value, self.bits, self.hashes) for value in range(self.cells))
+        return tuple(
+            _filter(self.seed, value, self.bits, self.hashes) for value in range(self.cells)
+        )
 
     @cached_property
     def distance(self) -> int:
@@ -155,7 +183,9 @@ class BloomRappor(BitMechanism):
         """
         distinct = list(dict.fromkeys(self.filters))
         if len(distinct) < 2:
-            raise ParameterError("all cells share one Bloom filter; use more bits", where="bits", value=self.bits)
+            raise ParameterError(
+                "all cells share one Bloom filter; use more bits", where="bits", value=self.bits
+            )
         most = 2 * min(self.hashes, self.bits - self.hashes)
         largest, left = 0, min(ALL_PAIRS**2 // 2, _COMPARED_BYTES // self.report_bytes)
         for a, b in ((a, b) for i, a in enumerate(distinct) for b in distinct[:i]):
@@ -193,11 +223,15 @@ class BloomRappor(BitMechanism):
     def report(self, value: int, data: bytes) -> int:
         out, step = self.filters[value], self.threshold_bits // 8
         for bit in range(self.bits):
-            out ^= (int.from_bytes(data[bit * step : (bit + 1) * step], "little") < self.flipped) << bit
+            out ^= (
+                int.from_bytes(data[bit * step : (bit + 1) * step], "little") < self.flipped
+            ) << bit
         return out
 
     def chances(self, value: int) -> dict[int, Fraction]:
-        return bit_chances([self.p if self.filters[value] >> bit & 1 else self.q for bit in range(self.bits)])
+        return bit_chances(
+            [self.p if self.filters[value] >> bit & 1 else self.q for bit in range(self.bits)]
+        )
 
     def variance(self, frequency: float, n: int) -> float:
         """The mean over the cells of the regression's variance; it does not depend on the frequency."""
@@ -216,7 +250,9 @@ class BloomRappor(BitMechanism):
 
     def tells(self, first: int, second: int) -> Callable[[bytes], bool]:
         differ = self.filters[first] ^ self.filters[second]
-        return lambda report: int.from_bytes(report, "little") & differ == self.filters[first] & differ
+        return lambda report: (
+            int.from_bytes(report, "little") & differ == self.filters[first] & differ
+        )
 
     @property
     def far_apart(self) -> tuple[int, int]:
@@ -262,7 +298,10 @@ def _independent(filters: Sequence[int]) -> bool:
                 pivots[rarest] = {bit: value * inverse % _PRIME for bit, value in row.items()}
                 break
             other = pivots[rarest]
-            mixed = {bit: (row.get(bit, 0) - factor * other.get(bit, 0)) % _PRIME for bit in row.keys() | other.keys()}
+            mixed = {
+                bit: (row.get(bit, 0) - factor * other.get(bit, 0)) % _PRIME
+                for bit in row.keys() | other.keys()
+            }
             row = {bit: value for bit, value in mixed.items() if value}
         else:
             return False

@@ -53,10 +53,14 @@ class DuchiVector(MeanMechanism):
         self.require(self.low >= 1 and left % self._agreeing == 0 and self.high > self.low)
 
     @classmethod
-    def for_epsilon(cls, attributes: int, epsilon: float, threshold_bits: int | None = None) -> DuchiVector:
+    def for_epsilon(
+        cls, attributes: int, epsilon: float, threshold_bits: int | None = None
+    ) -> DuchiVector:
         """The smallest `low` that keeps epsilon; from epsilon 45 on not all of it is used."""
         check_whole("attributes", attributes, 1, MOST_ATTRIBUTES)
-        bits = 8 * math.ceil((2 * attributes + 64) / 8) if threshold_bits is None else threshold_bits
+        bits = (
+            8 * math.ceil((2 * attributes + 64) / 8) if threshold_bits is None else threshold_bits
+        )
         agreeing = _majority(attributes)
         others = 2**attributes - agreeing
         least = ceil_fraction(2**bits / (exp_down(check_epsilon(epsilon)) * agreeing + others))
@@ -75,7 +79,9 @@ class DuchiVector(MeanMechanism):
     @cached_property
     def high(self) -> int:
         """Draws of a vector that agrees with v in more than half of the coordinates."""
-        return (2**self.threshold_bits - (2**self.attributes - self._agreeing) * self.low) // self._agreeing
+        return (
+            2**self.threshold_bits - (2**self.attributes - self._agreeing) * self.low
+        ) // self._agreeing
 
     @property
     def ratio(self) -> Fraction:
@@ -83,13 +89,17 @@ class DuchiVector(MeanMechanism):
 
     def chance(self, agreements: int) -> Fraction:
         """The exact chance of one vector that agrees with v in so many coordinates."""
-        return Fraction(self.high if 2 * agreements > self.attributes else self.low, 2**self.threshold_bits)
+        return Fraction(
+            self.high if 2 * agreements > self.attributes else self.low, 2**self.threshold_bits
+        )
 
     def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
         check_enumerable(2**self.attributes)
         signs = sum(level << j for j, level in enumerate(levels))
         return {
-            report.to_bytes(self.report_bytes, "little"): self.chance(self.attributes - (report ^ signs).bit_count())
+            report.to_bytes(self.report_bytes, "little"): self.chance(
+                self.attributes - (report ^ signs).bit_count()
+            )
             for report in range(2**self.attributes)
         }
 
@@ -127,12 +137,16 @@ class DuchiVector(MeanMechanism):
     def _starts(self) -> list[int]:
         """The first draw of every number of agreements, and the end."""
         d, draws = self.attributes, (self.low, self.high)
-        return list(accumulate((math.comb(d, a) * draws[2 * a > d] for a in range(d + 1)), initial=0))
+        return list(
+            accumulate((math.comb(d, a) * draws[2 * a > d] for a in range(d + 1)), initial=0)
+        )
 
     def place(self, draw: int) -> tuple[int, int]:
         """The number of agreements, and the rank among the sets of that many coordinates."""
         agreements = bisect_right(self._starts, draw) - 1
-        return agreements, (draw - self._starts[agreements]) % math.comb(self.attributes, agreements)
+        return agreements, (draw - self._starts[agreements]) % math.comb(
+            self.attributes, agreements
+        )
 
     def agreeing(self, draw: int) -> int:
         """The coordinates that agree, as bits: the set of this rank in the order of its highest members."""
@@ -148,7 +162,9 @@ class DuchiVector(MeanMechanism):
         for j, value in enumerate(values):
             draw = int.from_bytes(data[j * SIGN_BYTES : (j + 1) * SIGN_BYTES], "little")
             signs |= round_to_level(value, 2, draw, THRESHOLD_BITS) << j
-        differing = signs ^ self.agreeing(int.from_bytes(data[self.attributes * SIGN_BYTES :], "little"))
+        differing = signs ^ self.agreeing(
+            int.from_bytes(data[self.attributes * SIGN_BYTES :], "little")
+        )
         return (differing ^ (2**self.attributes - 1)).to_bytes(self.report_bytes, "little")
 
 

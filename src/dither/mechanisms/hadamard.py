@@ -41,13 +41,17 @@ class Hadamard(PureMechanism):
         super().__post_init__()
         if not 1 <= self.columns <= self.cells or self.cells % self.columns:
             raise ParameterError(
-                f"{self.cells} cells do not form rows of {self.columns}", where="columns", value=self.columns
+                f"{self.cells} cells do not form rows of {self.columns}",
+                where="columns",
+                value=self.columns,
             )
         check_whole(f"the number of bits of {self.cells:,} cells", self.bits, 1, MOST_BITS)
         self.require(1 <= self.flip < 2 ** (self.threshold_bits - 1))
 
     @classmethod
-    def for_epsilon(cls, cells: int, columns: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> Hadamard:
+    def for_epsilon(
+        cls, cells: int, columns: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS
+    ) -> Hadamard:
         """The threshold that keeps epsilon: a sign is turned round with 1/(E+1), rounded towards privacy."""
         flip = ceil_fraction(2**threshold_bits / (exp_down(check_epsilon(epsilon)) + 1))
         return cls(cells, columns, flip, threshold_bits)
@@ -108,7 +112,8 @@ class Hadamard(PureMechanism):
     def chances(self, value: int) -> dict[int, Fraction]:
         check_enumerable(self.report_limit)
         return {
-            report: (self.p if self.parity(report >> 1, value) == report & 1 else 1 - self.p) / 2**self.bits
+            report: (self.p if self.parity(report >> 1, value) == report & 1 else 1 - self.p)
+            / 2**self.bits
             for report in range(self.report_limit)
         }
 

@@ -40,7 +40,9 @@ class LocalHash(PureMechanism):
     other: int
     threshold_bits: int = THRESHOLD_BITS
     name = "olh"
-    most_cells = 2 ** (WORD_BITS - HASH_BITS + 1)  # so far two cells' hash values are independent (see the module)
+    most_cells = 2 ** (
+        WORD_BITS - HASH_BITS + 1
+    )  # so far two cells' hash values are independent (see the module)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,7 +51,11 @@ class LocalHash(PureMechanism):
 
     @classmethod
     def for_epsilon(
-        cls, cells: int, epsilon: float, buckets: int | None = None, threshold_bits: int = THRESHOLD_BITS
+        cls,
+        cells: int,
+        epsilon: float,
+        buckets: int | None = None,
+        threshold_bits: int = THRESHOLD_BITS,
     ) -> LocalHash:
         """The thresholds that keep epsilon, with g = round(E)+1 buckets unless given."""
         ratio = exp_down(check_epsilon(epsilon))
@@ -101,7 +107,9 @@ class LocalHash(PureMechanism):
 
     def report(self, value: int, data: bytes) -> int:
         a, b = int.from_bytes(data[:4], "little"), int.from_bytes(data[4:8], "little")
-        answer = respond(int.from_bytes(data[8:], "little"), self.bucket(a, b, value), self.keep, self.other)
+        answer = respond(
+            int.from_bytes(data[8:], "little"), self.bucket(a, b, value), self.keep, self.other
+        )
         return a + b * _WORD + answer * _WORD**2
 
     def chances(self, value: int, a: int | None = None, b: int = 0) -> dict[int, Fraction]:
@@ -109,7 +117,8 @@ class LocalHash(PureMechanism):
         a = _WORD // self.cells if a is None else a
         true, other = self.bucket(a, b, value), Fraction(self.other, 2**self.threshold_bits)
         return {
-            a + b * _WORD + answer * _WORD**2: self.p if answer == true else other for answer in range(self.buckets)
+            a + b * _WORD + answer * _WORD**2: self.p if answer == true else other
+            for answer in range(self.buckets)
         }
 
     def supports(self, report: bytes, cell: int) -> bool:

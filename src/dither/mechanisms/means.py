@@ -74,7 +74,9 @@ class MeanMechanism(Randomiser):
         """The report of one participant."""
         if len(values) != self.attributes:
             raise ParameterError(
-                f"{self.attributes} values are needed, not {len(values)}", where="values", value=len(values)
+                f"{self.attributes} values are needed, not {len(values)}",
+                where="values",
+                value=len(values),
             )
         for place, value in enumerate(values):
             check_between(f"values[{place}]", value, -1, 1)
@@ -136,7 +138,11 @@ class GridMean(MeanMechanism):
 
     def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
         chances = enumerate(self.chances(levels[0]))
-        return {output.to_bytes(self.report_bytes, "little"): chance for output, chance in chances if chance}
+        return {
+            output.to_bytes(self.report_bytes, "little"): chance
+            for output, chance in chances
+            if chance
+        }
 
     def numbers_in(self, report: bytes) -> tuple[Fraction | None, ...]:
         return (self.value_of(int.from_bytes(report, "little")),)
@@ -169,7 +175,9 @@ class Duchi(GridMean):
         self.require(self.step >= 1 and self.lowest >= 1 and self.step * (self.levels - 1) % 2 == 0)
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, levels: int = 2**16 + 1, threshold_bits: int = THRESHOLD_BITS) -> Duchi:
+    def for_epsilon(
+        cls, epsilon: float, levels: int = 2**16 + 1, threshold_bits: int = THRESHOLD_BITS
+    ) -> Duchi:
         """The steepest line that keeps epsilon."""
         least = ceil_fraction(2**threshold_bits / (exp_down(check_epsilon(epsilon)) + 1))
         return cls(levels, (2**threshold_bits - 2 * least) // (levels - 1), threshold_bits)
@@ -210,10 +218,17 @@ class Piecewise(GridMean):
         self.window  # noqa: B018  refuses what cannot be drawn
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS) -> Piecewise:
+    def for_epsilon(
+        cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS
+    ) -> Piecewise:
         """PM's window is C-1 of 2C wide, C = (e^(eps/2)+1)/(e^(eps/2)-1): on a grid e^(-eps/2) of the levels' span."""
         width = max(1, round((levels - 1) * math.exp(-check_epsilon(epsilon) / 2)))
-        return cls(levels, width, Window.for_epsilon(levels, width, epsilon, threshold_bits).base, threshold_bits)
+        return cls(
+            levels,
+            width,
+            Window.for_epsilon(levels, width, epsilon, threshold_bits).base,
+            threshold_bits,
+        )
 
     @cached_property
     def window(self) -> Window:
@@ -261,7 +276,9 @@ class Hybrid(GridMean):
         self.piecewise, self.duchi  # noqa: B018  refuse what cannot be drawn
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS) -> Hybrid:
+    def for_epsilon(
+        cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS
+    ) -> Hybrid:
         """PM with probability 1 - e^(-eps/2) if epsilon is above 0.61, else never."""
         share = 1 - math.exp(-check_epsilon(epsilon) / 2) if epsilon > HYBRID_FROM else 0.0
         fine = Piecewise.for_epsilon(epsilon, levels, threshold_bits)
@@ -290,7 +307,9 @@ class Hybrid(GridMean):
     def check_report(self, report: bytes) -> None:
         super().check_report(report)
         if not self.coin and int.from_bytes(report, "little") < self.piecewise.outputs:
-            raise ReportError("this hybrid never gives an output of its piecewise part", value=report)
+            raise ReportError(
+                "this hybrid never gives an output of its piecewise part", value=report
+            )
 
     def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
         fine, coarse = self.piecewise.output(level, draws[1:]), self.duchi.output(level, draws[1:])
@@ -299,14 +318,20 @@ class Hybrid(GridMean):
 
     def chances(self, level: int) -> list[Fraction]:
         share = Fraction(self.coin, 2**self.threshold_bits)
-        return [share * x for x in self.piecewise.chances(level)] + [(1 - share) * x for x in self.duchi.chances(level)]
+        return [share * x for x in self.piecewise.chances(level)] + [
+            (1 - share) * x for x in self.duchi.chances(level)
+        ]
 
     def value_of(self, output: int) -> Fraction:
         fine = self.piecewise.outputs
-        return self.piecewise.value_of(output) if output < fine else self.duchi.value_of(output - fine)
+        return (
+            self.piecewise.value_of(output) if output < fine else self.duchi.value_of(output - fine)
+        )
 
 
-GRIDS: dict[str, type[Duchi | Piecewise | Hybrid]] = {grid.name: grid for grid in (Duchi, Piecewise, Hybrid)}
+GRIDS: dict[str, type[Duchi | Piecewise | Hybrid]] = {
+    grid.name: grid for grid in (Duchi, Piecewise, Hybrid)
+}
 
 
 def mean_mechanism(name: str, epsilon: float) -> GridMean:

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms.base import Mechanism, Whole, batch_code
-from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, check_whole_numbers, exp_down
+from dither.mechanisms.probability import (
+    THRESHOLD_BITS,
+    ceil_fraction,
+    check_epsilon,
+    check_whole_numbers,
+    exp_down,
+)
 
 if TYPE_CHECKING:
     from dither.types import Floats
@@ -44,7 +50,10 @@ class OutputMechanism(Mechanism):
         return bisect_right(list(accumulate(self.column(value))), int.from_bytes(data, "little"))
 
     def chances(self, value: int) -> dict[int, Fraction]:
-        return {output: Fraction(draws, 2**self.threshold_bits) for output, draws in enumerate(self.column(value))}
+        return {
+            output: Fraction(draws, 2**self.threshold_bits)
+            for output, draws in enumerate(self.column(value))
+        }
 
     @cached_property
     def chance_table(self) -> Floats:
@@ -74,7 +83,9 @@ class OutputMechanism(Mechanism):
         return batch_code().outputs.forged_range(self, targeted)
 
     def tells(self, first: int, second: int) -> Callable[[bytes], bool]:
-        ratios = [Fraction(a, b) for a, b in zip(self.column(first), self.column(second), strict=True)]
+        ratios = [
+            Fraction(a, b) for a, b in zip(self.column(first), self.column(second), strict=True)
+        ]
         return lambda report: ratios[int.from_bytes(report, "little")] == max(ratios)
 
 
@@ -97,7 +108,8 @@ class Window:
         check_whole_numbers(self)
         if self.levels < 2 or self.width < 1:
             raise ParameterError(
-                f"a window needs two levels and a width of 1, not {self.levels} and {self.width}", where="levels"
+                f"a window needs two levels and a width of 1, not {self.levels} and {self.width}",
+                where="levels",
             )
         if not 1 <= self.base < self.peak:
             raise PrivacyError(
@@ -107,10 +119,17 @@ class Window:
             )
 
     @classmethod
-    def for_epsilon(cls, levels: int, width: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> Window:
+    def for_epsilon(
+        cls, levels: int, width: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS
+    ) -> Window:
         """The thresholds that keep epsilon: base rounded up, so peak/base is at most e^epsilon."""
         ratio = exp_down(check_epsilon(epsilon))
-        return cls(levels, width, ceil_fraction(2**threshold_bits / (width * ratio + levels - 1)), threshold_bits)
+        return cls(
+            levels,
+            width,
+            ceil_fraction(2**threshold_bits / (width * ratio + levels - 1)),
+            threshold_bits,
+        )
 
     @property
     def outputs(self) -> int:
@@ -137,7 +156,9 @@ class Window:
         out = [self.base] * self.outputs
         for output in range(level, level + self.width):
             out[output] = self.peak
-        out[self.middle] += 2**self.threshold_bits - self.width * self.peak - (self.levels - 1) * self.base
+        out[self.middle] += (
+            2**self.threshold_bits - self.width * self.peak - (self.levels - 1) * self.base
+        )
         return out
 
     def output(self, level: Whole, draw: Whole) -> Whole:
@@ -153,5 +174,9 @@ class Window:
         total, outputs, width = 2**self.threshold_bits, self.outputs, self.width
         spare = total - width * self.peak - (self.levels - 1) * self.base
         extra = self.peak - self.base
-        at_zero = self.base * outputs * (outputs - 1) // 2 + extra * width * (width - 1) // 2 + spare * self.middle
+        at_zero = (
+            self.base * outputs * (outputs - 1) // 2
+            + extra * width * (width - 1) // 2
+            + spare * self.middle
+        )
         return Fraction(at_zero, total), Fraction(extra * width, total)

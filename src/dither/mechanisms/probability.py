@@ -17,10 +17,19 @@ from dither.checks import is_finite
 from dither.errors import ParameterError, PrivacyError
 
 _DIGITS = 60
-_SLACK = Fraction(1, 10**50)  # far above the last digit that decimal's exp and ln round, far below any threshold step
+_SLACK = Fraction(
+    1, 10**50
+)  # far above the last digit that decimal's exp and ln round, far below any threshold step
 
 THRESHOLD_BITS = 32
-DRAW_WIDTHS = (8, 16, 24, 32, 40, 48)  # bits of a draw: whole bytes, and a browser holds the thresholds exactly
+DRAW_WIDTHS = (
+    8,
+    16,
+    24,
+    32,
+    40,
+    48,
+)  # bits of a draw: whole bytes, and a browser holds the thresholds exactly
 
 
 def check_whole_numbers(built: Any, widths: Collection[int] = DRAW_WIDTHS) -> None:
@@ -32,19 +41,31 @@ def check_whole_numbers(built: Any, widths: Collection[int] = DRAW_WIDTHS) -> No
     for field in fields(built):
         value = getattr(built, field.name)
         if field.type in ("int", int) and (isinstance(value, bool) or not isinstance(value, int)):
-            raise ParameterError(f"{field.name} must be a whole number, not {value!r}", where=field.name, value=value)
+            raise ParameterError(
+                f"{field.name} must be a whole number, not {value!r}", where=field.name, value=value
+            )
         if field.name == "threshold_bits" and value not in widths:
-            raise ParameterError(f"draws of {value} bits are not supported", where=field.name, value=value)
+            raise ParameterError(
+                f"draws of {value} bits are not supported", where=field.name, value=value
+            )
 
 
 def check_epsilon(epsilon: float) -> float:
     """A finite epsilon above zero, as a float."""
     try:
-        value = math.nan if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) else float(epsilon)
+        value = (
+            math.nan
+            if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float))
+            else float(epsilon)
+        )
     except OverflowError:
-        raise PrivacyError("epsilon must be a number that a float can hold", where="epsilon") from None
+        raise PrivacyError(
+            "epsilon must be a number that a float can hold", where="epsilon"
+        ) from None
     if not math.isfinite(value) or value <= 0:
-        raise PrivacyError(f"epsilon must be a number above 0, not {epsilon!r}", where="epsilon", value=epsilon)
+        raise PrivacyError(
+            f"epsilon must be a number above 0, not {epsilon!r}", where="epsilon", value=epsilon
+        )
     return value
 
 
@@ -53,7 +74,9 @@ def check_spent(asked: float, achieved: float) -> None:
     for name, value in (("epsilon_asked", asked), ("epsilon_achieved", achieved)):
         if not is_finite(value) or value < 0:
             raise PrivacyError(
-                f"{name} must be a finite number that is not negative, not {value!r}", where=name, value=value
+                f"{name} must be a finite number that is not negative, not {value!r}",
+                where=name,
+                value=value,
             )
     if achieved > asked:
         raise PrivacyError(

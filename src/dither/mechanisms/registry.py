@@ -62,7 +62,10 @@ MEANS: dict[str, type[MeanMechanism]] = {
 }
 NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build), "best")
 # What answers about several attributes may be given through: marginals are read off them with exact errors.
-POOLED_NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build and kind.cls.exact_groups), "best")
+POOLED_NAMES = (
+    *(name for name, kind in MECHANISMS.items() if kind.build and kind.cls.exact_groups),
+    "best",
+)
 
 
 def mechanism(name: str, cells: int, epsilon: float) -> Mechanism:
@@ -81,7 +84,9 @@ def added_kind(name: str) -> Kind | None:
     if not (isinstance(cls, type) and issubclass(cls, Mechanism)):
         raise added.fault("is no class of dither.mechanisms.Mechanism")
     if getattr(cls, "name", None) != name:
-        raise added.fault(f"calls itself {getattr(cls, 'name', None)!r} in `name`; both names must be the same")
+        raise added.fault(
+            f"calls itself {getattr(cls, 'name', None)!r} in `name`; both names must be the same"
+        )
     return Kind(cls, getattr(cls, "for_epsilon", None))
 
 
@@ -93,14 +98,18 @@ def _built(name: str, cells: int, epsilon: float) -> Mechanism:
     assert build is not None
     made = build(cells, epsilon)
     if made.epsilon > epsilon:
-        raise PrivacyError(f"mechanism {name!r} spends epsilon {made.epsilon}, more than the {epsilon} asked for")
+        raise PrivacyError(
+            f"mechanism {name!r} spends epsilon {made.epsilon}, more than the {epsilon} asked for"
+        )
     return made
 
 
 def best(cells: int, epsilon: float) -> Mechanism:
     """The mechanism with the least total variance over its cells; local hashing instead of unary beyond 4,096 cells."""
     check_cells(cells)
-    wide: Mechanism = LocalHash.for_epsilon(cells, epsilon) if cells > UNARY_CELLS else oue(cells, epsilon)
+    wide: Mechanism = (
+        LocalHash.for_epsilon(cells, epsilon) if cells > UNARY_CELLS else oue(cells, epsilon)
+    )
     try:
         chosen = min(wide, GRR.for_epsilon(cells, epsilon), key=_error)
     except PrivacyError:  # so many cells at so small an epsilon that 32-bit draws cannot express it
@@ -108,7 +117,9 @@ def best(cells: int, epsilon: float) -> Mechanism:
     if cells <= UNARY_CELLS:
         try:
             subset = SubsetSelection.for_epsilon(cells, epsilon)
-        except PrivacyError:  # so small an epsilon that whole draws cannot tell covering arcs from missing ones
+        except (
+            PrivacyError
+        ):  # so small an epsilon that whole draws cannot tell covering arcs from missing ones
             return chosen
         if subset.size > 1 and _error(subset) <= SUBSET_GAIN * _error(chosen):
             return subset

@@ -42,17 +42,27 @@ class SetStrategy(OutputMechanism):
         super().__post_init__()
         numbers = (*self.sets, *self.high, *self.low, *self.rest)
         if not self.sets or any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
-            raise ParameterError("a strategy needs at least one set, and whole numbers", where="sets")
+            raise ParameterError(
+                "a strategy needs at least one set, and whole numbers", where="sets"
+            )
         if not len(self.sets) == len(self.high) == len(self.low) or len(self.rest) != self.cells:
-            raise ParameterError("a strategy needs a set, a high and a low for each output, and a rest for each cell")
+            raise ParameterError(
+                "a strategy needs a set, a high and a low for each output, and a rest for each cell"
+            )
         if min(self.sets) < 0 or max(self.sets) >> self.cells:
-            raise ParameterError(f"a strategy's sets must lie within its {self.cells} cells", where="sets")
+            raise ParameterError(
+                f"a strategy's sets must lie within its {self.cells} cells", where="sets"
+            )
         least = min(*self.high, *self.low, *self.rest)
         if least < 1:
-            raise PrivacyError("an output that some value can never give would reveal it", value=least)
+            raise PrivacyError(
+                "an output that some value can never give would reveal it", value=least
+            )
         for cell in range(self.cells):
             if sum(self.column(cell)) != 2**self.threshold_bits:
-                raise PrivacyError(f"the draws of cell {cell} do not add up to 2^{self.threshold_bits}", value=cell)
+                raise PrivacyError(
+                    f"the draws of cell {cell} do not add up to 2^{self.threshold_bits}", value=cell
+                )
 
     @classmethod
     def for_epsilon(
@@ -82,7 +92,8 @@ class SetStrategy(OutputMechanism):
                 return cls(cells, chosen, tuple(high), outside, rest, threshold_bits)
             aside *= 2
         raise PrivacyError(
-            f"this strategy cannot be drawn from 2^{threshold_bits} numbers at epsilon {epsilon}", value=epsilon
+            f"this strategy cannot be drawn from 2^{threshold_bits} numbers at epsilon {epsilon}",
+            value=epsilon,
         )
 
     @classmethod
@@ -109,7 +120,10 @@ class SetStrategy(OutputMechanism):
 
     def to_json(self) -> JsonObject:
         """Sets are written in base 16: they have more bits than a browser's numbers."""
-        out = {key: list(value) if isinstance(value, tuple) else value for key, value in super().to_json().items()}
+        out = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in super().to_json().items()
+        }
         return out | {"sets": [format(mask, "x") for mask in self.sets]}
 
     @classmethod
@@ -121,7 +135,9 @@ class SetStrategy(OutputMechanism):
         except (KeyError, TypeError, ValueError):
             raise ReportError("not a strategy this version knows", value=data.get("name")) from None
         if built.to_json() != data:
-            raise ReportError("a strategy that is not written in the one way there is", value=data.get("name"))
+            raise ReportError(
+                "a strategy that is not written in the one way there is", value=data.get("name")
+            )
         return built
 
 

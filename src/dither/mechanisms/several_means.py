@@ -50,7 +50,9 @@ class MultiMean(MeanMechanism):
     ) -> MultiMean:
         """The number asked that Wang et al. advise, and the mechanism at its share of epsilon."""
         check_epsilon(epsilon)
-        count = max(1, min(attributes, math.floor(epsilon / EPSILON_EACH))) if asked is None else asked
+        count = (
+            max(1, min(attributes, math.floor(epsilon / EPSILON_EACH))) if asked is None else asked
+        )
         check_whole("asked", count, 1, attributes)
         # Dividing a float by a whole number can round up; step down so that the answers' sum never exceeds epsilon.
         share = epsilon / count
@@ -92,7 +94,10 @@ class MultiMean(MeanMechanism):
         law: dict[bytes, Fraction] = {}
         for order in itertools.permutations(range(self.attributes)):
             answers = [
-                [(bytes([attribute]) + answer, chance) for answer, chance in self.grid.law([levels[attribute]]).items()]
+                [
+                    (bytes([attribute]) + answer, chance)
+                    for answer, chance in self.grid.law([levels[attribute]]).items()
+                ]
                 for attribute in sorted(order[: self.asked])
             ]
             for parts in itertools.product(*answers):
@@ -110,8 +115,13 @@ class MultiMean(MeanMechanism):
     def check_report(self, report: bytes) -> None:
         super().check_report(report)
         pairs = self._pairs(report)
-        if any(a >= b for (a, _), (b, _) in itertools.pairwise(pairs)) or pairs[-1][0] >= self.attributes:
-            raise ReportError(f"a report must be about {self.asked} of {self.attributes} attributes, in order")
+        if (
+            any(a >= b for (a, _), (b, _) in itertools.pairwise(pairs))
+            or pairs[-1][0] >= self.attributes
+        ):
+            raise ReportError(
+                f"a report must be about {self.asked} of {self.attributes} attributes, in order"
+            )
         for _, answer in pairs:
             self.grid.check_report(answer)
 
@@ -139,7 +149,9 @@ def multi_mean(
     if mechanism == DuchiVector.name:
         if asked not in (None, attributes):
             raise ParameterError(
-                f"{mechanism} asks about all attributes, not {asked} of {attributes}", where="asked", value=asked
+                f"{mechanism} asks about all attributes, not {asked} of {attributes}",
+                where="asked",
+                value=asked,
             )
         return DuchiVector.for_epsilon(attributes, epsilon)
     if mechanism not in GRIDS:

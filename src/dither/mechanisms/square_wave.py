@@ -51,7 +51,9 @@ class SquareWave(OutputMechanism):
         self.window  # noqa: B018  refuses what cannot be drawn
 
     @classmethod
-    def for_epsilon(cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> SquareWave:
+    def for_epsilon(
+        cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS
+    ) -> SquareWave:
         """The wave of Li et al. over this many cells."""
         reach = math.floor(half_width(check_epsilon(epsilon)) * check_cells(cells, cls.most_cells))
         window = Window.for_epsilon(cells, 2 * reach + 1, epsilon, threshold_bits)

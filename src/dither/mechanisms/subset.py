@@ -31,7 +31,9 @@ from dither.errors import PrivacyError, ReportError
 from dither.mechanisms.base import PureMechanism, check_cells, check_enumerable
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
-KEY_BYTES = 8  # one sort key per cell: two of 64 cells tie, and bias the order, once in 10^16 reports
+KEY_BYTES = (
+    8  # one sort key per cell: two of 64 cells tie, and bias the order, once in 10^16 reports
+)
 _KEYS = 2 ** (8 * KEY_BYTES)
 
 
@@ -53,13 +55,22 @@ class SubsetSelection(PureMechanism):
 
     @classmethod
     def for_epsilon(
-        cls, cells: int, epsilon: float, size: int | None = None, threshold_bits: int = THRESHOLD_BITS
+        cls,
+        cells: int,
+        epsilon: float,
+        size: int | None = None,
+        threshold_bits: int = THRESHOLD_BITS,
     ) -> SubsetSelection:
         """The thresholds that keep epsilon; the size with the least total variance unless one is given."""
         check_cells(cells)
         ratio = exp_down(check_epsilon(epsilon)) / _order_bias(cells)
         if size is not None:
-            return cls(cells, size, ceil_fraction(2**threshold_bits / (size * ratio + cells - size)), threshold_bits)
+            return cls(
+                cells,
+                size,
+                ceil_fraction(2**threshold_bits / (size * ratio + cells - size)),
+                threshold_bits,
+            )
         # The best real size is k/(E+1); the best whole one is one of its neighbours.
         ideal = int(Fraction(cells) / (ratio + 1))
         candidates = [w for w in (ideal, ideal + 1) if 1 <= w < cells]
@@ -86,7 +97,9 @@ class SubsetSelection(PureMechanism):
 
     @property
     def ratio(self) -> Fraction:
-        return Fraction(self.covering * (self.cells - self.size), self.left) * _order_bias(self.cells)
+        return Fraction(self.covering * (self.cells - self.size), self.left) * _order_bias(
+            self.cells
+        )
 
     @property
     def report_bits(self) -> int:
@@ -107,8 +120,12 @@ class SubsetSelection(PureMechanism):
         return (position + 1 + (draw - hits) % arcs) % self.cells
 
     def report(self, value: int, data: bytes) -> int:
-        order = circle([data[i * KEY_BYTES : (i + 1) * KEY_BYTES][::-1] for i in range(self.cells)])  # little-endian
-        start = self.arc_start(order.index(value), int.from_bytes(data[self.cells * KEY_BYTES :], "little"))
+        order = circle(
+            [data[i * KEY_BYTES : (i + 1) * KEY_BYTES][::-1] for i in range(self.cells)]
+        )  # little-endian
+        start = self.arc_start(
+            order.index(value), int.from_bytes(data[self.cells * KEY_BYTES :], "little")
+        )
         return self.arc(order, start)
 
     def arc(self, order: Sequence[int], start: int) -> int:
@@ -134,7 +151,10 @@ class SubsetSelection(PureMechanism):
         super().check_report(report)
         held = int.from_bytes(report, "little").bit_count()
         if held != self.size:
-            raise ReportError(f"a set of {self.size} of {self.cells} cells was expected, not of {held}", value=held)
+            raise ReportError(
+                f"a set of {self.size} of {self.cells} cells was expected, not of {held}",
+                value=held,
+            )
 
     def support_range(self, size: int) -> tuple[int, int]:
         return max(0, self.size - (self.cells - size)), min(size, self.size)
@@ -144,7 +164,9 @@ class SubsetSelection(PureMechanism):
         p, k, size = float(self.p), self.cells, self.size
         both_others = 0.0
         if k > 2:
-            both_others = (p * (size - 1) * (size - 2) + (1 - p) * size * (size - 1)) / ((k - 1) * (k - 2))
+            both_others = (p * (size - 1) * (size - 2) + (1 - p) * size * (size - 1)) / (
+                (k - 1) * (k - 2)
+            )
         return p * (size - 1) / (k - 1), both_others
 
     def group_variance(self, size: int, frequency: float, n: int) -> float:
@@ -156,10 +178,16 @@ class SubsetSelection(PureMechanism):
             parts = [(p, w - 1, 1.0 if own else 0.0), (1 - p, w, 0.0)]
             means = [extra + drawn * others / (k - 1) for _, drawn, extra in parts]
             mean = sum(share * m for (share, _, _), m in zip(parts, means, strict=True))
-            within = sum(share * _hypergeometric_variance(drawn, others, k - 1) for share, drawn, _ in parts)
-            return within + sum(share * (m - mean) ** 2 for (share, _, _), m in zip(parts, means, strict=True))
+            within = sum(
+                share * _hypergeometric_variance(drawn, others, k - 1) for share, drawn, _ in parts
+            )
+            return within + sum(
+                share * (m - mean) ** 2 for (share, _, _), m in zip(parts, means, strict=True)
+            )
 
-        total = frequency * spread(size - 1, True) + (1 - frequency) * spread(min(size, k - 1), False)
+        total = frequency * spread(size - 1, True) + (1 - frequency) * spread(
+            min(size, k - 1), False
+        )
         return total / (n * float(self.p - self.q) ** 2)
 
 

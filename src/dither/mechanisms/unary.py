@@ -66,7 +66,11 @@ def bit_chances(chances: Sequence[Fraction]) -> dict[int, Fraction]:
     check_enumerable(2 ** len(chances))
     law = {0: Fraction(1)}
     for bit, chance in enumerate(chances):
-        law = {bits | on << bit: p * (chance if on else 1 - chance) for bits, p in law.items() for on in (0, 1)}
+        law = {
+            bits | on << bit: p * (chance if on else 1 - chance)
+            for bits, p in law.items()
+            for on in (0, 1)
+        }
     return law
 
 

@@ -29,7 +29,8 @@ def model_from_bytes(data: bytes) -> Model:
     kind = unpack(data)[0].get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ReportError(
-            f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}", value=kind
+            f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}",
+            value=kind,
         )
     module, name = KINDS[kind].split(":")
     with decoding("model"):

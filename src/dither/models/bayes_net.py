@@ -39,12 +39,16 @@ class BayesNet:
         for i, (given, table) in enumerate(zip(self.parents, self.conditionals, strict=True)):
             shape = (*(sizes[p] for p in given), sizes[i])
             if table.shape != shape or (table < 0).any() or not np.allclose(table.sum(axis=-1), 1):
-                raise ValueError(f"not a conditional distribution of {self.schema.names[i]} given {given}")
+                raise ValueError(
+                    f"not a conditional distribution of {self.schema.names[i]} given {given}"
+                )
         if len(self.order) != len(self.schema):
             raise ValueError("the parents form a circle")
 
     @classmethod
-    def from_joints(cls, schema: Schema, parents: Sequence[Sequence[int]], joints: Sequence[Floats]) -> BayesNet:
+    def from_joints(
+        cls, schema: Schema, parents: Sequence[Sequence[int]], joints: Sequence[Floats]
+    ) -> BayesNet:
         """From each attribute's joint distribution with its parents, axes parents then attribute.
 
         A combination of parents that never occurs leaves its conditional open; it gets the attribute's own marginal.
@@ -53,7 +57,9 @@ class BayesNet:
         for joint in joints:
             total = joint.sum(axis=-1, keepdims=True)
             alone = joint.sum(axis=tuple(range(joint.ndim - 1)))
-            table = np.where(total > 0, joint / np.where(total > 0, total, 1.0), alone / alone.sum())
+            table = np.where(
+                total > 0, joint / np.where(total > 0, total, 1.0), alone / alone.sum()
+            )
             tables.append(np.asarray(table, np.float64))
         return cls(schema, tuple(tuple(p) for p in parents), tuple(tables))
 
@@ -70,7 +76,9 @@ class BayesNet:
     def marginal(self, attributes: Sequence[str]) -> Floats:
         wanted = check_marginal(self.schema, attributes)
         needed = self._ancestors(wanted)
-        factors: list[Factor] = [((*self.parents[i], i), self.conditionals[i]) for i in sorted(needed)]
+        factors: list[Factor] = [
+            ((*self.parents[i], i), self.conditionals[i]) for i in sorted(needed)
+        ]
         rest = needed - set(wanted)
         while rest:
             variable = min(sorted(rest), key=lambda v: self._cells(_scope(factors, v)))
@@ -111,7 +119,9 @@ class BayesNet:
         operands: list[Any] = []
         for scope, table in factors:
             operands += [table, [label[v] for v in scope]]
-        result = np.einsum(*operands, [label[v] for v in kept], optimize="greedy" if len(factors) > 1 else False)
+        result = np.einsum(
+            *operands, [label[v] for v in kept], optimize="greedy" if len(factors) > 1 else False
+        )
         return np.asarray(result, np.float64)
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
@@ -124,12 +134,19 @@ class BayesNet:
             for start in range(0, rows, _BLOCK):
                 block = codes[start : start + _BLOCK]
                 given = cells_of(block, sizes, self.parents[i])
-                drawn = np.searchsorted(ladder, given + rng.random(len(block)), side="right") - given * sizes[i]
+                drawn = (
+                    np.searchsorted(ladder, given + rng.random(len(block)), side="right")
+                    - given * sizes[i]
+                )
                 block[:, i] = np.clip(drawn, 0, sizes[i] - 1)
         return codes
 
     def to_bytes(self) -> bytes:
-        meta = {"kind": self.kind, "schema": self.schema.to_json(), "parents": [list(p) for p in self.parents]}
+        meta = {
+            "kind": self.kind,
+            "schema": self.schema.to_json(),
+            "parents": [list(p) for p in self.parents],
+        }
         return pack(meta, {str(i): t for i, t in enumerate(self.conditionals)})
 
     @classmethod
@@ -144,6 +161,10 @@ def _scope(factors: Sequence[Factor], variable: int) -> set[int]:
     return {v for scope, _ in factors if variable in scope for v in scope}
 
 
-def chain_joint(table: AnyArray, scope: Sequence[int], parents: Sequence[int], attribute: int) -> Floats:
+def chain_joint(
+    table: AnyArray, scope: Sequence[int], parents: Sequence[int], attribute: int
+) -> Floats:
     """A joint table over `scope` with its axes as `from_joints` takes them: the parents in order, then the attribute."""
-    return np.asarray(np.transpose(table, [list(scope).index(a) for a in (*parents, attribute)]), np.float64)
+    return np.asarray(
+        np.transpose(table, [list(scope).index(a) for a in (*parents, attribute)]), np.float64
+    )

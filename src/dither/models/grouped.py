@@ -11,7 +11,9 @@ from dither.errors import ParameterError
 from dither.models.model import Model
 from dither.types import Floats, Indices
 
-MOST_UNGROUPED = 5_000_000  # cells of a model that cannot add up on its way; a second for twenty replicates
+MOST_UNGROUPED = (
+    5_000_000  # cells of a model that cannot add up on its way; a second for twenty replicates
+)
 
 
 @runtime_checkable

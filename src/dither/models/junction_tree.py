@@ -112,10 +112,14 @@ class JunctionTree:
             if c and not np.allclose(
                 self._shared(c, separator), self._shared(self.tree.parents[c], separator), atol=1e-6
             ):
-                raise ValueError(f"clique {self.tree.cliques[c]} and its parent disagree on {separator}")
+                raise ValueError(
+                    f"clique {self.tree.cliques[c]} and its parent disagree on {separator}"
+                )
 
     @classmethod
-    def from_cliques(cls, schema: Schema, tree: Triangulation, tables: Sequence[AnyArray]) -> JunctionTree:
+    def from_cliques(
+        cls, schema: Schema, tree: Triangulation, tables: Sequence[AnyArray]
+    ) -> JunctionTree:
         """From clique distributions that need not agree; see `reconcile`."""
         return cls(schema, tree, reconcile(tree, [np.asarray(t, np.float64) for t in tables]))
 
@@ -143,7 +147,9 @@ class JunctionTree:
         out = np.ascontiguousarray(sum_out(table, scope, [a + len(self.schema) for a in positions]))
         return out / out.sum()
 
-    def _pass_messages(self, wanted: set[int], sums: Mapping[int, Floats]) -> tuple[tuple[int, ...], Floats]:
+    def _pass_messages(
+        self, wanted: set[int], sums: Mapping[int, Floats]
+    ) -> tuple[tuple[int, ...], Floats]:
         """Leaves to root over the smallest subtree that holds all wanted attributes, keeping those in the messages.
 
         `sums` has for a wanted attribute which group each code belongs to, one column per group; its groups' axis is numbered
@@ -200,12 +206,19 @@ class JunctionTree:
         if separator:
             table = _divide(table, expand(self._shared(c, separator), separator, clique))
         # What the parent does not hold appears in no clique above: its values can be added up to groups here.
-        inbox = inbox + [((a, a + len(self.schema)), sums[a]) for a in clique if a in sums and a not in separator]
+        inbox = inbox + [
+            ((a, a + len(self.schema)), sums[a]) for a in clique if a in sums and a not in separator
+        ]
         everything = set(clique).union(*(scope for scope, _ in inbox))
         keep = tuple(
-            sorted(set(separator) | {a for a in everything if a >= len(self.schema) or a in wanted - sums.keys()})
+            sorted(
+                set(separator)
+                | {a for a in everything if a >= len(self.schema) or a in wanted - sums.keys()}
+            )
         )
-        sizes = dict(enumerate(self.schema.cardinalities)) | {a + len(self.schema): g.shape[1] for a, g in sums.items()}
+        sizes = dict(enumerate(self.schema.cardinalities)) | {
+            a + len(self.schema): g.shape[1] for a, g in sums.items()
+        }
         cells = math.prod(sizes[a] for a in keep)
         if cells > MOST_CELLS:
             raise ParameterError(
@@ -219,12 +232,16 @@ class JunctionTree:
         operands: list[Any] = [table, [label[a] for a in clique]]
         for scope, message in inbox:
             operands += [message, [label[a] for a in scope]]
-        result = np.einsum(*operands, [label[a] for a in keep], optimize="greedy" if len(inbox) > 0 else False)
+        result = np.einsum(
+            *operands, [label[a] for a in keep], optimize="greedy" if len(inbox) > 0 else False
+        )
         return keep, np.asarray(result)
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         codes = np.zeros((rows, len(self.schema)), dtype=np.int32, order="F")
-        for c, (clique, separator) in enumerate(zip(self.tree.cliques, self.tree.separators, strict=True)):
+        for c, (clique, separator) in enumerate(
+            zip(self.tree.cliques, self.tree.separators, strict=True)
+        ):
             fresh = tuple(a for a in clique if a not in separator)
             table = self._shared(c, separator + fresh)
             shape = [self.schema.cardinalities[a] for a in fresh]
@@ -259,15 +276,25 @@ class JunctionTree:
     @classmethod
     def from_bytes(cls, data: bytes) -> JunctionTree:
         meta, arrays = unpack(data)
-        kept, fill, dropped = (tuple((int(i), int(j)) for i, j in meta[name]) for name in ("kept", "fill", "dropped"))
-        tree = Triangulation(tuple(tuple(c) for c in meta["cliques"]), tuple(meta["parents"]), kept, fill, dropped)
-        return cls(schema_from_json(meta["schema"]), tree, tuple(arrays[str(i)] for i in range(len(tree.cliques))))
+        kept, fill, dropped = (
+            tuple((int(i), int(j)) for i, j in meta[name]) for name in ("kept", "fill", "dropped")
+        )
+        tree = Triangulation(
+            tuple(tuple(c) for c in meta["cliques"]), tuple(meta["parents"]), kept, fill, dropped
+        )
+        return cls(
+            schema_from_json(meta["schema"]),
+            tree,
+            tuple(arrays[str(i)] for i in range(len(tree.cliques))),
+        )
 
 
 def independent_tree(schema: Schema, marginals: Sequence[Floats]) -> JunctionTree:
     """The tree without any dependence: one clique per attribute."""
     tree = triangulate(schema.cardinalities, ())
-    return JunctionTree(schema, tree, tuple(np.asarray(marginals[c[0]], np.float64) for c in tree.cliques))
+    return JunctionTree(
+        schema, tree, tuple(np.asarray(marginals[c[0]], np.float64) for c in tree.cliques)
+    )
 
 
 def reconcile(
@@ -303,7 +330,9 @@ def reconcile(
     return tuple(current)
 
 
-def _rescale(table: Floats, clique: tuple[int, ...], separator: tuple[int, ...], now: Floats, target: Floats) -> Floats:
+def _rescale(
+    table: Floats, clique: tuple[int, ...], separator: tuple[int, ...], now: Floats, target: Floats
+) -> Floats:
     """Give a table a new marginal; where it had none, the target is spread evenly."""
     rest = table.size // max(now.size, 1)
     empty = now <= 0

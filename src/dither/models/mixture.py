@@ -40,7 +40,9 @@ def invert(cumulative: Any, start: int, width: int, components: Any, draws: Any,
 
 
 @njit(cache=True)
-def invert_given(psi: Any, groups: Any, second: Any, components: Any, given: Any, draws: Any, out: Any) -> None:
+def invert_given(
+    psi: Any, groups: Any, second: Any, components: Any, given: Any, draws: Any, out: Any
+) -> None:
     """For each row a code of an edge's second attribute given that of its first, with chances psi times the component's."""
     for i in range(len(draws)):
         table, chances = psi[groups[components[i]], given[i]], second[components[i]]
@@ -102,7 +104,11 @@ class Mixture:
     kind = "mixture"
 
     def __post_init__(self) -> None:
-        if self.weights.ndim != 1 or (self.weights < 0).any() or not np.isclose(self.weights.sum(), 1):
+        if (
+            self.weights.ndim != 1
+            or (self.weights < 0).any()
+            or not np.isclose(self.weights.sum(), 1)
+        ):
             raise ValueError("the weights of a mixture are not a distribution")
         for attribute, table in zip(self.schema, self.components, strict=True):
             if table.shape != (len(self.weights), attribute.cardinality):
@@ -115,10 +121,18 @@ class Mixture:
     def _check_edges(self) -> None:
         k, ends = self.schema.cardinalities, [end for edge in self.edges for end in edge.attributes]
         in_order = all(edge.first < edge.second for edge in self.edges if edge.third is None)
-        if len(set(ends)) != len(ends) or not all(0 <= end < len(k) for end in ends) or not in_order:
+        if (
+            len(set(ends)) != len(ends)
+            or not all(0 <= end < len(k) for end in ends)
+            or not in_order
+        ):
             raise ValueError("the edges of a mixture are not disjoint groups of its attributes")
         groups = self._groups
-        if groups.shape != self.weights.shape or not np.issubdtype(groups.dtype, np.integer) or (groups < 0).any():
+        if (
+            groups.shape != self.weights.shape
+            or not np.issubdtype(groups.dtype, np.integer)
+            or (groups < 0).any()
+        ):
             raise ValueError("a mixture with edges needs a group for each of its components")
         for edge in self.edges:
             name = " and ".join(self.schema.names[end] for end in edge.attributes)
@@ -127,7 +141,9 @@ class Mixture:
                 raise ValueError(f"the tables of the edge between {name} have the wrong shape")
             if not np.isfinite(edge.psi).all() or (edge.psi < 0).any():
                 raise ValueError(f"a table of the edge between {name} is not positive")
-            if not (self._total(edge) >= np.finfo(np.float64).tiny).all():  # whose reciprocal is a number still
+            if not (
+                self._total(edge) >= np.finfo(np.float64).tiny
+            ).all():  # whose reciprocal is a number still
                 raise ValueError(f"a component has no chance left at the edge between {name}")
 
     @property
@@ -144,8 +160,13 @@ class Mixture:
     @cached_property
     def _members(self) -> tuple[slice | Indices, ...]:
         """The components of every group; where they stand in one run, as a slice, which copies nothing."""
-        found = [np.flatnonzero(self._groups == group) for group in range(int(self._groups.max()) + 1)]
-        return tuple(slice(int(m[0]), int(m[-1]) + 1) if len(m) and m[-1] - m[0] == len(m) - 1 else m for m in found)
+        found = [
+            np.flatnonzero(self._groups == group) for group in range(int(self._groups.max()) + 1)
+        ]
+        return tuple(
+            slice(int(m[0]), int(m[-1]) + 1) if len(m) and m[-1] - m[0] == len(m) - 1 else m
+            for m in found
+        )
 
     def _rest(self, edge: Edge, part: slice = slice(None)) -> Floats:
         """The product of the factors of an edge's attributes but the first in some components: (component, v)."""
@@ -162,7 +183,9 @@ class Mixture:
     @cached_property
     def _scaled(self) -> tuple[Floats, ...]:
         """The factors of every edge's first attribute, divided by what normalises the edge."""
-        return tuple(self.components[edge.first] / self._total(edge)[:, None] for edge in self.edges)
+        return tuple(
+            self.components[edge.first] / self._total(edge)[:, None] for edge in self.edges
+        )
 
     @cached_property
     def _one_way(self) -> tuple[Floats, ...]:
@@ -174,17 +197,25 @@ class Mixture:
             both = rest * self._through(edge, scaled, back=True)
             whole = both.reshape(len(both), *(self.schema.cardinalities[end] for end in edge.rest))
             for axis, end in enumerate(edge.rest, start=1):
-                out[end] = whole.sum(axis=tuple(other for other in range(1, whole.ndim) if other != axis))
+                out[end] = whole.sum(
+                    axis=tuple(other for other in range(1, whole.ndim) if other != axis)
+                )
         return tuple(out)
 
     def _tied(self, positions: Sequence[int], part: slice) -> Floats:
         """The tables of two or all attributes of an edge, in the order of the edge, in some components, flat."""
         number = self._number(positions[0])
         edge = self.edges[number]
-        tables = self._scaled[number][part, :, None] * edge.psi[self._groups[part]] * self._rest(edge, part)[:, None, :]
+        tables = (
+            self._scaled[number][part, :, None]
+            * edge.psi[self._groups[part]]
+            * self._rest(edge, part)[:, None, :]
+        )
         if len(positions) < len(edge.attributes):
             whole = tables.reshape(-1, *(self.schema.cardinalities[end] for end in edge.attributes))
-            tables = whole.sum(axis=tuple(1 + p for p, end in enumerate(edge.attributes) if end not in positions))
+            tables = whole.sum(
+                axis=tuple(1 + p for p, end in enumerate(edge.attributes) if end not in positions)
+            )
         return tables.reshape(len(tables), -1)
 
     def _units(self, positions: Sequence[int]) -> list[tuple[int, ...]]:
@@ -227,26 +258,38 @@ class Mixture:
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
         """The distribution over groups of values (see `grouped_marginal`); values are added up before attributes multiply."""
         sizes = [int(group.max()) + 1 for group in groups]
-        positions = check_marginal(self.schema, attributes, cells=int(np.prod(sizes, dtype=np.float64)))
+        positions = check_marginal(
+            self.schema, attributes, cells=int(np.prod(sizes, dtype=np.float64))
+        )
         units = self._units(positions)
-        halves = [self.weights[:, None], np.ones((len(self.weights), 1))]  # one matrix product joins two thin ones
+        halves = [
+            self.weights[:, None],
+            np.ones((len(self.weights), 1)),
+        ]  # one matrix product joins two thin ones
         for number, unit in enumerate(units):
             table = self._grouped_unit([positions[p] for p in unit], [groups[p] for p in unit])
             half = halves[2 * number >= len(units)]
-            halves[2 * number >= len(units)] = (half[:, :, None] * table[:, None, :]).reshape(len(half), -1)
+            halves[2 * number >= len(units)] = (half[:, :, None] * table[:, None, :]).reshape(
+                len(half), -1
+            )
         out = halves[0].T @ halves[1]
         return _in_order(out / out.sum(), units, sizes)
 
     def _grouped_unit(self, positions: Sequence[int], groups: Sequence[Indices]) -> Floats:
         """One attribute's or edge's distribution over groups of values in every component, flat."""
-        indicators = [np.equal.outer(group, np.arange(group.max() + 1)).astype(np.float64) for group in groups]
+        indicators = [
+            np.equal.outer(group, np.arange(group.max() + 1)).astype(np.float64) for group in groups
+        ]
         if len(positions) == 1:
             return np.asarray(self._one_way[positions[0]] @ indicators[0])
         number = self._number(positions[0])
         if self.edges[number].third is not None:
             return self._grouped_tree(positions, indicators)
         scaled, second = self._scaled[number], self.components[positions[1]]
-        lines = [scaled * self._through(self.edges[number], second * inside) for inside in indicators[1].T]
+        lines = [
+            scaled * self._through(self.edges[number], second * inside)
+            for inside in indicators[1].T
+        ]
         return np.stack([line @ indicators[0] for line in lines], axis=2).reshape(len(scaled), -1)
 
     def _grouped_tree(self, positions: Sequence[int], indicators: Sequence[Floats]) -> Floats:
@@ -255,7 +298,9 @@ class Mixture:
         parts = []
         for part in self._blocks(self.edges[self._number(positions[0])].psi[0].size):
             table = self._tied(positions, part).reshape(-1, *shape)
-            for inside in indicators:  # each takes the first axis of values away and puts its groups last
+            for (
+                inside
+            ) in indicators:  # each takes the first axis of values away and puts its groups last
                 table = np.tensordot(table, inside, axes=(1, 0))
             parts.append(table.reshape(len(table), -1))
         return np.concatenate(parts)
@@ -263,7 +308,9 @@ class Mixture:
     @cached_property
     def _cumulative(self) -> Floats:
         """The cumulative distributions of all attributes side by side, one row per component."""
-        return np.concatenate([np.cumsum(t, axis=1) / t.sum(axis=1, keepdims=True) for t in self._one_way], axis=1)
+        return np.concatenate(
+            [np.cumsum(t, axis=1) / t.sum(axis=1, keepdims=True) for t in self._one_way], axis=1
+        )
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         components = sample_rows(self.weights, rows, rng)
@@ -279,7 +326,9 @@ class Mixture:
             draws = rng.random(rows)
             if i in to:
                 psi, given = to[i].psi, codes[:, to[i].first]
-                invert_given(psi, self._groups, self.components[i], components, given, draws, codes[:, i])
+                invert_given(
+                    psi, self._groups, self.components[i], components, given, draws, codes[:, i]
+                )
             else:
                 invert(self._cumulative, start, cardinality, components, draws, codes[:, i])
             start += cardinality
@@ -288,14 +337,19 @@ class Mixture:
             given, draws = codes[:, edge.first], rng.random(rows)
             invert_given(edge.psi, self._groups, self._rest(edge), components, given, draws, both)
             for end, values in zip(
-                edge.rest, np.unravel_index(both, [self.schema.cardinalities[end] for end in edge.rest]), strict=True
+                edge.rest,
+                np.unravel_index(both, [self.schema.cardinalities[end] for end in edge.rest]),
+                strict=True,
             ):
                 codes[:, end] = values
         return codes
 
     def to_bytes(self) -> bytes:
         meta: JsonObject = {"kind": self.kind, "schema": self.schema.to_json()}
-        arrays = {"weights": self.weights, **{str(i): table for i, table in enumerate(self.components)}}
+        arrays = {
+            "weights": self.weights,
+            **{str(i): table for i, table in enumerate(self.components)},
+        }
         if self.edges:
             meta["edges"] = [list(edge.attributes) for edge in self.edges]
             arrays["groups"] = self._groups.astype(np.int64)
@@ -319,7 +373,9 @@ class Mixture:
 def _ends(given: Sequence[Any]) -> list[int]:
     """The attributes of an archive's edge: two to four whole numbers."""
     if not 2 <= len(given) <= 4 or not all(type(end) is int for end in given):
-        raise ValueError(f"an edge of an archive ties {given!r}, which are not two to four numbers of attributes")
+        raise ValueError(
+            f"an edge of an archive ties {given!r}, which are not two to four numbers of attributes"
+        )
     return list(given)
 
 

@@ -14,7 +14,9 @@ from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
 from dither.types import AnyArray, Codes, Floats, Indices
 
-MOST_CELLS = 50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
+MOST_CELLS = (
+    50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
+)
 
 
 @runtime_checkable
@@ -43,14 +45,22 @@ class Model(Protocol):
         """The model of such an archive."""
 
 
-def check_marginal(schema: Schema, attributes: Sequence[str], cells: int | None = None) -> tuple[int, ...]:
+def check_marginal(
+    schema: Schema, attributes: Sequence[str], cells: int | None = None
+) -> tuple[int, ...]:
     """The positions of distinct known attributes whose product domain (or so many cells) fits in memory, or an error that says
     what does not."""
     if isinstance(attributes, str) or not attributes:
-        raise ParameterError("a marginal needs a list of at least one attribute", where="attributes", value=attributes)
+        raise ParameterError(
+            "a marginal needs a list of at least one attribute",
+            where="attributes",
+            value=attributes,
+        )
     positions = tuple(schema.index(name) for name in attributes)
     if len(set(positions)) != len(positions):
-        raise ParameterError(f"a marginal names an attribute twice: {', '.join(attributes)}", where="attributes")
+        raise ParameterError(
+            f"a marginal names an attribute twice: {', '.join(attributes)}", where="attributes"
+        )
     cells = schema.cells(attributes) if cells is None else cells
     if cells > MOST_CELLS:
         raise ParameterError(
@@ -78,7 +88,11 @@ class Independent:
 
     def __post_init__(self) -> None:
         for attribute, marginal in zip(self.schema, self.marginals, strict=True):
-            if marginal.shape != (attribute.cardinality,) or (marginal < 0).any() or not np.isclose(marginal.sum(), 1):
+            if (
+                marginal.shape != (attribute.cardinality,)
+                or (marginal < 0).any()
+                or not np.isclose(marginal.sum(), 1)
+            ):
                 raise ValueError(f"not a distribution over {attribute.name}")
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
@@ -89,7 +103,9 @@ class Independent:
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
         """See `grouped_marginal`: each attribute's values are added up before attributes multiply."""
         alone = (self.marginals[self.schema.index(name)] for name in attributes)
-        return np.asarray(reduce(np.multiply.outer, map(np.bincount, groups, alone)), dtype=np.float64)
+        return np.asarray(
+            reduce(np.multiply.outer, map(np.bincount, groups, alone)), dtype=np.float64
+        )
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
         codes = np.empty((rows, len(self.schema)), dtype=np.int32, order="F")

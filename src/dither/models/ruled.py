@@ -44,7 +44,9 @@ class Ruled:
 
     @cached_property
     def _by(self) -> dict[str, str]:
-        return {rule.attribute: rule.by for rule in self.schema.rules if isinstance(rule, Determines)}
+        return {
+            rule.attribute: rule.by for rule in self.schema.rules if isinstance(rule, Determines)
+        }
 
     @cached_property
     def _tables(self) -> tuple[Allowed, ...]:
@@ -77,10 +79,15 @@ class Ruled:
         if list(attributes) == wanted:
             return joint
         out = np.zeros([self.schema[name].cardinality for name in attributes])
-        places = [_along(self.codes_of(name), wanted.index(self.root(name)), len(wanted)) for name in attributes]
+        places = [
+            _along(self.codes_of(name), wanted.index(self.root(name)), len(wanted))
+            for name in attributes
+        ]
         np.add.at(
             out,
-            tuple(np.broadcast_arrays(*places)) if len(places) > 1 else (np.broadcast_to(places[0], joint.shape),),
+            tuple(np.broadcast_arrays(*places))
+            if len(places) > 1
+            else (np.broadcast_to(places[0], joint.shape),),
             joint,
         )
         return out
@@ -88,12 +95,16 @@ class Ruled:
     def _choices(self, wanted: Sequence[str]) -> list[tuple[Allowed, ...]]:
         """Sets of rules to condition on, the complete one first, then those that touch the attributes wanted."""
         near = tuple(t for t in self._tables if any(self.root(name) in wanted for name in t.names))
-        inside = tuple(t for t in self._tables if all(self.root(name) in wanted for name in t.names))
+        inside = tuple(
+            t for t in self._tables if all(self.root(name) in wanted for name in t.names)
+        )
         return [self._tables, near, inside]
 
     def _conditioned(self, wanted: Sequence[str], tables: Sequence[Allowed]) -> Floats | None:
         """The distribution of roots given the rules in `tables`; None if it has too many cells."""
-        roots = list(dict.fromkeys([*wanted, *(self.root(name) for table in tables for name in table.names)]))
+        roots = list(
+            dict.fromkeys([*wanted, *(self.root(name) for table in tables for name in table.names)])
+        )
         classes = [self._classes(root, tables) if root not in wanted else None for root in roots]
         sizes = [
             self.schema[root].cardinality if own is None else int(own.max()) + 1
@@ -114,7 +125,9 @@ class Ruled:
         joint = joint.sum(axis=tuple(range(len(wanted), len(roots))))
         total = joint.sum()
         if not total > 0:
-            raise StateError("the rules leave no record that the model thinks possible; check the schema's rules")
+            raise StateError(
+                "the rules leave no record that the model thinks possible; check the schema's rules"
+            )
         return np.asarray(joint / total)
 
     def _refined(self, joint: Floats, axis: int, root: str, classes: Indices | None) -> Floats:
@@ -136,9 +149,15 @@ class Ruled:
                 if self.root(name) == root:
                     own = np.moveaxis(table.table, axis, 0)[self.codes_of(name)]
                     rows.append(own.reshape(len(own), -1))
-        return np.unique(np.concatenate(rows, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.intp)
+        return (
+            np.unique(np.concatenate(rows, axis=1), axis=0, return_inverse=True)[1]
+            .ravel()
+            .astype(np.intp)
+        )
 
-    def _mask(self, table: Allowed, roots: Sequence[str], classes: Sequence[Indices | None]) -> Flags:
+    def _mask(
+        self, table: Allowed, roots: Sequence[str], classes: Sequence[Indices | None]
+    ) -> Flags:
         places = []
         for name in table.names:
             axis = roots.index(self.root(name))
@@ -157,8 +176,14 @@ class Ruled:
             parts.append(kept[:missing])
             missing -= len(parts[-1])
             if missing and drawn > MOST_TRIES * rows + 100_000:
-                raise StateError("hardly any row of the model keeps the rules; check the schema's rules")
-        return np.asfortranarray(np.concatenate(parts)) if parts else np.empty((0, len(self.schema)), np.int32)
+                raise StateError(
+                    "hardly any row of the model keeps the rules; check the schema's rules"
+                )
+        return (
+            np.asfortranarray(np.concatenate(parts))
+            if parts
+            else np.empty((0, len(self.schema)), np.int32)
+        )
 
     def _whole(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """Rows of the model inside as rows of the whole schema."""
@@ -190,8 +215,16 @@ class Ruled:
         from dither.models import model_from_bytes  # which finds this class by its kind
 
         meta, arrays = unpack(data)
-        within = {name.removeprefix("within "): a for name, a in arrays.items() if name.startswith("within ")}
-        outcomes = {name.removeprefix("outcome "): a for name, a in arrays.items() if name.startswith("outcome ")}
+        within = {
+            name.removeprefix("within "): a
+            for name, a in arrays.items()
+            if name.startswith("within ")
+        }
+        outcomes = {
+            name.removeprefix("outcome "): a
+            for name, a in arrays.items()
+            if name.startswith("outcome ")
+        }
         core = arrays["core"].tobytes()
         # Rules stand around a model once. Archives nested more deeply would be copied at each level.
         if unpack(core)[0].get("kind") == cls.kind:
@@ -230,7 +263,9 @@ def root_of(model: Model, name: str) -> str:
     return model.root(name) if isinstance(model, Ruled) else name
 
 
-def told_within_groups(model: Model, names: Sequence[str], groups: Sequence[Indices] | None = None) -> str:
+def told_within_groups(
+    model: Model, names: Sequence[str], groups: Sequence[Indices] | None = None
+) -> str:
     """Why a table of these attributes, of grouped values if groups are given, tells more than was asked; empty if it does not.
 
     Values of a wide attribute that share a group were never told apart together with other attributes: that they go with these
@@ -261,11 +296,15 @@ def _along(codes: Integers, axis: int, axes: int) -> Integers:
     return codes.reshape(shape)
 
 
-def _draw_within(groups: Codes, group_of: Indices, share: Floats, rng: np.random.Generator) -> Codes:
+def _draw_within(
+    groups: Codes, group_of: Indices, share: Floats, rng: np.random.Generator
+) -> Codes:
     """A value of each row's group, drawn by its share there."""
     order = np.argsort(group_of, kind="stable")
     starts = np.searchsorted(group_of[order], np.arange(int(group_of.max()) + 2))
     cumulative = np.concatenate([[0.0], np.cumsum(share[order])])
     low, high = cumulative[starts[groups]], cumulative[starts[groups + 1]]
-    found = np.searchsorted(cumulative, low + (high - low) * rng.random(len(groups)), side="right") - 1
+    found = (
+        np.searchsorted(cumulative, low + (high - low) * rng.random(len(groups)), side="right") - 1
+    )
     return order[np.clip(found, starts[groups], starts[groups + 1] - 1)].astype(np.int32)

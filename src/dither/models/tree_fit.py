@@ -30,7 +30,9 @@ from dither.types import AnyArray, Floats
 _LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps could not bring it back
 
 
-STEEP = 0.05  # of the residual in five iterations: while it falls by more, there is something to learn
+STEEP = (
+    0.05  # of the residual in five iterations: while it falls by more, there is something to learn
+)
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,17 @@ def fit_tree(
     theta = _starting_potentials(schema, tree, start)
     state = messages.calibrate(theta)
     if not measured:
-        return TreeFit(JunctionTree(schema, tree, _tidy(state.marginals)), 0, 0.0, "nothing measured", unused)
+        return TreeFit(
+            JunctionTree(schema, tree, _tidy(state.marginals)), 0, 0.0, "nothing measured", unused
+        )
     cells = sum(p.target.size for p in measured)
     descent = _Descent(messages, measured, theta, state)
     history = [descent.residual]
     done, stopped = 0, "iterations"
     while done < iterations:
         if descent.residual <= (discrepancy if least is None else least) * cells or (
-            descent.residual <= discrepancy * cells and history[-1] > (1 - STEEP) * history[-min(len(history), 6)]
+            descent.residual <= discrepancy * cells
+            and history[-1] > (1 - STEEP) * history[-min(len(history), 6)]
         ):
             stopped = "discrepancy"
             break
@@ -113,7 +118,11 @@ class _Descent:
     """The accelerated mirror descent: the iterate x, the mirror point z with its potentials, the step size."""
 
     def __init__(
-        self, messages: MessagePass, measured: list[_Measured], theta: list[Floats], state: Calibration
+        self,
+        messages: MessagePass,
+        measured: list[_Measured],
+        theta: list[Floats],
+        state: Calibration,
     ) -> None:
         self.messages, self.measured = messages, measured
         self.theta, self.mirror = theta, state
@@ -125,16 +134,25 @@ class _Descent:
         self.residual = self._loss(self.fitted)
 
     def _loss(self, fitted: list[Floats]) -> float:
-        return float(sum((p.weights * (m - p.target) ** 2).sum() for p, m in zip(self.measured, fitted, strict=True)))
+        return float(
+            sum(
+                (p.weights * (m - p.target) ** 2).sum()
+                for p, m in zip(self.measured, fitted, strict=True)
+            )
+        )
 
     def step(self) -> None:
         """One accelerated step; the step size shrinks until the quadratic bound holds, and grows a little each time."""
         self.smoothness /= 1.1
         a = self.momentum
         while True:
-            between = [(1 - a) * x + a * z for x, z in zip(self.fitted, self.mirror_fitted, strict=True)]
+            between = [
+                (1 - a) * x + a * z for x, z in zip(self.fitted, self.mirror_fitted, strict=True)
+            ]
             gradient = self._gradient(between)
-            theta = [t - g / (self.smoothness * a) for t, g in zip(self.theta, gradient, strict=True)]
+            theta = [
+                t - g / (self.smoothness * a) for t, g in zip(self.theta, gradient, strict=True)
+            ]
             mirror = self.messages.calibrate(theta)
             fitted = [p.read(mirror.marginals) for p in self.measured]
             moved = sum(
@@ -169,7 +187,10 @@ class _Descent:
 
     def _divergence(self, theta: list[Floats], new: Calibration) -> float:
         """Kullback-Leibler divergence of the new mirror point from the old one, from their potentials."""
-        inner = sum(float(((a - b) * m).sum()) for a, b, m in zip(theta, self.theta, new.marginals, strict=True))
+        inner = sum(
+            float(((a - b) * m).sum())
+            for a, b, m in zip(theta, self.theta, new.marginals, strict=True)
+        )
         return max(inner - new.log_normaliser + self.mirror.log_normaliser, 0.0)
 
 
@@ -178,7 +199,9 @@ def _next_momentum(a: float) -> float:
     return a * (math.sqrt(a * a + 4) - a) / 2
 
 
-def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]) -> tuple[list[_Measured], int]:
+def _place(
+    schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]
+) -> tuple[list[_Measured], int]:
     """Each measurement in the smallest clique that holds it."""
     sizes = tree.cells(schema.cardinalities)
     order = sorted(range(len(sizes)), key=lambda c: (sizes[c], c))
@@ -204,7 +227,10 @@ def _place(schema: Schema, tree: Triangulation, measurements: Sequence[Marginal]
 
 
 def _measured(
-    schema: Schema, tree: Triangulation, clique: int, found: Sequence[tuple[tuple[int, ...], Marginal]]
+    schema: Schema,
+    tree: Triangulation,
+    clique: int,
+    found: Sequence[tuple[tuple[int, ...], Marginal]],
 ) -> _Measured:
     scope = tree.cliques[clique]
     shape = tuple(schema.cardinalities[a] for a in scope)
@@ -215,7 +241,10 @@ def _measured(
         cell = np.ravel_multi_index([codes[scope.index(a)] for a in members], m.frequencies.shape)
         rows.append(begin + cell)
         begin += m.frequencies.size
-    entries = (np.ones(cells * len(found)), (np.concatenate(rows), np.tile(np.arange(cells), len(found))))
+    entries = (
+        np.ones(cells * len(found)),
+        (np.concatenate(rows), np.tile(np.arange(cells), len(found))),
+    )
     sums = csr_array(entries, shape=(begin, cells))
     return _Measured(
         clique,
@@ -226,7 +255,9 @@ def _measured(
     )
 
 
-def _starting_potentials(schema: Schema, tree: Triangulation, start: Sequence[AnyArray] | None) -> list[Floats]:
+def _starting_potentials(
+    schema: Schema, tree: Triangulation, start: Sequence[AnyArray] | None
+) -> list[Floats]:
     """The logarithms of the one-way marginals, each in the first clique that holds its attribute."""
     theta = [np.zeros([schema.cardinalities[a] for a in clique]) for clique in tree.cliques]
     if start is None:
@@ -246,7 +277,9 @@ def _log_potentials(tree: Triangulation, marginals: Sequence[Floats]) -> list[Fl
     for clique, separator, table in zip(tree.cliques, tree.separators, marginals, strict=True):
         log = np.log(np.maximum(table, 1e-300))
         if separator:
-            log = log - expand(np.log(np.maximum(sum_out(table, clique, separator), 1e-300)), separator, clique)
+            log = log - expand(
+                np.log(np.maximum(sum_out(table, clique, separator), 1e-300)), separator, clique
+            )
         out.append(log)
     return out
 

@@ -1,7 +1,12 @@
 """What a collection can be expected to give, before anybody is asked."""
 
 from dither.planner.forecasting import Forecast, Point, forecast, least
-from dither.planner.population import assumed_dependence, population_of, reference_population, typical_dependence
+from dither.planner.population import (
+    assumed_dependence,
+    population_of,
+    reference_population,
+    typical_dependence,
+)
 from dither.planner.predict import Prediction, predict
 from dither.planner.words import BASELINE
 

@@ -31,7 +31,11 @@ def _lines(given: Forecast, ways: int) -> list[Line]:
     """A line for each method that was played, of its own colour in all charts."""
     names = list(dict.fromkeys(p.method for p in given.points))
     points = {
-        name: [(float(p.participants), v, v, v) for p in given.points if p.method == name and (v := p.tvd.get(ways))]
+        name: [
+            (float(p.participants), v, v, v)
+            for p in given.points
+            if p.method == name and (v := p.tvd.get(ways))
+        ]
         for name in names
     }
     return [Line(hue, points[name]) for hue, name in enumerate(names) if points[name]]
@@ -49,7 +53,9 @@ def curve_picture(given: Forecast) -> Picture:
     for hue, name in enumerate(names):
         inside += f'<path class="course hue{hue}" d="M8 {y + _LEGEND / 2}h18"/>{label(32, y + _LEGEND / 2 + 4, name)}'
         y += _STEP
-    words = f"Predicted errors of {', '.join(names)} against participants at epsilon {given.epsilon:g}"
+    words = (
+        f"Predicted errors of {', '.join(names)} against participants at epsilon {given.epsilon:g}"
+    )
     hues = (TEMPLATES / "hues.css").read_text(encoding="utf-8").partition(".figures")[0]
     picture = stand_alone(drawing(WIDTH, y + 6, words, inside))
     return Picture(picture.svg.replace("</style>", f"{hues}</style>", 1), picture.words)
@@ -58,7 +64,9 @@ def curve_picture(given: Forecast) -> Picture:
 def check_picture(path: Path) -> None:
     """An error unless the name says what is to be drawn."""
     if path.suffix.lower() not in SUFFIXES:
-        raise ParameterError(f"{path}: a plot's name ends in {' or '.join(SUFFIXES)}", where="plot", value=str(path))
+        raise ParameterError(
+            f"{path}: a plot's name ends in {' or '.join(SUFFIXES)}", where="plot", value=str(path)
+        )
 
 
 def write_picture(given: Forecast, path: Path) -> None:
@@ -74,7 +82,9 @@ def page(given: Forecast) -> str:
     for ways, title in WAYS.items():
         if lines := _lines(given, ways):
             words = f"Predicted {title} against participants; the figures stand in the table"
-            charts.append((title, line_chart(lines, ("participants", title), words, log_x=True, log_y=True)))
+            charts.append(
+                (title, line_chart(lines, ("participants", title), words, log_x=True, log_y=True))
+            )
     names = list(dict.fromkeys(p.method for p in given.points))
     rows = [
         (p.method, shown(p.participants), *(f"{p.tvd[w]:.4f}" if w in p.tvd else "" for w in WAYS))

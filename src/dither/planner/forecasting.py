@@ -20,7 +20,14 @@ from dither.models import Model
 from dither.notice import certainty, weak_protection
 from dither.planner.population import assumed_dependence, population_of, reference_population
 from dither.planner.predict import MOST_PUBLIC_ROWS, Prediction, predict
-from dither.planner.words import BASELINE, MOST_EPSILON, MOST_PARTICIPANTS, Verdict, advice, warnings
+from dither.planner.words import (
+    BASELINE,
+    MOST_EPSILON,
+    MOST_PARTICIPANTS,
+    Verdict,
+    advice,
+    warnings,
+)
 from dither.protocols import DEFAULT
 from dither.protocols import method as find_method
 from dither.protocols import methods as all_methods
@@ -84,15 +91,25 @@ class Forecast:
     def to_json(self) -> JsonObject:
         """Plain values, as `dither plan --json` prints them."""
         own = {f.name: getattr(self, f.name) for f in fields(self)}
-        lists = {"methods": [m.to_json() for m in self.methods], "points": [p.to_json() for p in self.points]}
-        return {**own, **lists, "certainty": certainty(self.epsilon), "warnings": list(self.warnings)}
+        lists = {
+            "methods": [m.to_json() for m in self.methods],
+            "points": [p.to_json() for p in self.points],
+        }
+        return {
+            **own,
+            **lists,
+            "certainty": certainty(self.epsilon),
+            "warnings": list(self.warnings),
+        }
 
     def plot(self) -> Picture:
         """The errors against the number of participants; needs a forecast with `curve`."""
         from dither.planner.chart import curve_picture
 
         if not self.points:
-            raise ParameterError("there is no curve to draw; ask for it with curve=True", where="curve")
+            raise ParameterError(
+                "there is no curve to draw; ask for it with curve=True", where="curve"
+            )
         return curve_picture(self)
 
 
@@ -149,7 +166,9 @@ def forecast(
     ]
     if not any(p.tvd for p in found.values()):
         reasons = "; ".join(f"{p.name}: {p.reason}" for p in found.values())
-        raise ParameterError(f"no method can be played with {participants:,} participants: {reasons}")
+        raise ParameterError(
+            f"no method can be played with {participants:,} participants: {reasons}"
+        )
     verdict = _verdict(found, amount)
     best = _recommended(found, verdict)
     needed: dict[str, float | None] = {"participants": None, "epsilon": None}
@@ -157,7 +176,10 @@ def forecast(
         needed = _needed(play, people, epsilon, played)
     weak = weak_protection(epsilon)
     notes = [*notes, *([] if weak is None else [weak])]
-    told = (*(str(note) for note in notes), *warnings(domain, participants, best, found, verdict, needed))
+    told = (
+        *(str(note) for note in notes),
+        *warnings(domain, participants, best, found, verdict, needed),
+    )
     return Forecast(
         participants,
         float(epsilon),
@@ -209,7 +231,13 @@ class _Player:
         if not self.public_rows or not find_method(name).load().takes_prior:
             return predict(name, self.population, people, epsilon, repeats=repeats, seed=self.seed)
         found = predict(
-            name, self.population, people, epsilon, repeats=repeats, seed=self.seed, public_rows=self.public_rows
+            name,
+            self.population,
+            people,
+            epsilon,
+            repeats=repeats,
+            seed=self.seed,
+            public_rows=self.public_rows,
         )
         if not both or not found.tvd:
             return found
@@ -217,13 +245,21 @@ class _Player:
         return replace(found, without_prior=without.tvd)
 
 
-def _curve(play: _Player, people: int, epsilon: float, found: Mapping[str, Prediction]) -> tuple[Point, ...]:
+def _curve(
+    play: _Player, people: int, epsilon: float, found: Mapping[str, Prediction]
+) -> tuple[Point, ...]:
     """Every played method with fewer and more participants, one campaign each."""
     out = []
     for name, here in found.items():
-        sizes = sorted({min(max(round(people * 4.0**step), 1), MOST_PARTICIPANTS) for step in STEPS} - {people})
+        sizes = sorted(
+            {min(max(round(people * 4.0**step), 1), MOST_PARTICIPANTS) for step in STEPS} - {people}
+        )
         points = [(n, play(name, n, epsilon)) for n in sizes]
-        out += [Point(name, n, p.tvd) for n, p in sorted([*points, (people, here)], key=lambda e: e[0]) if p.tvd]
+        out += [
+            Point(name, n, p.tvd)
+            for n, p in sorted([*points, (people, here)], key=lambda e: e[0])
+            if p.tvd
+        ]
     return tuple(out)
 
 
@@ -252,10 +288,14 @@ def _gaining(found: Mapping[str, Prediction], bar: float = NOISE) -> list[Predic
     """The methods below `bar` of what their own one-way marginals would give, and not above the baseline."""
     baseline = found[BASELINE].tvd.get(2, math.inf)
     rivals = [p for name, p in found.items() if name != BASELINE and p.without_pairs is not None]
-    return [p for p in rivals if p.tvd[2] <= bar * (p.without_pairs or 0.0) and p.tvd[2] <= baseline]
+    return [
+        p for p in rivals if p.tvd[2] <= bar * (p.without_pairs or 0.0) and p.tvd[2] <= baseline
+    ]
 
 
-def _needed(play: _Player, participants: int, epsilon: float, methods: Sequence[str]) -> dict[str, float | None]:
+def _needed(
+    play: _Player, participants: int, epsilon: float, methods: Sequence[str]
+) -> dict[str, float | None]:
     """From how many participants on, and from which epsilon on, a method gains by asking pairs."""
 
     def learnt(people: int, eps: float) -> bool:
@@ -266,8 +306,16 @@ def _needed(play: _Player, participants: int, epsilon: float, methods: Sequence[
         sum(play.population.schema.cardinalities) > WIDE
     )  # each step takes long there: larger ones, and a rougher answer
     factors, precision = ((16.0, 4.0), 4.0) if wide else ((4.0, 1.6), 1.2)
-    people = least(lambda n: learnt(round(n), epsilon), participants, MOST_PARTICIPANTS, factors[0], precision)
-    eps = least(lambda e: learnt(participants, e), epsilon, max(MOST_EPSILON, epsilon), factors[1], precision)
+    people = least(
+        lambda n: learnt(round(n), epsilon), participants, MOST_PARTICIPANTS, factors[0], precision
+    )
+    eps = least(
+        lambda e: learnt(participants, e),
+        epsilon,
+        max(MOST_EPSILON, epsilon),
+        factors[1],
+        precision,
+    )
     return {
         "participants": None if people is None else _rounded(people),
         "epsilon": None if eps is None else round(eps, 2),

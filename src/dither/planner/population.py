@@ -113,7 +113,11 @@ def some_pairs(cardinalities: Sequence[int], most: int = MOST_PAIRS) -> list[tup
             )
         narrow = [min(pairs, key=lambda pair: cells[pair])]
     pairs = narrow
-    return pairs if len(pairs) <= most else [pairs[i] for i in np.linspace(0, len(pairs) - 1, most).astype(int)]
+    return (
+        pairs
+        if len(pairs) <= most
+        else [pairs[i] for i in np.linspace(0, len(pairs) - 1, most).astype(int)]
+    )
 
 
 def _distance(model: Mixture) -> float:

@@ -49,7 +49,11 @@ class Prediction:
 
     def to_json(self) -> JsonObject:
         """Plain JSON values."""
-        out: JsonObject = {"name": self.name, "tvd": {str(k): v for k, v in self.tvd.items()}, "asks": self.asks}
+        out: JsonObject = {
+            "name": self.name,
+            "tvd": {str(k): v for k, v in self.tvd.items()},
+            "asks": self.asks,
+        }
         if self.without_pairs is not None:
             out["tvd_without_pairs"] = self.without_pairs
         if self.without_prior is not None:
@@ -91,7 +95,9 @@ def predict(
             machine = start(name, schema, epsilon, participants, parameters, seed + repeat)
             redraw(machine, population, np.random.default_rng([seed, repeat, 0x70726564]))
             if public_rows:
-                rows = population.sample(public_rows, np.random.default_rng([seed, repeat, 0x7075626C]))
+                rows = population.sample(
+                    public_rows, np.random.default_rng([seed, repeat, 0x7075626C])
+                )
                 give_prior(machine, PublicRows(rows, "a public table", ""))
             found.append(_errors(schema, population, machine.model()))
             if public_rows:
@@ -118,8 +124,12 @@ def _errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:
     if pairs:
         own = {n: model.marginal([n]) for n in schema.names}
         exact = [truth.marginal(p) for p in pairs]
-        out[2] = float(np.mean([tvd(t, model.marginal(p)) for t, p in zip(exact, pairs, strict=True)]))
+        out[2] = float(
+            np.mean([tvd(t, model.marginal(p)) for t, p in zip(exact, pairs, strict=True)])
+        )
         out[_PRODUCT] = float(
-            np.mean([tvd(t, np.outer(own[a], own[b])) for t, (a, b) in zip(exact, pairs, strict=True)])
+            np.mean(
+                [tvd(t, np.outer(own[a], own[b])) for t, (a, b) in zip(exact, pairs, strict=True)]
+            )
         )
     return out

@@ -83,12 +83,16 @@ def warnings(
         if p.prior_used is not None and 0 < p.prior_used < 1
     ]
     if participants > MOST_PARTICIPANTS:
-        out.append(f"figures are those of {MOST_PARTICIPANTS:,} participants; more people only lower the errors")
+        out.append(
+            f"figures are those of {MOST_PARTICIPANTS:,} participants; more people only lower the errors"
+        )
     if verdict != "nothing" and any(not p.tvd for p in found.values()):
         missing = ", ".join(f"{p.name} ({p.reason})" for p in found.values() if not p.tvd)
         out.append(f"no figures for {missing}")
     if verdict == "learnt" and best.tvd[2] > HINTS:
-        out.append(f"two-way figures would be off by {best.tvd[2]:.2f} in the mean; take them as hints, not as results")
+        out.append(
+            f"two-way figures would be off by {best.tvd[2]:.2f} in the mean; take them as hints, not as results"
+        )
     return tuple(out)
 
 

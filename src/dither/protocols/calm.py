@@ -27,7 +27,9 @@ from dither.types import Floats, JsonObject
 Set = tuple[int, ...]
 
 
-def cover_pairs(cardinalities: Sequence[int], most_cells: int, most_attributes: int | None = None) -> list[Set]:
+def cover_pairs(
+    cardinalities: Sequence[int], most_cells: int, most_attributes: int | None = None
+) -> list[Set]:
     """Sets of at most `most_cells` cells that together hold every pair; a pair wider than that is a set of its own.
 
     Greedy: begin with the widest pair not yet covered, add the attribute that covers the most new pairs (ties: the
@@ -76,7 +78,9 @@ def pair_noise(
     for members, share in zip(sets, shares, strict=True):
         whole = math.prod(cardinalities[a] for a in members)
         for i, j in combinations(sorted(members), 2):
-            precision[i, j] += share / (unit_variance(whole) * (whole // (cardinalities[i] * cardinalities[j])))
+            precision[i, j] += share / (
+                unit_variance(whole) * (whole // (cardinalities[i] * cardinalities[j]))
+            )
     noise = (
         cardinalities[i] * cardinalities[j] / math.sqrt(found) if found > 0 else math.inf
         for (i, j), found in precision.items()
@@ -106,7 +110,9 @@ class CalmParameters:
             check_whole_or_none(name, getattr(self, name), 2)
 
 
-def choose_cover(schema: Schema, epsilon: float, parameters: CalmParameters) -> list[tuple[int, ...]]:
+def choose_cover(
+    schema: Schema, epsilon: float, parameters: CalmParameters
+) -> list[tuple[int, ...]]:
     """The cover asked for, or the one of the sizes tried whose pairs are predicted to be least noisy."""
     sizes = schema.cardinalities
 
@@ -145,7 +151,10 @@ class Calm(OneRoundTree[CalmParameters]):
     @cached_property
     def _round(self) -> Plan:
         schema, asked = self.campaign.schema, named(self.campaign.schema, self.cover)
-        questions = [question(schema, names, self.campaign.epsilon, self.parameters.mechanism) for names in asked]
+        questions = [
+            question(schema, names, self.campaign.epsilon, self.parameters.mechanism)
+            for names in asked
+        ]
         return Plan(0, tuple(questions), _shares(schema, self.cover))
 
     @cached_property

@@ -22,7 +22,9 @@ Table = tuple[tuple[str, ...], Floats]
 MOST_CELLS = 4_000_000
 
 
-def consistent_marginals(schema: Schema, answers: Sequence[AnswerCounts], rounds: int = 5) -> list[Table]:
+def consistent_marginals(
+    schema: Schema, answers: Sequence[AnswerCounts], rounds: int = 5
+) -> list[Table]:
     """The answered sets' distributions: consistency and projection take turns, projection last.
 
     Tables are weighted by the inverse variance, of noise and of who was asked, of a cell. Projection disturbs consistency a
@@ -41,7 +43,11 @@ def consistent_marginals(schema: Schema, answers: Sequence[AnswerCounts], rounds
 
 
 def reconstruct(
-    schema: Schema, tables: Sequence[Table], attributes: Sequence[str], rounds: int = 100, tolerance: float = 1e-7
+    schema: Schema,
+    tables: Sequence[Table],
+    attributes: Sequence[str],
+    rounds: int = 100,
+    tolerance: float = 1e-7,
 ) -> Floats:
     """The distribution of largest entropy over some attributes whose marginals agree with the tables' views of it.
 
@@ -72,7 +78,9 @@ def reconstruct(
     return np.asarray(joint)
 
 
-def _largest_views(tables: Sequence[Table], attributes: Sequence[str]) -> list[tuple[tuple[int, ...], Floats]]:
+def _largest_views(
+    tables: Sequence[Table], attributes: Sequence[str]
+) -> list[tuple[tuple[int, ...], Floats]]:
     """What each table says about the attributes, without views that another one's hold; axes in order."""
     found: dict[tuple[int, ...], list[Floats]] = {}
     for names, table in tables:

@@ -68,14 +68,19 @@ class EarlierReports:
         }
 
     def arrays(self) -> dict[str, Bytes]:
-        return {f"{ARRAY}{i}": np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self.tallies)}
+        return {
+            f"{ARRAY}{i}": np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self.tallies)
+        }
 
 
 def earlier_from_state(facts: JsonMapping, arrays: dict[str, np.ndarray]) -> EarlierReports:
     """The earlier campaign that a saved machine knew."""
     with decoding("prior in the state of a method"):
         count, source, digest = int(facts["tallies"]), str(facts["source"]), str(facts["sha256"])
-        found = [tally_from_bytes(arrays[f"{ARRAY}{i}"].tobytes()) for i in range(min(count, MOST_TALLIES))]
+        found = [
+            tally_from_bytes(arrays[f"{ARRAY}{i}"].tobytes())
+            for i in range(min(count, MOST_TALLIES))
+        ]
     tallies = tuple(t for t in found if isinstance(t, CountTally))
     # States of earlier versions do not say whether the noise can be drawn again.
     private, resampled = facts.get("private") is True, facts.get("resampled") is True
@@ -93,7 +98,11 @@ class Pooled:
 def pooled_answers(schema: Schema, own: Sequence[AnswerCounts], earlier: EarlierReports) -> Pooled:
     """The answers of now and those earlier ones whose questions are asked now, weighted by how little has changed."""
     asked = _by_set(own)
-    before = {key: answers for key, answers in _by_set(answers_of(earlier.tallies)).items() if key in asked}
+    before = {
+        key: answers
+        for key, answers in _by_set(answers_of(earlier.tallies)).items()
+        if key in asked
+    }
     note = earlier.facts()
     if not before:
         left_out = "it asked other questions, so nothing could tell whether people have changed"
@@ -103,11 +112,19 @@ def pooled_answers(schema: Schema, own: Sequence[AnswerCounts], earlier: Earlier
     drift = max(total / cells - 1.0, 0.0)
     note |= {"drift": drift, "drift_p_value": float(ndtr((cells - total) / math.sqrt(2.0 * cells)))}
     if drift > CHANGED or note["drift_p_value"] > 1.0 - TOO_ALIKE:
-        why = "people have changed since" if drift > CHANGED else "its reports are too like those of now to be others'"
+        why = (
+            "people have changed since"
+            if drift > CHANGED
+            else "its reports are too like those of now to be others'"
+        )
         return Pooled(list(own), {**note, "weight": 0.0, "share_of_prior": 0.0, "left_out": why})
     weights = {key: s.weight(drift) for key, s in seen.items()}
     kept = [
-        AnswerCounts(a.question, np.rint(weights[key] * a.support).astype(np.int64), round(weights[key] * a.n))
+        AnswerCounts(
+            a.question,
+            np.rint(weights[key] * a.support).astype(np.int64),
+            round(weights[key] * a.n),
+        )
         for key, answers in before.items()
         for a in answers
         if round(weights[key] * a.n) > 0
@@ -146,11 +163,15 @@ def _by_set(answers: Sequence[AnswerCounts]) -> dict[frozenset[str], list[Answer
     return out
 
 
-def _compared(schema: Schema, now: Sequence[AnswerCounts], before: Sequence[AnswerCounts]) -> _Compared:
+def _compared(
+    schema: Schema, now: Sequence[AnswerCounts], before: Sequence[AnswerCounts]
+) -> _Compared:
     names = now[0].question.attributes
     here, there = (pool(schema, answers, names) for answers in (now, before))
     squares = (here.frequencies - there.frequencies).ravel() ** 2
     # The devices' noise, and that only some people were asked.
     share = np.clip(0.5 * (here.frequencies + there.frequencies), 0.0, 1.0)
     v1, v2 = ((m.variances + share * (1.0 - share) / m.n).ravel() for m in (here, there))
-    return _Compared(float((squares / (v1 + v2)).sum()), squares.size, float((v2 / (v1 + v2)).mean()))
+    return _Compared(
+        float((squares / (v1 + v2)).sum()), squares.size, float((v2 / (v1 + v2)).mean())
+    )

@@ -49,7 +49,9 @@ class Fourier(OneRoundTree[FourierParameters]):
             cells = int(np.prod([sizes[a] for a in s]))
             coefficients = Hadamard.for_epsilon(cells, sizes[s[-1]], self.campaign.epsilon)
             questions.append(Question(tuple(names[a] for a in s), coefficients))
-        weights = np.array([2.0**q.mechanism.bits for q in questions if isinstance(q.mechanism, Hadamard)])
+        weights = np.array(
+            [2.0**q.mechanism.bits for q in questions if isinstance(q.mechanism, Hadamard)]
+        )
         return Plan(0, tuple(questions), tuple(float(w) for w in weights / weights.sum()))
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
@@ -57,9 +59,15 @@ class Fourier(OneRoundTree[FourierParameters]):
         schema = self.campaign.schema
         if len(attributes) <= 2:
             return norm_sub(pool(schema, self.evidence.answers, attributes).frequencies)
-        inside = [p for p in combinations(attributes, 2) if self.evidence.pair(*sorted(map(schema.index, p)))]
+        inside = [
+            p
+            for p in combinations(attributes, 2)
+            if self.evidence.pair(*sorted(map(schema.index, p)))
+        ]
         return reconstruct(schema, [(p, self.marginal(p)) for p in inside], attributes)
 
     def notes(self) -> JsonObject:
-        bits = [q.mechanism.bits for q in self._round.questions if isinstance(q.mechanism, Hadamard)]
+        bits = [
+            q.mechanism.bits for q in self._round.questions if isinstance(q.mechanism, Hadamard)
+        ]
         return {"coefficients": sum(2**b for b in bits), **super().notes()}

@@ -55,7 +55,11 @@ class HoldOut(ProtocolMachine):
     @property
     def held(self) -> list[CountTally]:
         """The tallies of the copies."""
-        return [_half(tally, 1) for tally in self._closed if isinstance(tally, CountTally) and not tally.plan.split]
+        return [
+            _half(tally, 1)
+            for tally in self._closed
+            if isinstance(tally, CountTally) and not tally.plan.split
+        ]
 
     def answers(self) -> list[AnswerCounts]:
         """The held-out questions that anybody answered."""
@@ -94,7 +98,9 @@ class HoldOut(ProtocolMachine):
 
         machine = start_again(state)
         if not isinstance(machine, cls):
-            raise ReportError("a state of a campaign that held nothing out cannot be restored as one that did")
+            raise ReportError(
+                "a state of a campaign that held nothing out cannot be restored as one that did"
+            )
         return machine
 
     def _facts(self) -> JsonObject:
@@ -117,6 +123,9 @@ def _half(tally: CountTally, which: int, plan: Plan | None = None) -> CountTally
     part = slice(which * count, (which + 1) * count)
     total = sum(whole.shares[part])
     own = plan or Plan(
-        whole.round, whole.questions[:count], tuple(s / total for s in whole.shares[part]), population=whole.population
+        whole.round,
+        whole.questions[:count],
+        tuple(s / total for s in whole.shares[part]),
+        population=whole.population,
     )
     return CountTally(own, tally.n[part].copy(), tally.counts[part])

@@ -53,7 +53,10 @@ class IndependentProtocol(ProtocolMachine[IndependentParameters]):
     @cached_property
     def _round(self) -> Plan:
         schema = self.campaign.schema
-        questions = [question(schema, [n], self.campaign.epsilon, self.parameters.mechanism) for n in schema.names]
+        questions = [
+            question(schema, [n], self.campaign.epsilon, self.parameters.mechanism)
+            for n in schema.names
+        ]
         return Plan(0, tuple(questions), question_shares(questions, self.parameters.shares))
 
     def plan(self) -> Plan | None:

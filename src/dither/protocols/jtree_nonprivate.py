@@ -20,13 +20,20 @@ from dither.models.junction_tree import JunctionTree
 from dither.protocols.tree import tree_notes
 from dither.schema import Schema
 from dither.schema.cells import count_cells
-from dither.structure import Triangulation, mutual_information, mutual_information_threshold, triangulate_capped
+from dither.structure import (
+    Triangulation,
+    mutual_information,
+    mutual_information_threshold,
+    triangulate_capped,
+)
 from dither.types import Codes, Floats, JsonObject
 
 METHOD = "jtree-nonprivate"
 EPSILON = math.inf
 SUMMARY = "NOT private: a junction tree of the true records, to tell a model's own error from that of the noise."
-REFERENCE = "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1 (NoPrivJTree); Chen, Xiao, Zhang, Xu, KDD 2015"
+REFERENCE = (
+    "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1 (NoPrivJTree); Chen, Xiao, Zhang, Xu, KDD 2015"
+)
 Pair = tuple[int, int]
 
 
@@ -52,7 +59,11 @@ def require_switch(no_privacy: bool) -> None:
 
 
 def publish_nonprivate(
-    codes: Codes, schema: Schema, parameters: TrueTreeParameters | None = None, *, no_privacy: bool = False
+    codes: Codes,
+    schema: Schema,
+    parameters: TrueTreeParameters | None = None,
+    *,
+    no_privacy: bool = False,
 ) -> JunctionTree:
     """The junction tree whose cliques have the table's own distributions. NOT private: epsilon is infinite."""
     require_switch(no_privacy)
@@ -60,7 +71,9 @@ def publish_nonprivate(
         raise ParameterError("a junction tree needs at least one row", where="table")
     chosen = parameters or TrueTreeParameters()
     tree = true_tree(codes, schema, chosen)
-    return JunctionTree(schema, tree, tuple(_frequencies(codes, schema, clique) for clique in tree.cliques))
+    return JunctionTree(
+        schema, tree, tuple(_frequencies(codes, schema, clique) for clique in tree.cliques)
+    )
 
 
 def true_tree(codes: Codes, schema: Schema, parameters: TrueTreeParameters) -> Triangulation:

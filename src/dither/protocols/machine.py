@@ -131,12 +131,18 @@ class ProtocolMachine(ABC, Generic[P]):
         """An error while a round is open."""
         plan = self.plan()
         if plan is not None:
-            raise StateError(f"round {plan.round} is still open: close it before asking for the model")
+            raise StateError(
+                f"round {plan.round} is still open: close it before asking for the model"
+            )
 
     def state(self) -> bytes:
         """Everything needed to go on elsewhere with identical results."""
-        tallies = {str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self._closed)}
-        known: Mapping[str, np.ndarray] = {} if self.core.prior is None else self.core.prior.arrays()
+        tallies = {
+            str(i): np.frombuffer(t.to_bytes(), np.uint8) for i, t in enumerate(self._closed)
+        }
+        known: Mapping[str, np.ndarray] = (
+            {} if self.core.prior is None else self.core.prior.arrays()
+        )
         return pack({**self._facts(), "rounds": len(self._closed)}, {**tallies, **known})
 
     def design(self) -> JsonObject | None:
@@ -174,9 +180,15 @@ class ProtocolMachine(ABC, Generic[P]):
         """The machine whose `state` this is, as it was before its first round."""
         meta, arrays = unpack(state)
         if meta.get("method") != cls.method:
-            raise ReportError(f"a state of method {meta.get('method')!r} cannot be restored as {cls.method!r}")
-        campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
-        machine = cls.start(campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method))
+            raise ReportError(
+                f"a state of method {meta.get('method')!r} cannot be restored as {cls.method!r}"
+            )
+        campaign = Campaign(
+            schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"]
+        )
+        machine = cls.start(
+            campaign, build_parameters(cls.parameters_class, meta["parameters"], cls.method)
+        )
         if "design" in meta:
             machine.take_design(meta["design"])
         if "prior" in meta:
@@ -202,7 +214,9 @@ def check_close(open_plan: Plan | None, tally: RoundTally) -> None:
     if tally.plan.to_json() != open_plan.to_json():
         raise StateError(f"this tally is of another plan than the open round {open_plan.round}")
     if tally.participants == 0:
-        raise TooFewAnswers("a round cannot be closed without a single report; leave it open until reports arrive")
+        raise TooFewAnswers(
+            "a round cannot be closed without a single report; leave it open until reports arrive"
+        )
 
 
 def check_clique_cells(schema: Schema, most: int) -> None:

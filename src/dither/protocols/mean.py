@@ -31,7 +31,9 @@ from dither.schema import Attribute, Schema
 from dither.tally import CountTally, RoundTally
 from dither.types import Floats, JsonObject
 
-LEVELS = 257  # rounding to them adds at most 4 millionths of the squared range to a report's variance
+LEVELS = (
+    257  # rounding to them adds at most 4 millionths of the squared range to a report's variance
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class MeanAnswer:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """A two-sided interval."""
-        low, high = normal_interval(np.array([self.estimate]), np.array([self.standard_error]), level)
+        low, high = normal_interval(
+            np.array([self.estimate]), np.array([self.standard_error]), level
+        )
         return float(low[0]), float(high[0])
 
     def to_json(self) -> JsonObject:
@@ -93,7 +97,9 @@ def output_places(mechanism: Mechanism) -> Floats:
     if isinstance(mechanism, SquareWave):
         intercept, slope = mechanism.window.line
         reach = slope * (mechanism.cells - 1)
-        return np.array([float((output - intercept) / reach) for output in range(mechanism.counters)])
+        return np.array(
+            [float((output - intercept) / reach) for output in range(mechanism.counters)]
+        )
     assert isinstance(mechanism, GRR)
     assert mechanism.cells == 2  # then the other level is the only other answer
     return np.array([float((side - mechanism.q) / (mechanism.p - mechanism.q)) for side in (0, 1)])
@@ -108,7 +114,11 @@ class Mean(ProtocolMachine[MeanParameters]):
     def __init__(self, campaign: Campaign, parameters: MeanParameters) -> None:
         super().__init__(campaign, parameters)
         attribute = campaign.schema.attributes[0]
-        if len(campaign.schema) != 1 or attribute.kind not in ("numeric", "duration") or attribute.missing:
+        if (
+            len(campaign.schema) != 1
+            or attribute.kind not in ("numeric", "duration")
+            or attribute.missing
+        ):
             raise SchemaError(
                 "method 'mean' asks for one number that is never missing; give a schema of one such attribute",
                 where=attribute.name,
@@ -118,16 +128,24 @@ class Mean(ProtocolMachine[MeanParameters]):
     @classmethod
     def schema_of(cls, name: str, low: float, high: float) -> Schema:
         """What a campaign for the mean of a number in [low, high] asks; numbers beyond count as the nearer end."""
-        return Schema((Attribute(name, "numeric", edges=(low, low + (high - low) / 2, high), clip=True),))
+        return Schema(
+            (Attribute(name, "numeric", edges=(low, low + (high - low) / 2, high), clip=True),)
+        )
 
     @cached_property
     def _round(self) -> Plan:
-        names, epsilon, wanted = self.campaign.schema.names, self.campaign.epsilon, self.parameters.mechanism
+        names, epsilon, wanted = (
+            self.campaign.schema.names,
+            self.campaign.epsilon,
+            self.parameters.mechanism,
+        )
         fine = 1 - math.exp(-epsilon / 2) if epsilon > HYBRID_FROM else 0.0
         share = {"duchi": 0.0, "piecewise": 1.0, "hybrid": fine}[wanted]
         questions, shares = [], []
         if share > 0:
-            questions.append(Question(names, wave_of(self.parameters.levels, epsilon), rounded=True))
+            questions.append(
+                Question(names, wave_of(self.parameters.levels, epsilon), rounded=True)
+            )
             shares.append(share)
         if share < 1:
             questions.append(Question(names, GRR.for_epsilon(2, epsilon), rounded=True))
@@ -151,13 +169,16 @@ class Mean(ProtocolMachine[MeanParameters]):
     def mechanisms(self) -> tuple[str, ...]:
         """What the parts are called in the literature."""
         return tuple(
-            "piecewise" if isinstance(question.mechanism, SquareWave) else "duchi" for question in self._round.questions
+            "piecewise" if isinstance(question.mechanism, SquareWave) else "duchi"
+            for question in self._round.questions
         )
 
     def _check_answers(self, tally: RoundTally) -> None:
         assert isinstance(tally, CountTally)
         if int(tally.n.max()) < 2:
-            raise TooFewAnswers("a mean with a standard error needs at least two answers to one question")
+            raise TooFewAnswers(
+                "a mean with a standard error needs at least two answers to one question"
+            )
 
     def answer(self) -> MeanAnswer:
         """The mean of what all reports say: unbiased, whoever was asked which question.
@@ -167,7 +188,9 @@ class Mean(ProtocolMachine[MeanParameters]):
         self._finished()
         (tally,) = self.counted
         place = square = total = 0.0
-        for counts, question, n in zip(tally.counts, self._round.questions, tally.n.tolist(), strict=True):
+        for counts, question, n in zip(
+            tally.counts, self._round.questions, tally.n.tolist(), strict=True
+        ):
             if n < 2:
                 continue
             says = output_places(question.mechanism)
@@ -175,11 +198,15 @@ class Mean(ProtocolMachine[MeanParameters]):
             place, total = place + n * own, total + n
             square += n * float(counts @ (says - own) ** 2) / (n - 1)
         span = self.high - self.low
-        return MeanAnswer(self.low + span * place / total, span * math.sqrt(square) / total, int(total))
+        return MeanAnswer(
+            self.low + span * place / total, span * math.sqrt(square) / total, int(total)
+        )
 
     def measured(self) -> list[Marginal]:
         return []  # a mean says nothing of how frequent any answer is
 
     def model(self) -> NoReturn:
         self._finished()
-        raise ParameterError("method 'mean' learns a mean, no distribution; choose another method for one")
+        raise ParameterError(
+            "method 'mean' learns a mean, no distribution; choose another method for one"
+        )

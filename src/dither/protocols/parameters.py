@@ -25,7 +25,9 @@ def build_parameters(cls: type[T], given: JsonMapping, method: str) -> T:
         if name not in known:
             choices = ", ".join(sorted(known)) or "none"
             raise ParameterError(
-                f"method {method!r} has no parameter {key!r}; it has: {choices}", where=key, value=value
+                f"method {method!r} has no parameter {key!r}; it has: {choices}",
+                where=key,
+                value=value,
             )
         out[name] = _read(key, value, known[name])
     return cls(**out)
@@ -53,7 +55,9 @@ def _read(key: str, value: Any, hint: Any) -> Any:
         for choice in choices:
             if str(value) == str(choice):
                 return choice
-        raise ParameterError(f"{key}={value}: must be one of {', '.join(map(str, choices))}", where=key, value=value)
+        raise ParameterError(
+            f"{key}={value}: must be one of {', '.join(map(str, choices))}", where=key, value=value
+        )
     if hint is bool:
         text = str(value).lower()
         if text in _TRUE + _FALSE:
@@ -81,6 +85,8 @@ def _read_pairs(key: str, value: Any) -> Pairs:
         pairs = None
     if pairs is None or not all(isinstance(name, str) for pair in pairs for name in pair):
         raise ParameterError(
-            f'{key}={value}: must be a list of pairs of names, as [["a", "b"]]', where=key, value=value
+            f'{key}={value}: must be a list of pairs of names, as [["a", "b"]]',
+            where=key,
+            value=value,
         )
     return pairs

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dither.errors import ParameterError, ReportError
-from dither.estimate.latent_class import LatentClasses, classes_help, latent_classes, one_ways, smoothed
+from dither.estimate.latent_class import (
+    LatentClasses,
+    classes_help,
+    latent_classes,
+    one_ways,
+    smoothed,
+)
 from dither.estimate.targets import Columns
 from dither.protocols.earlier import EarlierReports, earlier_from_state
 from dither.schema import Schema
@@ -75,14 +81,20 @@ def give_prior(machine: ProtocolMachine, rows: PublicRows | EarlierReports) -> N
         return
     if not len(rows.codes):
         raise ParameterError(f"prior {rows.source} has no rows", where="prior", value=rows.source)
-    inner.prior = _learnt(inner.campaign.schema, asked_codes(machine, rows.codes), rows, inner.campaign.seed)
+    inner.prior = _learnt(
+        inner.campaign.schema, asked_codes(machine, rows.codes), rows, inner.campaign.seed
+    )
 
 
 def _learnt(schema: Schema, codes: Codes, rows: PublicRows, seed: int) -> PublicPrior:
     columns = Columns(schema.cardinalities)
     judged = classes_help(columns, codes, np.random.default_rng([seed, 0x7075626C, 1]))
-    found = latent_classes(columns, codes, np.random.default_rng([seed, 0x7075626C]), None if judged else 1)
-    return PublicPrior(smoothed(columns, found, one_ways(columns, codes)), len(codes), rows.source, rows.sha256)
+    found = latent_classes(
+        columns, codes, np.random.default_rng([seed, 0x7075626C]), None if judged else 1
+    )
+    return PublicPrior(
+        smoothed(columns, found, one_ways(columns, codes)), len(codes), rows.source, rows.sha256
+    )
 
 
 def asked_codes(machine: ProtocolMachine, codes: Codes) -> Codes:
@@ -104,7 +116,9 @@ def prior_from_state(facts: JsonMapping, arrays: dict[str, np.ndarray], schema: 
         return earlier_from_state(facts, arrays)
     columns = Columns(schema.cardinalities)
     try:
-        weights, components = (np.asarray(arrays[name], dtype=np.float64) for name in (WEIGHTS, COMPONENTS))
+        weights, components = (
+            np.asarray(arrays[name], dtype=np.float64) for name in (WEIGHTS, COMPONENTS)
+        )
         rows, source, digest = int(facts["rows"]), str(facts["source"]), str(facts["sha256"])
     except (KeyError, TypeError, ValueError) as error:
         raise ReportError(f"not the state of a method: its prior is damaged ({error!r})") from None

@@ -58,7 +58,9 @@ class Reduced(ProtocolMachine):
         extras = self.reduction.extras(self.campaign.epsilon)
         if not extras:
             return None
-        questions = tuple(question(self.reduction.schema, names, self.campaign.epsilon) for names, _ in extras)
+        questions = tuple(
+            question(self.reduction.schema, names, self.campaign.epsilon) for names, _ in extras
+        )
         total = math.fsum(share for _, share in extras)
         return Plan(0, questions, tuple(share / total for _, share in extras), population=total)
 
@@ -69,7 +71,9 @@ class Reduced(ProtocolMachine):
         if inner is None:
             return None
         wide = set(self.reduction.wide)
-        questions = tuple(replace(q, grouped=tuple(n for n in q.attributes if n in wide)) for q in inner.questions)
+        questions = tuple(
+            replace(q, grouped=tuple(n for n in q.attributes if n in wide)) for q in inner.questions
+        )
         number = inner.round + int(self._extra is not None)
         left = 1.0 if self._extra is None else 1.0 - self._extra.population
         return replace(inner, round=number, questions=questions, population=inner.population * left)
@@ -77,7 +81,11 @@ class Reduced(ProtocolMachine):
     def _inner(self, tally: RoundTally) -> RoundTally | None:
         """A round's tally as the machine inside expects it; None for the round that is not its own."""
         plan = self.machine.plan()
-        if tally.plan is self._extra or (self._extra is not None and tally.plan.round == 0) or plan is None:
+        if (
+            tally.plan is self._extra
+            or (self._extra is not None and tally.plan.round == 0)
+            or plan is None
+        ):
             return None
         if isinstance(tally, PatternTally):
             return PatternTally(plan, tally.patterns, tally.counts)
@@ -89,10 +97,13 @@ class Reduced(ProtocolMachine):
             self.machine.check(inner)
             return
         assert isinstance(tally, CountTally)
-        silent = [q.attributes for q, n in zip(tally.plan.questions, tally.n, strict=True) if n == 0]
+        silent = [
+            q.attributes for q, n in zip(tally.plan.questions, tally.n, strict=True) if n == 0
+        ]
         if silent:
             raise TooFewAnswers(
-                f"nobody answered about {', '.join(silent[0])}; more participants are needed", value=silent
+                f"nobody answered about {', '.join(silent[0])}; more participants are needed",
+                value=silent,
             )
 
     def _go_on(self, tally: RoundTally) -> None:
@@ -120,7 +131,11 @@ class Reduced(ProtocolMachine):
     def _outcomes(self) -> dict[str, Integers]:
         """The code of each determined attribute for every code of the other: stated, or the most frequent one."""
         schema, out = self.reduction.schema, {}
-        answers = answers_of([tally for tally in self.counted if tally.plan.round == 0]) if self._extra else []
+        answers = (
+            answers_of([tally for tally in self.counted if tally.plan.round == 0])
+            if self._extra
+            else []
+        )
         for rule in schema.rules:
             if not isinstance(rule, Determines):
                 continue
@@ -153,7 +168,10 @@ class Reduced(ProtocolMachine):
 
     def _carried(self, by: Marginal, rule: Determines) -> Marginal:
         """The marginal of a determined attribute: cells added up, and their variances as if they were uncorrelated."""
-        codes, cells = self._outcomes[rule.attribute], self.reduction.schema[rule.attribute].cardinality
+        codes, cells = (
+            self._outcomes[rule.attribute],
+            self.reduction.schema[rule.attribute].cardinality,
+        )
         frequencies, variances = np.zeros(cells), np.zeros(cells)
         np.add.at(frequencies, codes, by.frequencies)
         np.add.at(variances, codes, by.variances)
@@ -161,7 +179,9 @@ class Reduced(ProtocolMachine):
 
     def notes(self) -> JsonObject:
         notes = dict(self.machine.notes())
-        determined = [rule.attribute for rule in self.reduction.schema.rules if isinstance(rule, Determines)]
+        determined = [
+            rule.attribute for rule in self.reduction.schema.rules if isinstance(rule, Determines)
+        ]
         if determined:
             notes["not_asked"] = determined
         if self.reduction.wide:
@@ -170,9 +190,13 @@ class Reduced(ProtocolMachine):
 
     @classmethod
     def start_again(cls, state: bytes) -> Self:
-        from dither.protocols.registry import start_again  # which knows the machine inside, and imports this module
+        from dither.protocols.registry import (
+            start_again,
+        )  # which knows the machine inside, and imports this module
 
         machine = start_again(state)
         if not isinstance(machine, cls):
-            raise ReportError("a state of a campaign without rules cannot be restored as one that has some")
+            raise ReportError(
+                "a state of a campaign without rules cannot be restored as one that has some"
+            )
         return machine

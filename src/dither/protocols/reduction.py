@@ -41,13 +41,23 @@ class Reduction:
         A wide attribute gets the share that makes the sum of all one-way errors least, if single attributes were all that is asked.
         """
         attributes = [a for a in self.schema if a.name in self.asked.names]
-        questions = [question(self.schema, [a.name], epsilon) for a in attributes] if self.wide else []
+        questions = (
+            [question(self.schema, [a.name], epsilon) for a in attributes] if self.wide else []
+        )
         alone = (
-            dict(zip((a.name for a in attributes), question_shares(questions, "least-error"), strict=False))
+            dict(
+                zip(
+                    (a.name for a in attributes),
+                    question_shares(questions, "least-error"),
+                    strict=False,
+                )
+            )
             if questions
             else {}
         )
-        shares = [((name,), alone[name]) for name in self.wide] + [(rule.names, LEARNT_EXTRA) for rule in self.learnt]
+        shares = [((name,), alone[name]) for name in self.wide] + [
+            (rule.names, LEARNT_EXTRA) for rule in self.learnt
+        ]
         scale = min(1.0, MOST_EXTRA / math.fsum(share for _, share in shares)) if shares else 1.0
         return [(names, share * scale) for names, share in shares]
 
@@ -63,7 +73,9 @@ def reduce_schema(schema: Schema, *, pairs: bool) -> Reduction | None:
     attributes = tuple(with_groups(a) if a.name in wide else a for a in schema)
     whole = replace(schema, attributes=attributes)
     asked = tuple(grouped_attribute(whole[a.name]) if a.name in wide else a for a in left)
-    learnt = tuple(rule for rule in schema.rules if isinstance(rule, Determines) and rule.outcomes is None)
+    learnt = tuple(
+        rule for rule in schema.rules if isinstance(rule, Determines) and rule.outcomes is None
+    )
     for rule in learnt:
         if whole.cells(rule.names) > LocalHash.most_cells:
             raise SchemaError(

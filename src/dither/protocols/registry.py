@@ -219,14 +219,21 @@ def _read(added: Plugin) -> Method:
     if not (isinstance(cls, type) and issubclass(cls, ProtocolMachine)):
         raise added.fault("is no class of dither.protocols.ProtocolMachine")
     if getattr(cls, "method", None) != added.name:
-        raise added.fault(f"calls itself {getattr(cls, 'method', None)!r} in `method`; both names must be the same")
+        raise added.fault(
+            f"calls itself {getattr(cls, 'method', None)!r} in `method`; both names must be the same"
+        )
     if not isinstance(getattr(cls, "parameters_class", None), type):
         raise added.fault("has no `parameters_class`")
     summary = (cls.__doc__ or "").strip().partition("\n")[0]
     asks, reference = (str(getattr(cls, name, "")) for name in ("asks", "reference"))
     source = f"{added.package} {added.version}"
     return Method(
-        added.name, cls.__module__, cls.__qualname__, asks or "see its documentation", summary, reference or source
+        added.name,
+        cls.__module__,
+        cls.__qualname__,
+        asks or "see its documentation",
+        summary,
+        reference or source,
     )
 
 
@@ -252,7 +259,9 @@ def start(
         machine = HoldOut(machine, holdout)
     plan = machine.plan()
     if plan is not None and plan.epsilon > epsilon:
-        raise PrivacyError(f"method {name!r} plans to spend epsilon {plan.epsilon}, more than the {epsilon} asked for")
+        raise PrivacyError(
+            f"method {name!r} plans to spend epsilon {plan.epsilon}, more than the {epsilon} asked for"
+        )
     return machine
 
 
@@ -287,10 +296,16 @@ def start_again(state: bytes) -> ProtocolMachine:
     meta, arrays = unpack(state)
     with decoding("state of a method"):
         chosen = method(str(meta.get("method")))
-        campaign = Campaign(schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"])
-        machine = _begin(chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name))
+        campaign = Campaign(
+            schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"]
+        )
+        machine = _begin(
+            chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name)
+        )
         if "design" in meta:
             machine.core.take_design(meta["design"])
         if "prior" in meta:
-            machine.core.prior = prior_from_state(meta["prior"], arrays, machine.core.campaign.schema)
+            machine.core.prior = prior_from_state(
+                meta["prior"], arrays, machine.core.campaign.schema
+            )
         return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine

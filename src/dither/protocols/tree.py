@@ -27,7 +27,9 @@ from dither.types import JsonObject
 # falls steeply, measured best (the docs).
 DISCREPANCY, LEAST = 0.8, 0.6
 TOLERANCE = 0.01  # of the residual in fifty steps: what comes after follows the noise (the docs)
-FACTOR_ERROR = 0.15  # the total variation that a factor's raw noise may have; larger factors are split
+FACTOR_ERROR = (
+    0.15  # the total variation that a factor's raw noise may have; larger factors are split
+)
 
 FALLBACK = "no pair stands out from noise: attributes are taken as independent"
 
@@ -49,11 +51,21 @@ def fit_jointly(evidence: Evidence, tree: Triangulation) -> TreeFit:
     """The tree fitted to every pooled single, pair and larger set that was asked, all at once, weighted by inverse
     variance and stopped at the noise, or where a tree that cannot come so near hardly gains any more."""
     schema = evidence.schema
-    asked = dict.fromkeys(tuple(sorted(schema.index(n) for n in a.question.attributes)) for a in evidence.answers)
+    asked = dict.fromkeys(
+        tuple(sorted(schema.index(n) for n in a.question.attributes)) for a in evidence.answers
+    )
     larger = [s for s in asked if len(s) > 2]
     measured = evidence.measurements(larger)
     start = evidence.distributions
-    return fit_tree(schema, tree, measured, start=start, discrepancy=DISCREPANCY, least=LEAST, tolerance=TOLERANCE)
+    return fit_tree(
+        schema,
+        tree,
+        measured,
+        start=start,
+        discrepancy=DISCREPANCY,
+        least=LEAST,
+        tolerance=TOLERANCE,
+    )
 
 
 def without_dependence(evidence: Evidence) -> JunctionTree:
@@ -123,8 +135,12 @@ class OneRoundTree(ProtocolMachine[T]):
     @cached_property
     def _tree(self) -> Triangulation:
         found = self.evidence.pairs()
-        strengths = {p: e.distance for p, e in found.items() if e.test.score >= self.parameters.significance}
-        return triangulate_capped(self.campaign.schema.cardinalities, strengths, self.parameters.max_clique_cells)
+        strengths = {
+            p: e.distance for p, e in found.items() if e.test.score >= self.parameters.significance
+        }
+        return triangulate_capped(
+            self.campaign.schema.cardinalities, strengths, self.parameters.max_clique_cells
+        )
 
     @cached_property
     def _fitted(self) -> TreeFit | None:
@@ -141,5 +157,8 @@ class OneRoundTree(ProtocolMachine[T]):
         if not self._closed:
             return {}
         schema = self.campaign.schema
-        out: JsonObject = {"edges": named(schema, self._tree.kept), "cliques": named(schema, self._tree.cliques)}
+        out: JsonObject = {
+            "edges": named(schema, self._tree.kept),
+            "cliques": named(schema, self._tree.cliques),
+        }
         return out if self._fitted is not None else {**out, "fallback": FALLBACK}

@@ -45,7 +45,9 @@ class _DrawLock:
         if threading.get_ident() == threading.main_thread().ident:
             try:
                 for number in _SIGNALS:
-                    handler = _signal.getsignal(number)  # signal.getsignal would take 90 us for all of them
+                    handler = _signal.getsignal(
+                        number
+                    )  # signal.getsignal would take 90 us for all of them
                     if callable(handler):
                         self._waiting[number] = handler
                         _signal.signal(number, self._note)

@@ -19,7 +19,16 @@ from dither.types import JsonMapping, JsonObject
 
 _WORDS = ("name", "title", "purpose", "epsilon_reason", "contact")  # what a campaign says of itself
 _ENDS = ("closes", "closes_at_reports")
-_OF_CAMPAIGNS = (*_WORDS, *_ENDS, "assignment", "participants", "participation", "campaign", "created", "finalised")
+_OF_CAMPAIGNS = (
+    *_WORDS,
+    *_ENDS,
+    "assignment",
+    "participants",
+    "participation",
+    "campaign",
+    "created",
+    "finalised",
+)
 _NOT_OF_PUBLISH = ("simulated", *_OF_CAMPAIGNS)
 _LISTS = ("columns", "drop", "keep", "missing")
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
@@ -83,13 +92,23 @@ class Call:
 
     def given(self) -> JsonObject:
         """Every option of a simulation that differs from its default, except the table: what a rerun has to state."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("table", *_NOT_OF_PUBLISH)}
+        own = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("table", *_NOT_OF_PUBLISH)
+        }
         defaults = {f.name: {} if f.default is MISSING else f.default for f in fields(self)}
-        out = {name: value for name, value in own.items() if name == "method" or value != defaults[name]}
+        out = {
+            name: value
+            for name, value in own.items()
+            if name == "method" or value != defaults[name]
+        }
         if self.no_privacy:
             del out["epsilon"]
         if "parameters" in out:
-            out["parameters"] = {key: value for key, value in self.parameters.items() if value is not None}
+            out["parameters"] = {
+                key: value for key, value in self.parameters.items() if value is not None
+            }
         return out
 
 
@@ -99,7 +118,9 @@ def call_from_json(data: JsonMapping) -> Call:
     lists = {key: tuple(map(str, data[key])) for key in _LISTS if data.get(key) is not None}
     call = Call(**{**data, **lists, "epsilon": epsilon})
     if not isinstance(call.parameters, Mapping) or not isinstance(call.table, str | None):
-        raise ValueError("call has a table that is no name, or parameters that are no table of names and values")
+        raise ValueError(
+            "call has a table that is no name, or parameters that are no table of names and values"
+        )
     return call
 
 
@@ -125,7 +146,9 @@ def campaign_command(call: Call, participants: int) -> str:
         "holdout": call.holdout,  # always: the command holds some out unless it is told not to
     }
     asked |= {name: value for name in (*_WORDS, *_ENDS) if (value := getattr(call, name))}
-    asked |= {"assignment": call.assignment}  # always: earlier versions took another one for granted
+    asked |= {
+        "assignment": call.assignment
+    }  # always: earlier versions took another one for granted
     asked |= {name: value for name, value in call.given().items() if name in ("seed", "parameters")}
     if call.participation == "tokens":
         asked |= {"tokens": asked["participants"], "tokens_file": "tokens.txt"}
@@ -175,20 +198,34 @@ def check_record(call: object) -> None:
 
 def command_again(call: JsonMapping) -> str | None:
     """The command line of such a record; None if its table has no name, or the command line cannot say all of it."""
-    given = {name: value for name, value in call.items() if value is not None and value is not False}
-    name, table, consumers = COMMANDS.get(given.pop("function")), given.pop("table", None), given.pop("consumers", [])
-    bins, edges = ([entry for entry in consumers if isinstance(entry, kind)] for kind in (int, list))
+    given = {
+        name: value for name, value in call.items() if value is not None and value is not False
+    }
+    name, table, consumers = (
+        COMMANDS.get(given.pop("function")),
+        given.pop("table", None),
+        given.pop("consumers", []),
+    )
+    bins, edges = (
+        [entry for entry in consumers if isinstance(entry, kind)] for kind in (int, list)
+    )
     unsaid = any("," in column or column != column.strip() for column in given.get("columns", ()))
     if name is None or table is None or consumers != bins + edges or unsaid:
         return None
     words = _options(given | ({"bins": bins} if bins else {}))
     words += [word for own in edges for word in ("--edges", _text(own))]
-    return shlex.join(["dither", name, f"./{table}" if table.startswith("-") else table, *words, "-o", "out"])
+    return shlex.join(
+        ["dither", name, f"./{table}" if table.startswith("-") else table, *words, "-o", "out"]
+    )
 
 
 def python_again(call: JsonMapping) -> str:
     """The same in Python; data without a name are called `values` or `table`."""
-    given = {name: value for name, value in call.items() if value is not None and name not in ("function", "column")}
+    given = {
+        name: value
+        for name, value in call.items()
+        if value is not None and name not in ("function", "column")
+    }
     table = given.pop("table", None)
     data = "table" if call["function"] == "central_release" else "values"
     return _python(call["function"], repr(table) if table and data == "table" else data, given)
@@ -221,7 +258,9 @@ def _options(given: JsonMapping) -> list[str]:
     words = []
     for name, value in given.items():
         if name == "parameters":
-            words += [word for key, item in value.items() for word in ("--set", f"{key}={_text(item)}")]
+            words += [
+                word for key, item in value.items() for word in ("--set", f"{key}={_text(item)}")
+            ]
         elif value is True:
             words.append(_flag(name))
         else:

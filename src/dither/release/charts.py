@@ -51,7 +51,10 @@ def dependency_chart(names: Sequence[str], pairs: Sequence[Pair]) -> Markup:
     for side, members in ((1, names[:right]), (-1, names[right:][::-1])):
         for i, name in enumerate(members):
             up = -1 + (2 * i + 1) / len(members)
-            place[name] = middle[0] + side * _GRAPH_RADIUS * sqrt(1 - up * up), middle[1] + tall * up
+            place[name] = (
+                middle[0] + side * _GRAPH_RADIUS * sqrt(1 - up * up),
+                middle[1] + tall * up,
+            )
     top = max(pair.bits for pair in pairs)
     lines = ""
     for pair in reversed(pairs):
@@ -59,7 +62,9 @@ def dependency_chart(names: Sequence[str], pairs: Sequence[Pair]) -> Markup:
         weight = pair.bits / top
         look = f' stroke-width="{0.8 + 5.2 * weight:.1f}" opacity="{0.35 + 0.6 * weight:.2f}"'
         lines += path("edge", f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}", look)
-    dots = "".join(f'<circle cx="{number(x)}" cy="{number(y)}" r="3.6"/>' for x, y in place.values())
+    dots = "".join(
+        f'<circle cx="{number(x)}" cy="{number(y)}" r="3.6"/>' for x, y in place.values()
+    )
     words = ""
     for name, (x, y) in place.items():
         side = 1 if x > middle[0] else -1
@@ -103,7 +108,13 @@ def heat_charts(heat: HeatMap) -> list[Markup]:
         tops = [max(tops[0], float(heat.beside.max()))] * 2
         shown = [("estimate", heat.estimate, VIRIDIS), (heat.beside_title, heat.beside, VIRIDIS)]
     return [
-        _heat_chart(heat, values, top or 1.0, stops, f"Heat map of {pair}, {title}. {_largest(heat, values)}")
+        _heat_chart(
+            heat,
+            values,
+            top or 1.0,
+            stops,
+            f"Heat map of {pair}, {title}. {_largest(heat, values)}",
+        )
         for (title, values, stops), top in zip(shown, tops, strict=True)
     ]
 
@@ -123,7 +134,9 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
     left = max(text_width(name) + 8 for name in rows)
     turned = across > (WIDTH - 2 - left) / len(columns) - 4
     if turned:
-        left = max(left, cos(radians(_TURN)) * across - 6)  # the first column's label runs out to the left
+        left = max(
+            left, cos(radians(_TURN)) * across - 6
+        )  # the first column's label runs out to the left
     width = (WIDTH - 2 - left) / len(columns)
     height = 22.0 if numbered else 16.0
     power = 0.5 if stops is VIRIDIS else 1.0  # frequencies span decades
@@ -138,13 +151,21 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
             )
             if numbered:
                 css = "n k" if reads_dark(colour) else "n w"
-                inside += label(x + width / 2, y + height / 2 + 4, cell_text(float(value), top), css)
+                inside += label(
+                    x + width / 2, y + height / 2 + 4, cell_text(float(value), top), css
+                )
     cells = "".join(f'<path fill="{colour}" d="{steps}"/>' for colour, steps in filled.items())
     bottom = len(rows) * height
-    names = "".join(label(left - 6, i * height + height / 2 + 4, name, "e") for i, name in enumerate(rows))
+    names = "".join(
+        label(left - 6, i * height + height / 2 + 4, name, "e") for i, name in enumerate(rows)
+    )
     for j, name in enumerate(columns):
         middle = left + (j + 0.5) * width
-        names += label(middle + 5, bottom + 11, name, "e", -_TURN) if turned else label(middle, bottom + 15, name, "m")
+        names += (
+            label(middle + 5, bottom + 11, name, "e", -_TURN)
+            if turned
+            else label(middle, bottom + 15, name, "m")
+        )
     below = bottom + (sin(radians(_TURN)) * across + 20 if turned else 24)
     key = _legend(left, below, top, stops, power)
     return drawing(WIDTH, below + 26, words, f"{cells}<g>{inside}</g><g>{names}</g>{key}")
@@ -197,7 +218,10 @@ class Axis:
 
 def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, words: str) -> Markup:
     """Bars between the bins' edges, each with its interval."""
-    bottom, top = min(0.0, float(counts.min()), float(low.min())), max(1e-9, float(counts.max()), float(high.max()))
+    bottom, top = (
+        min(0.0, float(counts.min()), float(low.min())),
+        max(1e-9, float(counts.max()), float(high.max())),
+    )
     up = Axis(bottom, top, HEIGHT - FOOT, HEAD)
     across = Axis(float(edges[0]), float(edges[-1]), beside_labels(up), WIDTH - 20)
     bars, reaches, dots = "", "", ""

@@ -41,12 +41,18 @@ class ComparedAttribute:
     distance: float
 
 
-def compare_manifests(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[ComparedAttribute]:
+def compare_manifests(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> list[ComparedAttribute]:
     """The attributes of two manifests; an error unless they are of tables of one schema."""
     if not all("schema_fingerprint" in manifest for manifest in (first, second)):
-        raise ParameterError("one of the two releases is about one number; there is no table in it to compare")
+        raise ParameterError(
+            "one of the two releases is about one number; there is no table in it to compare"
+        )
     if first["schema_fingerprint"] != second["schema_fingerprint"]:
-        raise ParameterError("the two releases have different schemas, so that their values mean different things")
+        raise ParameterError(
+            "the two releases have different schemas, so that their values mean different things"
+        )
     return [_attribute(a, b) for a, b in zip(first["estimates"], second["estimates"], strict=True)]
 
 
@@ -57,8 +63,12 @@ def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> ComparedA
         errors = [_error(side, i) for side in (first, second)]
         both = None if None in errors else math.hypot(*(error or 0.0 for error in errors))
         low, high = (None, None) if both is None else (b - a - REACH * both, b - a + REACH * both)
-        values.append(Compared(_bar(label, a, errors[0]), _bar(label, b, errors[1]), b - a, low, high))
-    return ComparedAttribute(first["attribute"], values, 0.5 * math.fsum(abs(v.difference) for v in values))
+        values.append(
+            Compared(_bar(label, a, errors[0]), _bar(label, b, errors[1]), b - a, low, high)
+        )
+    return ComparedAttribute(
+        first["attribute"], values, 0.5 * math.fsum(abs(v.difference) for v in values)
+    )
 
 
 def _error(side: Mapping[str, Any], i: int) -> float | None:
@@ -69,4 +79,6 @@ def _error(side: Mapping[str, Any], i: int) -> float | None:
 def _bar(label: str, estimate: float, error: float | None) -> Bar:
     if error is None:
         return Bar(label, estimate)
-    return Bar(label, estimate, max(0.0, estimate - REACH * error), min(1.0, estimate + REACH * error))
+    return Bar(
+        label, estimate, max(0.0, estimate - REACH * error), min(1.0, estimate + REACH * error)
+    )

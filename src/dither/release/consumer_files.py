@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 FOLDER = "consumers"
 _MOST_LETTERS = 60
-_OF_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # no file on Windows may be called so
+_OF_DEVICES = re.compile(
+    r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE
+)  # no file on Windows may be called so
 
 
 def file_names(names: Sequence[str]) -> list[str]:
@@ -31,7 +33,10 @@ def file_names(names: Sequence[str]) -> list[str]:
     taken: set[str] = set()
     for name in names:
         plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-        base = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:_MOST_LETTERS].rstrip("-._") or "consumer"
+        base = (
+            re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:_MOST_LETTERS].rstrip("-._")
+            or "consumer"
+        )
         if _OF_DEVICES.fullmatch(base):
             base = f"consumer-{base}"
         found, number = base, 1
@@ -48,11 +53,15 @@ def write_consumers(release: HistogramRelease, folder: Path) -> None:
     if not release.consumers:
         return
     (folder / FOLDER).mkdir()
-    for consumer, name in zip(release.consumers, file_names([c.name for c in release.consumers]), strict=True):
+    for consumer, name in zip(
+        release.consumers, file_names([c.name for c in release.consumers]), strict=True
+    ):
         path = folder / FOLDER / name
         body = number_body(release, [consumer], f"Histogram for {consumer.name}")
         write_json(consumer_json(release, consumer), path.with_name(f"{name}.json"))
-        path.with_name(f"{name}.csv").write_text(consumer_csv(consumer), encoding="utf-8", newline="")
+        path.with_name(f"{name}.csv").write_text(
+            consumer_csv(consumer), encoding="utf-8", newline=""
+        )
         path.with_name(f"{name}.html").write_text(number_page(release, body), encoding="utf-8")
 
 
@@ -81,6 +90,13 @@ def consumer_csv(consumer: ConsumerHistogram) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(("from", "to", "count", "standard_error", "low", "high"))
-    columns = (consumer.edges[:-1], consumer.edges[1:], consumer.estimates, consumer.standard_errors, low, high)
+    columns = (
+        consumer.edges[:-1],
+        consumer.edges[1:],
+        consumer.estimates,
+        consumer.standard_errors,
+        low,
+        high,
+    )
     writer.writerows([repr(float(number)) for number in row] for row in zip(*columns, strict=True))
     return out.getvalue()

@@ -23,8 +23,12 @@ from dither.types import Floats
 # Pairs: the strongest dependences, and those compared with the truth.
 
 MOST_PAIRS = 300  # all pairs of 25 attributes; of more attributes so many, evenly spread, are compared with the truth
-MOST_DISTANT = 100  # the same for trees and nets, where a pair far apart takes a walk through the graph
-MOST_SEARCHED = 20_000  # all pairs of 200 attributes; beyond that pairs that were measured are looked at first
+MOST_DISTANT = (
+    100  # the same for trees and nets, where a pair far apart takes a walk through the graph
+)
+MOST_SEARCHED = (
+    20_000  # all pairs of 200 attributes; beyond that pairs that were measured are looked at first
+)
 PAIR_CELLS = 1_000_000
 SEARCH_CELLS = 20_000_000  # of all pairs that are looked at together
 WEAKEST_BITS = 1e-3  # a dependence below this cannot be seen in a picture
@@ -132,7 +136,10 @@ def _joined(model: Model) -> list[tuple[int, int]] | None:
 
 MOST_BARS = 20
 HEAT_SIDE = 16
-NUMBERED_ROWS, NUMBERED_COLUMNS = 12, 8  # as many groups as leave room for a number in each cell on a phone
+NUMBERED_ROWS, NUMBERED_COLUMNS = (
+    12,
+    8,
+)  # as many groups as leave room for a number in each cell on a phone
 
 
 @dataclass(frozen=True)
@@ -176,7 +183,9 @@ class Quality:
         return sum(self.one_way.values()) / len(self.one_way)
 
 
-def attribute_figure(attribute: Attribute, marginal: Marginal, truth: Floats | None = None) -> AttributeFigure:
+def attribute_figure(
+    attribute: Attribute, marginal: Marginal, truth: Floats | None = None
+) -> AttributeFigure:
     """The bars of one attribute: in order if its values have one, else by falling frequency."""
     values = _bars(marginal, truth)
     if attribute.ordered:
@@ -184,7 +193,9 @@ def attribute_figure(attribute: Attribute, marginal: Marginal, truth: Floats | N
         size = max(len(group) for group in groups)
         remark = f"Drawn in groups of up to {size} neighbouring values." if size > 1 else ""
         labels = short_labels(attribute, groups)
-        bars = tuple(_merge(values, group, label) for group, label in zip(groups, labels, strict=True))
+        bars = tuple(
+            _merge(values, group, label) for group, label in zip(groups, labels, strict=True)
+        )
         return AttributeFigure(attribute.name, bars, values, remark)
     values = tuple(sorted(values, key=lambda bar: -bar.estimate))
     if len(values) <= MOST_BARS:
@@ -206,8 +217,13 @@ def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> Heat
         names.reverse()
     joint = release.model.marginal(names)
     found = None if release.truth is not None else (errors or pair_errors(release))(names)
-    most = (HEAT_SIDE, HEAT_SIDE) if release.truth is not None else (NUMBERED_ROWS, NUMBERED_COLUMNS)
-    grouped = [_groups(release.schema[name], joint.sum(axis=1 - i), most[i]) for i, name in enumerate(names)]
+    most = (
+        (HEAT_SIDE, HEAT_SIDE) if release.truth is not None else (NUMBERED_ROWS, NUMBERED_COLUMNS)
+    )
+    grouped = [
+        _groups(release.schema[name], joint.sum(axis=1 - i), most[i])
+        for i, name in enumerate(names)
+    ]
     beside, title = None, ""
     if release.truth is not None:
         beside, title = _fold(release.truth.marginal(names), grouped), "truth"
@@ -216,7 +232,15 @@ def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> Heat
         beside, title = normal_interval(np.zeros_like(folded), folded)[1], "95 % interval, ±"
     labels = [tuple(label for label, _ in side) for side in grouped]
     shown = Pair(names[0], names[1], pair.bits)
-    return HeatMap(shown, labels[0], labels[1], _fold(joint, grouped), beside, title, intervals=found is not None)
+    return HeatMap(
+        shown,
+        labels[0],
+        labels[1],
+        _fold(joint, grouped),
+        beside,
+        title,
+        intervals=found is not None,
+    )
 
 
 def quality(release: Release) -> Quality | None:
@@ -233,7 +257,9 @@ def quality(release: Release) -> Quality | None:
                 intervals += 1
                 covered += bar.low - 1e-12 <= bar.truth <= bar.high + 1e-12
     pairs = compared_pairs(release)
-    two_way = [0.5 * float(np.abs(release.model.marginal(p) - truth.marginal(p)).sum()) for p in pairs]
+    two_way = [
+        0.5 * float(np.abs(release.model.marginal(p) - truth.marginal(p)).sum()) for p in pairs
+    ]
     worst = int(np.argmax(two_way)) if two_way else -1
     return Quality(
         one_way=one_way,
@@ -317,7 +343,9 @@ def _people_write(number: float, digits: int) -> str:
     """So many significant digits; thousands and millions by their letter where they are round, with commas where they are not."""
     for scale, unit, most in ((1e6, "M", 4), (1e3, "k", 3)):
         if max(scale, 1e4) <= abs(number) < 1e12:
-            in_unit = np.format_float_positional(number / scale, precision=most, fractional=False, trim="-")
+            in_unit = np.format_float_positional(
+                number / scale, precision=most, fractional=False, trim="-"
+            )
             if float(in_unit) * scale == number:
                 return f"{in_unit}{unit}"
     if abs(number) >= 1e4:

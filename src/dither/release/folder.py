@@ -68,10 +68,14 @@ def check_target(directory: str | Path, form: str = FORMAT, *, overwrite: bool =
     """
     target = Path(os.path.realpath(directory))
     if target.exists() and not target.is_dir():
-        raise InputError(f"{directory} is a file; name a folder for the release", where=str(directory))
+        raise InputError(
+            f"{directory} is a file; name a folder for the release", where=str(directory)
+        )
     for above in target.parents:
         if above.exists() and not above.is_dir():
-            raise InputError(f"{directory} lies below {above.name}, which is a file", where=str(directory))
+            raise InputError(
+                f"{directory} lies below {above.name}, which is a file", where=str(directory)
+            )
     if target.is_dir() and any(target.iterdir()):
         if not (target / MANIFEST).is_file():
             words = "has files in it and is not an earlier release; name a new or empty folder"
@@ -120,7 +124,11 @@ def save_release(
 ) -> Path:
     """Write all files in one step; `form` is the ending of the synthetic table's name."""
     return write_folder(
-        directory, FORMAT, FILES, lambda folder: _write(release, folder, clock, form), overwrite=overwrite
+        directory,
+        FORMAT,
+        FILES,
+        lambda folder: _write(release, folder, clock, form),
+        overwrite=overwrite,
     )
 
 
@@ -175,7 +183,9 @@ def load_release(directory: str | Path) -> Release:
             epsilon_achieved=_epsilon(manifest["epsilon_achieved"]),
         )
         report.check_shown(release)
-        return replace(release, warnings=find_warnings(release))  # what a seed calls for stands whatever was written
+        return replace(
+            release, warnings=find_warnings(release)
+        )  # what a seed calls for stands whatever was written
 
 
 def _check_state(folder: Path, call: Call, schema: Schema, state: bytes | None) -> None:
@@ -191,7 +201,9 @@ def _check_state(folder: Path, call: Call, schema: Schema, state: bytes | None) 
 
 
 def _mixed(folder: Path, first: str, second: str) -> InputError:
-    return InputError(f"{folder}: {first} and {second} are of two different releases", where=str(folder))
+    return InputError(
+        f"{folder}: {first} and {second} are of two different releases", where=str(folder)
+    )
 
 
 @contextmanager
@@ -223,7 +235,9 @@ def reading(path: Path) -> Iterator[None]:
         fault = f"is damaged: {error!r}"
     else:
         return
-    raise InputError(f"{path.parent} is not a whole release: {path.name} {fault[:300]}", where=str(path)) from None
+    raise InputError(
+        f"{path.parent} is not a whole release: {path.name} {fault[:300]}", where=str(path)
+    ) from None
 
 
 def _synthetic(folder: Path, schema: Schema) -> NativeTable:
@@ -235,7 +249,9 @@ def _synthetic(folder: Path, schema: Schema) -> NativeTable:
         table = read_table(path, schema if path.suffix == ".csv" else None)
     known = set(nw.from_native(table, eager_only=True).columns)
     if lacking := [name for name in schema.names if name not in known]:
-        raise InputError(f"{path} has no column {lacking[0]!r}, which schema.json names", where=str(path))
+        raise InputError(
+            f"{path} has no column {lacking[0]!r}, which schema.json names", where=str(path)
+        )
     return table
 
 
@@ -275,20 +291,29 @@ def read_manifest(folder: Path, form: str = FORMAT) -> JsonObject:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
-        raise InputError(f"{folder} is not a release: it has no readable {MANIFEST}", where=str(folder)) from None
+        raise InputError(
+            f"{folder} is not a release: it has no readable {MANIFEST}", where=str(folder)
+        ) from None
     except (ValueError, RecursionError):
         raise InputError(f"{path} is not JSON", where=str(path)) from None
     found = _named_format(manifest)
     if found in READERS and found != form:
-        raise InputError(f"{folder} is a release of another kind; read it with {READERS[found]}", where=str(folder))
+        raise InputError(
+            f"{folder} is a release of another kind; read it with {READERS[found]}",
+            where=str(folder),
+        )
     if found != form:
-        raise InputError(f"{path} is not a release manifest this version reads ({form})", where=str(path))
+        raise InputError(
+            f"{path} is not a release manifest this version reads ({form})", where=str(path)
+        )
     return manifest
 
 
 def write_json(data: JsonObject, path: Path) -> None:
     """A document as every release writes it."""
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
 
 
 def format_of(folder: str | Path) -> str | None:
@@ -333,7 +358,9 @@ def _swap(fresh: Path, target: Path, files: Collection[str]) -> None:
     os.replace(target, aside)
     try:
         for entry in aside.iterdir():
-            if entry.name not in files:  # what people laid beside an earlier release is not ours to delete
+            if (
+                entry.name not in files
+            ):  # what people laid beside an earlier release is not ours to delete
                 os.replace(entry, fresh / entry.name)
         os.replace(fresh, target)
     except BaseException:
@@ -363,9 +390,18 @@ def _unpack_measured(data: bytes, schema: Schema) -> tuple[Marginal, ...]:
     for i, entry in enumerate(meta["measured"]):
         names = tuple(entry["attributes"])
         frequencies, errors = arrays[f"{i}.frequencies"], arrays[f"{i}.standard_errors"]
-        if not frequencies.shape == errors.shape == tuple(schema[name].cardinality for name in names):
-            raise ReportError(f"measured.bin has a table of {', '.join(names)} that schema.json does not allow")
-        n, effective_n = entry["n"], entry.get("effective_n", 0.0)  # an earlier version wrote none: all answers alike
+        if (
+            not frequencies.shape
+            == errors.shape
+            == tuple(schema[name].cardinality for name in names)
+        ):
+            raise ReportError(
+                f"measured.bin has a table of {', '.join(names)} that schema.json does not allow"
+            )
+        n, effective_n = (
+            entry["n"],
+            entry.get("effective_n", 0.0),
+        )  # an earlier version wrote none: all answers alike
         if (
             type(n) is not int
             or n < 0

@@ -129,17 +129,25 @@ class HistogramRelease:
     moved: int = field(default=0, repr=False, compare=False)
 
     @classmethod
-    def from_machine(cls, machine: HistogramMachine, partition: Partition, *, consistent: bool, **known: Any) -> Self:
+    def from_machine(
+        cls, machine: HistogramMachine, partition: Partition, *, consistent: bool, **known: Any
+    ) -> Self:
         """The release of a finished histogram method; `partition` is the union of all consumers' edges."""
         answer = machine.answer()
-        parameters = {name: value for name, value in machine.plain_parameters().items() if name != "consumers"}
+        parameters = {
+            name: value for name, value in machine.plain_parameters().items() if name != "consumers"
+        }
         estimates: list[Floats] = list(answer.likely or answer.counts)
         if consistent:
             memberships = [partition.membership(c) for c in machine.consumers]
-            estimates = consistent_counts(memberships, answer.counts, answer.variances, machine.population)
+            estimates = consistent_counts(
+                memberships, answer.counts, answer.variances, machine.population
+            )
         return cls(
             consumers=tuple(
-                ConsumerHistogram(c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw, c.epsilon)
+                ConsumerHistogram(
+                    c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw, c.epsilon
+                )
                 for c, estimate, raw, variance in zip(
                     machine.consumers, estimates, answer.counts, answer.variances, strict=True
                 )
@@ -182,7 +190,9 @@ class HistogramRelease:
 
     def __post_init__(self) -> None:
         check_spent(self.epsilon_asked, self.epsilon_achieved)
-        object.__setattr__(self, "warnings", own_warnings(self.warnings, self.epsilon_achieved, self.seed))
+        object.__setattr__(
+            self, "warnings", own_warnings(self.warnings, self.epsilon_achieved, self.seed)
+        )
 
     @property
     def noise(self) -> str:
@@ -195,7 +205,8 @@ class HistogramRelease:
             if entry.name == name:
                 return entry
         raise ParameterError(
-            f"no consumer {name!r}; there are {', '.join(c.name for c in self.consumers)}", where="consumer"
+            f"no consumer {name!r}; there are {', '.join(c.name for c in self.consumers)}",
+            where="consumer",
         )
 
     def answer(self, consumer: Consumer | Any, level: float = 0.95) -> LateAnswer:
@@ -221,7 +232,9 @@ class HistogramRelease:
         if mean is None:
             return self._inquiry.mean(level)
         low, high = mean.interval(check_between("level", level, 0, 1, ends="()"))
-        return Answer("mean", mean.estimate, low, high, mean.standard_error, level, None, "reports", "number")
+        return Answer(
+            "mean", mean.estimate, low, high, mean.standard_error, level, None, "reports", "number"
+        )
 
     def variance(self, level: float = 0.95) -> Answer:
         """The variance of the numbers, with its interval."""
@@ -302,9 +315,13 @@ class HistogramRelease:
                 partition=tuple(map(float, manifest["partition"])),
                 warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
                 cells=cells,
-                campaign=None if manifest.get("campaign") is None else collected_from_json(manifest["campaign"]),
+                campaign=None
+                if manifest.get("campaign") is None
+                else collected_from_json(manifest["campaign"]),
                 schema=schema,
-                collected_mean=None if manifest.get("mean") is None else mean_answer_from_json(manifest["mean"]),
+                collected_mean=None
+                if manifest.get("mean") is None
+                else mean_answer_from_json(manifest["mean"]),
             )
 
     def to_json(self) -> JsonObject:
@@ -336,13 +353,19 @@ class HistogramRelease:
 
 
 def _consumer(data: JsonMapping) -> ConsumerHistogram:
-    edges, estimates, errors = (np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors"))
+    edges, estimates, errors = (
+        np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors")
+    )
     raw = np.asarray(data["raw"], float) if "raw" in data else estimates
     if not estimates.shape == errors.shape == raw.shape == (len(edges) - 1,):
         raise ValueError(f"consumer {data['name']!r} has not as many counts as bins")
     figures = np.concatenate([edges, estimates, errors, raw])
-    if not (np.abs(figures) < _MAX_FIGURE).all() or (errors < 0).any():  # also where one is no number
-        raise ValueError(f"consumer {data['name']!r} has edges or counts that are no finite numbers")
+    if (
+        not (np.abs(figures) < _MAX_FIGURE).all() or (errors < 0).any()
+    ):  # also where one is no number
+        raise ValueError(
+            f"consumer {data['name']!r} has edges or counts that are no finite numbers"
+        )
     if len(edges) < 2 or not (np.diff(edges) > 0).all():
         raise ValueError(f"consumer {data['name']!r} has edges that are not in order")
     return ConsumerHistogram(str(data["name"]), edges, estimates, errors, raw, data.get("epsilon"))
@@ -369,12 +392,20 @@ def _unpack_cells(data: bytes) -> CellEstimates:
     mechanism, smoothed = mechanism_from_json(meta["mechanism"]), arrays.get("smoothed")
     cells: CellEstimates
     if "outputs" in arrays:
-        if not isinstance(mechanism, OutputMechanism) or arrays["outputs"].shape != (mechanism.counters,):
+        if not isinstance(mechanism, OutputMechanism) or arrays["outputs"].shape != (
+            mechanism.counters,
+        ):
             raise ReportError("the outputs of a histogram are not those of its mechanism")
-        cells = OutputCells(partition, mechanism, arrays["counts_for"], arrays["outputs"], population, smoothed)
+        cells = OutputCells(
+            partition, mechanism, arrays["counts_for"], arrays["outputs"], population, smoothed
+        )
     else:
         asked = check_whole("asked", meta["asked"], 1)
         cells = PureCells(partition, mechanism, arrays["frequencies"], asked, population, smoothed)
-    if not cells.counts.shape == (smoothed if smoothed is not None else cells.counts).shape == (partition.cells,):
+    if (
+        not cells.counts.shape
+        == (smoothed if smoothed is not None else cells.counts).shape
+        == (partition.cells,)
+    ):
         raise ReportError("the cells of a histogram are not as many as its edges say")
     return cells

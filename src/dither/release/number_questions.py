@@ -55,12 +55,16 @@ def ask_number(release: HistogramRelease, question: NumberQuestion) -> Answer | 
 
 def _ranges(release: HistogramRelease, texts: Sequence[str]) -> AnswerTable:
     if len(texts) > MOST_NUMBERS:
-        raise ParameterError(f"at most {MOST_NUMBERS:,} ranges can be asked for at once", where="range")
+        raise ParameterError(
+            f"at most {MOST_NUMBERS:,} ranges can be asked for at once", where="range"
+        )
     rows = []
     for text in texts:
         ends = _numbers("range", text)
         if len(ends) != 2:
-            raise ParameterError(f"range: write two numbers such as 30000,50000, not {text[:80]!r}", where="range")
+            raise ParameterError(
+                f"range: write two numbers such as 30000,50000, not {text[:80]!r}", where="range"
+            )
         rows.append(((ends[0], ends[1]), release.range(ends[0], ends[1], LEVEL)))
     return _table("share of people in a range", ("from", "to"), rows)
 
@@ -68,13 +72,17 @@ def _ranges(release: HistogramRelease, texts: Sequence[str]) -> AnswerTable:
 def _bins(release: HistogramRelease, text: str) -> AnswerTable:
     numbers = _numbers("bins", text)
     if len(numbers) == 1 and not (numbers[0].is_integer() and 1 <= numbers[0] <= MOST_NUMBERS):
-        raise ParameterError(f"bins: write a number of them from 1 to {MOST_NUMBERS:,}, or edges", where="bins")
+        raise ParameterError(
+            f"bins: write a number of them from 1 to {MOST_NUMBERS:,}, or edges", where="bins"
+        )
     late = release.answer(int(numbers[0]) if len(numbers) == 1 else numbers, LEVEL)
     people = float(release.participants)
     low, high = late.interval()
     # Counts are brought in line with each other, intervals are not: one that leaves its count out is stretched to it.
     rows = [
-        AnswerRow(ends, count / people, min(a, count) / people, max(b, count) / people, error / people)
+        AnswerRow(
+            ends, count / people, min(a, count) / people, max(b, count) / people, error / people
+        )
         for ends, count, a, b, error in zip(
             pairwise(late.edges.tolist()),
             late.estimates.tolist(),
@@ -87,8 +95,12 @@ def _bins(release: HistogramRelease, text: str) -> AnswerTable:
     return AnswerTable("share of people in a bin", ("from", "to"), tuple(rows), LEVEL, "reports")
 
 
-def _table(asked: str, by: tuple[str, ...], found: Sequence[tuple[tuple[float, ...], Answer]]) -> AnswerTable:
-    rows = tuple(AnswerRow(values, a.estimate, a.low, a.high, a.standard_error) for values, a in found)
+def _table(
+    asked: str, by: tuple[str, ...], found: Sequence[tuple[tuple[float, ...], Answer]]
+) -> AnswerTable:
+    rows = tuple(
+        AnswerRow(values, a.estimate, a.low, a.high, a.standard_error) for values, a in found
+    )
     warnings = tuple(dict.fromkeys(warning for _, answer in found for warning in answer.warnings))
     basis = found[0][1].basis
     return AnswerTable(asked, by, rows, LEVEL, basis, warnings=warnings)
@@ -102,4 +114,6 @@ def _numbers(name: str, text: str) -> list[float]:
     try:
         return [float(part) for part in parts]
     except ValueError:
-        raise ParameterError(f"{name}: write numbers with commas between them, not {text[:80]!r}", where=name) from None
+        raise ParameterError(
+            f"{name}: write numbers with commas between them, not {text[:80]!r}", where=name
+        ) from None

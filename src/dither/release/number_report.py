@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def number_body(
-    release: HistogramRelease, consumers: Sequence[ConsumerHistogram] | None = None, heading: str = ""
+    release: HistogramRelease,
+    consumers: Sequence[ConsumerHistogram] | None = None,
+    heading: str = "",
 ) -> ReportBody:
     """What a page says, of all consumers unless some are given; how to run it again stands on the page of all."""
     contents: list[tuple[str, str]] = []
@@ -25,11 +27,16 @@ def number_body(
         "histogram_body.html",
         contents=contents,
         release=release,
-        histograms=[_section(consumer) for consumer in (release.consumers if consumers is None else consumers)],
+        histograms=[
+            _section(consumer)
+            for consumer in (release.consumers if consumers is None else consumers)
+        ],
         command=None if again is None else command_again(again),
         python=None if again is None else python_again(again),
     )
-    title = (release.campaign and release.campaign.title) or ("Histograms" if release.consumers else "Mean")
+    title = (release.campaign and release.campaign.title) or (
+        "Histograms" if release.consumers else "Mean"
+    )
     return ReportBody(
         html=html,
         contents=tuple(contents),
@@ -63,7 +70,9 @@ def number_page(release: HistogramRelease, body: ReportBody) -> str:
 def _section(consumer: ConsumerHistogram) -> Mapping[str, object]:
     """A consumer's chart and the rows of its table."""
     low, high = consumer.interval()
-    figures = list(zip(consumer.labels, consumer.estimates, consumer.standard_errors, low, high, strict=True))
+    figures = list(
+        zip(consumer.labels, consumer.estimates, consumer.standard_errors, low, high, strict=True)
+    )
     name, count, _, least, most = max(figures, key=lambda row: row[1])
     words = (
         f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about {count:,.0f} people "
@@ -72,5 +81,8 @@ def _section(consumer: ConsumerHistogram) -> Mapping[str, object]:
     return {
         "name": consumer.name,
         "chart": histogram_chart(consumer.edges, consumer.estimates, low, high, words),
-        "rows": [(bin_, f"{n:,.1f}", f"{error:,.1f}", f"{a:,.1f} to {b:,.1f}") for bin_, n, error, a, b in figures],
+        "rows": [
+            (bin_, f"{n:,.1f}", f"{error:,.1f}", f"{a:,.1f} to {b:,.1f}")
+            for bin_, n, error, a, b in figures
+        ],
     }

@@ -21,7 +21,13 @@ _LONGEST = 24  # letters of a word that no line breaks
 
 
 def render_page(
-    template: str, *, title: str, version: str, heading: str | None = None, folder: Path | None = None, **values: object
+    template: str,
+    *,
+    title: str,
+    version: str,
+    heading: str | None = None,
+    folder: Path | None = None,
+    **values: object,
 ) -> str:
     """A whole page; `title` stands in the browser's tab and, unless there is another `heading`, on the page.
 

@@ -78,7 +78,9 @@ def _earlier(folder: Path, schema: Schema) -> EarlierReports:
             value=str(folder),
         )
     if not tallies:
-        raise TableError(f"prior {folder}: its method keeps no counts that could be pooled", where="prior")
+        raise TableError(
+            f"prior {folder}: its method keeps no counts that could be pooled", where="prior"
+        )
     try:
         manifest = json.loads((folder / "release.json").read_text(encoding="utf-8"))
         private = manifest["private"] is True

@@ -59,9 +59,7 @@ from dither.uncertainty.rounds import rounds_notes
 from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 FORMAT = "dither-release-1"
-NO_ERRORS = (
-    "just these attributes were not measured together; release.with_replicates() finds out how far off the model is"
-)
+NO_ERRORS = "just these attributes were not measured together; release.with_replicates() finds out how far off the model is"
 
 
 def _version() -> str:
@@ -161,7 +159,8 @@ class Release:
                     machine,
                     participants,
                     issued=call.participation == "tokens",
-                    on_arrival=call.simulated or call.assignment == "arrival",  # the default of campaigns
+                    on_arrival=call.simulated
+                    or call.assignment == "arrival",  # the default of campaigns
                 ),
                 # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
                 **misfit_notes(machine.core, core_of(model)),
@@ -190,7 +189,9 @@ class Release:
         begun = time.perf_counter()
         schema, rows = model.schema, participants if call.rows is None else call.rows
         codes = model.sample(rows, draw[0])
-        synthetic = decode(codes, schema, plain_layout(schema) if layout is None else layout, draw[1])
+        synthetic = decode(
+            codes, schema, plain_layout(schema) if layout is None else layout, draw[1]
+        )
         spent = {**seconds, "sample": round(time.perf_counter() - begun, 4)}
         release = cls(
             call=call,
@@ -208,14 +209,23 @@ class Release:
         if not self.no_privacy:
             check_spent(self.epsilon_asked, self.epsilon_achieved)
         elif self.epsilon_achieved != math.inf:
-            raise PrivacyError("a release without privacy has no finite epsilon", where="epsilon_achieved")
+            raise PrivacyError(
+                "a release without privacy has no finite epsilon", where="epsilon_achieved"
+            )
         if self.model.schema.fingerprint != self.schema.fingerprint:
-            raise ParameterError("the model was fitted to another schema than the release's", where="schema")
+            raise ParameterError(
+                "the model was fitted to another schema than the release's", where="schema"
+            )
         if self.truth is not None and not self.simulated:
-            raise ParameterError("a release that was not simulated cannot know the truth", where="truth")
+            raise ParameterError(
+                "a release that was not simulated cannot know the truth", where="truth"
+            )
         if self.central is not None:
             if not self.private:
-                raise PrivacyError("noise that can be replayed, or none, gives readers no guarantee", where="central")
+                raise PrivacyError(
+                    "noise that can be replayed, or none, gives readers no guarantee",
+                    where="central",
+                )
             earlier = 0.0 if self.earlier is None else float(self.earlier["epsilon"])
             for bound in (self.central.known, self.central.hidden):
                 check_spent(max(self.epsilon_achieved, earlier), bound.epsilon)
@@ -257,7 +267,16 @@ class Release:
         if self.simulated:
             return None
         call = self.call
-        told = ("name", "title", "purpose", "contact", "closes", "closes_at_reports", "created", "finalised")
+        told = (
+            "name",
+            "title",
+            "purpose",
+            "contact",
+            "closes",
+            "closes_at_reports",
+            "created",
+            "finalised",
+        )
         return {"id": call.campaign, **{key: getattr(call, key) for key in told}}
 
     @property
@@ -271,7 +290,11 @@ class Release:
         if self.no_privacy:
             return NO_GUARANTEE
         own = guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
-        return own if self.earlier is None else f"{own} {earlier_sentence(self.earlier, self.epsilon_achieved)}"
+        return (
+            own
+            if self.earlier is None
+            else f"{own} {earlier_sentence(self.earlier, self.epsilon_achieved)}"
+        )
 
     @property
     def readers(self) -> str:
@@ -279,7 +302,9 @@ class Release:
         if self.no_privacy:
             return NO_GUARANTEE
         if self.central is not None:
-            return readers_sentence(self.central, simulated=self.simulated, pooled=self.earlier is not None)
+            return readers_sentence(
+                self.central, simulated=self.simulated, pooled=self.earlier is not None
+            )
         if self.replayable:
             return REPLAYED_TO_READERS
         return UNBOUNDED_READERS if self.private else EARLIER_REPLAYED_TO_READERS
@@ -359,7 +384,11 @@ class Release:
         return self._inquiry.table(by, where, given, level, simultaneous)
 
     def mean(
-        self, attribute: str, where: Where | None = None, given: Where | None = None, level: float = 0.95
+        self,
+        attribute: str,
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
     ) -> Answer:
         """The mean of an attribute's numbers over the people for whom `where` and `given` hold; missing answers are left out.
 
@@ -368,7 +397,11 @@ class Release:
         return self._inquiry.mean(attribute, where, given, level)
 
     def quantile(
-        self, attribute: str, levels: Sequence[float], where: Where | None = None, level: float = 0.95
+        self,
+        attribute: str,
+        levels: Sequence[float],
+        where: Where | None = None,
+        level: float = 0.95,
     ) -> AnswerTable:
         """The numbers below which these shares of the people lie for whom `where` holds, each with its interval."""
         return self._inquiry.quantiles(attribute, levels, where, None, level)
@@ -378,14 +411,20 @@ class Release:
         return Inquiry(self)
 
     def with_replicates(
-        self, count: int = 20, seed: int = 0, effort: str = "quick", progress: Progress | bool | None = None
+        self,
+        count: int = 20,
+        seed: int = 0,
+        effort: str = "quick",
+        progress: Progress | bool | None = None,
     ) -> Release:
         """The same release with the replicates that intervals are read off; see `dither.bootstrap`.
 
         They are saved with it, so that every later question is answered from the same ones and in milliseconds.
         """
         with followed(progress) as show:
-            found = prepare_bootstrap(self, replicates=count, seed=seed, effort=effort, progress=show)
+            found = prepare_bootstrap(
+                self, replicates=count, seed=seed, effort=effort, progress=show
+            )
         # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
         made = unpack_replicates(pack_replicates(found), self.model, found.reports)
         return replace(self, replicates=made, call=replace(self.call, replicates=count))
@@ -404,8 +443,13 @@ class Release:
         rows = read_prior(prior, self.schema)
         give_prior(machine, rows)
         call = replace(self.call, prior=rows.source, replicates=0)
-        draw = np.random.default_rng([machine.campaign.seed, 2]), np.random.default_rng([machine.campaign.seed, 3])
-        return Release.from_machine(machine, call, self.participants, draw, truth=self.truth, clipped=self.clipped)
+        draw = (
+            np.random.default_rng([machine.campaign.seed, 2]),
+            np.random.default_rng([machine.campaign.seed, 3]),
+        )
+        return Release.from_machine(
+            machine, call, self.participants, draw, truth=self.truth, clipped=self.clipped
+        )
 
     def to_arrow(self) -> NativeTable:
         """The synthetic table as a PyArrow table."""
@@ -504,12 +548,17 @@ class Release:
             "attribute": name,
             "labels": list(marginal.labels[0]),
             "frequencies": marginal.frequencies.tolist(),
-            "standard_errors": None if marginal.standard_errors is None else plain(marginal.standard_errors),
+            "standard_errors": None
+            if marginal.standard_errors is None
+            else plain(marginal.standard_errors),
         }
 
     def __getstate__(self) -> JsonObject:
         """What is pickled: everything but what a simulation knows of the truth, which is written nowhere."""
-        return {k: v for k, v in vars(self).items() if k != "_inquiry"} | {"truth": None, "clipped": {}}
+        return {k: v for k, v in vars(self).items() if k != "_inquiry"} | {
+            "truth": None,
+            "clipped": {},
+        }
 
     def __repr__(self) -> str:
         kind = "simulated " if self.simulated else ""

@@ -140,7 +140,8 @@ def report_body(release: Release) -> ReportBody:
         quality_rows=_quality_rows(found),
         distances=_distances(found),
         multiples=[
-            _small_multiple(_figure(release, name)) for name in telling_attributes(release, pairs, MOST_MULTIPLES)
+            _small_multiple(_figure(release, name))
+            for name in telling_attributes(release, pairs, MOST_MULTIPLES)
         ],
         cards=[attribute_card(figure, release.schema[figure.name].question) for figure in figures],
         intervals=any(bar.low is not None for figure in figures for bar in figure.bars),
@@ -151,7 +152,9 @@ def report_body(release: Release) -> ReportBody:
         manipulation=_manipulation(release.notes),
         asked=[_round(entry) for entry in release.asked],
         agreement=_agreement(release.notes.get("rounds_agree")),
-        parameters=[(name, "none" if value is None else value) for name, value in release.parameters.items()],
+        parameters=[
+            (name, "none" if value is None else value) for name, value in release.parameters.items()
+        ],
         seconds=_seconds(release.seconds),
         run=_run(release),
         citation=citation(release),
@@ -226,15 +229,26 @@ def _values(bars: Sequence[Bar], most: int) -> tuple[list[str], list[list[str]]]
     shown, rest = list(bars[:most]), bars[most:]
     if rest:
         truth = None if rest[0].truth is None else sum(bar.truth or 0.0 for bar in rest)
-        shown.append(Bar(f"{len(rest)} more values together", sum(bar.estimate for bar in rest), truth=truth))
+        shown.append(
+            Bar(f"{len(rest)} more values together", sum(bar.estimate for bar in rest), truth=truth)
+        )
     has_interval = any(bar.low is not None for bar in shown)
     has_truth = any(bar.truth is not None for bar in shown)
-    head = ["Value", "Estimate", *(["95 % interval"] if has_interval else []), *(["Truth"] if has_truth else [])]
+    head = [
+        "Value",
+        "Estimate",
+        *(["95 % interval"] if has_interval else []),
+        *(["Truth"] if has_truth else []),
+    ]
     rows = []
     for bar in shown:
         row = [bar.label, percent(bar.estimate)]
         if has_interval:
-            row.append("" if bar.low is None or bar.high is None else f"{100 * bar.low:.2f} – {100 * bar.high:.2f} %")
+            row.append(
+                ""
+                if bar.low is None or bar.high is None
+                else f"{100 * bar.low:.2f} – {100 * bar.high:.2f} %"
+            )
         if has_truth:
             row.append("" if bar.truth is None else percent(bar.truth))
         rows.append(row)
@@ -247,17 +261,29 @@ def _quality_rows(found: Quality | None) -> Rows:
         return []
     worst = max(found.one_way, key=lambda name: found.one_way[name])
     rows = [
-        ("One-way distributions, mean", percent(found.one_way_mean), f"{len(found.one_way)} attributes"),
+        (
+            "One-way distributions, mean",
+            percent(found.one_way_mean),
+            f"{len(found.one_way)} attributes",
+        ),
         ("One-way distributions, worst", percent(found.one_way[worst]), worst),
     ]
     if found.two_way_mean is not None and found.two_way_worst is not None:
         pair, distance = found.two_way_worst
         possible = "" if found.pairs == found.possible_pairs else f" of {found.possible_pairs:,}"
-        rows.append(("Two-way distributions, mean", percent(found.two_way_mean), f"{found.pairs:,}{possible} pairs"))
+        rows.append(
+            (
+                "Two-way distributions, mean",
+                percent(found.two_way_mean),
+                f"{found.pairs:,}{possible} pairs",
+            )
+        )
         rows.append(("Two-way distributions, worst", percent(distance), " and ".join(pair)))
     if found.covered is not None:
         covered = percent(found.covered)
-        rows.append(("True figures inside their 95 % interval", covered, f"{found.intervals} intervals"))
+        rows.append(
+            ("True figures inside their 95 % interval", covered, f"{found.intervals} intervals")
+        )
     return rows
 
 
@@ -266,7 +292,10 @@ def _distances(found: Quality | None) -> Markup | None:
     if found is None:
         return None
     worst = sorted(found.one_way.items(), key=lambda entry: -entry[1])[:MOST_DISTANCES]
-    return bar_chart([Bar(name, distance) for name, distance in worst], "Distance of single attributes from the truth")
+    return bar_chart(
+        [Bar(name, distance) for name, distance in worst],
+        "Distance of single attributes from the truth",
+    )
 
 
 def _small_multiple(figure: AttributeFigure) -> tuple[str, Markup]:
@@ -274,7 +303,8 @@ def _small_multiple(figure: AttributeFigure) -> tuple[str, Markup]:
     largest = sorted(figure.bars, key=lambda bar: -bar.estimate)[:MULTIPLE_BARS]
     shown = [bar for bar in figure.bars if bar in largest]
     return figure.name, bar_chart(
-        shown, f"{figure.name} at a glance: the {len(shown)} most frequent of {len(figure.table)} values."
+        shown,
+        f"{figure.name} at a glance: the {len(shown)} most frequent of {len(figure.table)} values.",
     )
 
 
@@ -294,7 +324,10 @@ def _graph(release: Release, pairs: Sequence[Pair]) -> Graph:
 
 
 def _pair_card(heat: HeatMap) -> PairCard:
-    captions = ("Estimate, %", "Half-width of the 95 % interval, ± %" if heat.intervals else "Truth, %")
+    captions = (
+        "Estimate, %",
+        "Half-width of the 95 % interval, ± %" if heat.intervals else "Truth, %",
+    )
     head = [f"{heat.pair.first} · {heat.pair.second}", "Estimate"]
     if heat.beside is not None:
         head.append("±" if heat.intervals else "Truth")
@@ -303,7 +336,10 @@ def _pair_card(heat: HeatMap) -> PairCard:
         i, j = divmod(int(flat), heat.estimate.shape[1])
         row = [f"{heat.rows[i]} · {heat.columns[j]}", percent(float(heat.estimate[i, j]))]
         if heat.beside is not None:
-            row.append(("±\N{NO-BREAK SPACE}" if heat.intervals else "") + percent(float(heat.beside[i, j])))
+            row.append(
+                ("±\N{NO-BREAK SPACE}" if heat.intervals else "")
+                + percent(float(heat.beside[i, j]))
+            )
         rows.append(row)
     charts = list(zip(captions, heat_charts(heat), strict=False))
     return PairCard(heat.pair, charts, head, rows, heat.intervals)
@@ -341,7 +377,9 @@ def _manipulation(notes: Mapping[str, Any]) -> ManipulationTable | None:
     kinds = (first, _ISSUED if first == _OPEN else _OPEN)
     columns = [(kind, share) for kind in kinds for share in ("1%", "5%")]
     head = [f"{_PARTICIPATION[kind]}, {share.replace('%', ' %')}" for kind, share in columns]
-    rows = [(name, *(_bound(moved[kind][share]) for kind, share in columns)) for name, moved in ordered]
+    rows = [
+        (name, *(_bound(moved[kind][share]) for kind, share in columns)) for name, moved in ordered
+    ]
     earlier = bool(bounds) and "covers" not in claim
     return ManipulationTable(_EARLIER if earlier else claim["sentence"], ("Attribute", *head), rows)
 
@@ -356,7 +394,8 @@ def _round(entry: AskedRound) -> Sequence[object]:
         for size, count in entry.sizes.items()
     )
     mechanisms = ", ".join(
-        f"{name} ({count:,})" if len(entry.mechanisms) > 1 else name for name, count in entry.mechanisms.items()
+        f"{name} ({count:,})" if len(entry.mechanisms) > 1 else name
+        for name, count in entry.mechanisms.items()
     )
     return (
         entry.round + 1,
@@ -380,7 +419,10 @@ def _agreement(found: Mapping[str, Any] | None) -> Rows:
 def _seconds(stages: Mapping[str, float]) -> Rows:
     if not stages:
         return []
-    return [(stage, f"{taken:,.3f} s") for stage, taken in (*stages.items(), ("total", sum(stages.values())))]
+    return [
+        (stage, f"{taken:,.3f} s")
+        for stage, taken in (*stages.items(), ("total", sum(stages.values())))
+    ]
 
 
 def check_shown(release: Release) -> None:
@@ -402,12 +444,19 @@ def check_shown(release: Release) -> None:
 
 
 def _run(release: Release) -> Rows:
-    told = in_words({name: value for name, value in release.notes.items() if name not in _HIDDEN_NOTES})
-    asked, achieved = (shown_epsilon(e, 9) for e in (release.epsilon_asked, release.epsilon_achieved))
+    told = in_words(
+        {name: value for name, value in release.notes.items() if name not in _HIDDEN_NOTES}
+    )
+    asked, achieved = (
+        shown_epsilon(e, 9) for e in (release.epsilon_asked, release.epsilon_achieved)
+    )
     return [
         *told,
         ("Epsilon", asked if asked == achieved else f"{asked} was asked for, {achieved} is spent"),
-        ("Seed" if release.simulated else "Seed of the fit", "None" if release.seed is None else str(release.seed)),
+        (
+            "Seed" if release.simulated else "Seed of the fit",
+            "None" if release.seed is None else str(release.seed),
+        ),
         ("Noise", release.noise),
         ("Kind of model", release.model.kind.replace("_", " ")),
         ("Schema", f"fingerprint {release.schema_fingerprint[:16]}"),
@@ -421,7 +470,11 @@ def _run(release: Release) -> Rows:
 def rerun_command(release: Release) -> str:
     """The command line that makes the same release from the same table, if a seed was given, else one like it with noise of its
     own; after a collection, those that ask the same again."""
-    return command(release.call) if release.simulated else campaign_command(release.call, release.participants)
+    return (
+        command(release.call)
+        if release.simulated
+        else campaign_command(release.call, release.participants)
+    )
 
 
 def rerun_python(release: Release) -> str:

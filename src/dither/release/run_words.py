@@ -82,13 +82,19 @@ def _value(value: object) -> str:
         return "; ".join(f"{name.replace('_', ' ')} {_value(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
         inner = any(isinstance(item, (list, tuple)) for item in value)
-        return ("; " if inner else ", ").join(_joined(item) if inner else _value(item) for item in value) or "none"
-    return str(value).replace("_", " ") if isinstance(value, str) and value.islower() else str(value)
+        return ("; " if inner else ", ").join(
+            _joined(item) if inner else _value(item) for item in value
+        ) or "none"
+    return (
+        str(value).replace("_", " ") if isinstance(value, str) and value.islower() else str(value)
+    )
 
 
 def _joined(items: object) -> str:
     return (
-        " and ".join(map(str, items)) if isinstance(items, Sequence) and not isinstance(items, str) else _value(items)
+        " and ".join(map(str, items))
+        if isinstance(items, Sequence) and not isinstance(items, str)
+        else _value(items)
     )
 
 
@@ -97,7 +103,9 @@ def _mixture(fit: Mapping[str, object]) -> str:
     numbers = {name: value for name, value in fit.items() if isinstance(value, (int, float))}
     told = []
     if {"starts", "components", "iterations"} <= numbers.keys():
-        starts, components, steps = (plain_number(numbers[key]) for key in ("starts", "components", "iterations"))
+        starts, components, steps = (
+            plain_number(numbers[key]) for key in ("starts", "components", "iterations")
+        )
         told.append(f"{starts} mixtures of {components} products each, {steps} steps, averaged")
     if {"cells", "chi2", "degrees_of_freedom"} <= numbers.keys():
         told.append(
@@ -105,7 +113,9 @@ def _mixture(fit: Mapping[str, object]) -> str:
             f"{plain_number(round(numbers['degrees_of_freedom']))} degrees of freedom spent"
         )
     if "dependence_kept" in numbers:
-        told.append(f"{100 * numbers['dependence_kept']:.0f}\N{NO-BREAK SPACE}% of the dependence found was kept")
+        told.append(
+            f"{100 * numbers['dependence_kept']:.0f}\N{NO-BREAK SPACE}% of the dependence found was kept"
+        )
     edges, local = fit.get("edges"), fit.get("local")
     if isinstance(edges, (list, tuple)) and edges:
         told.append(f"joined besides: {'; '.join(map(_joined, edges))}")

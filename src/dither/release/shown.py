@@ -23,22 +23,34 @@ def plot_release(release: Release, attributes: Sequence[str] | str | None) -> Pi
     edges = graph_edges(strong_pairs(release))
     if not edges:
         raise ParameterError(
-            "no attributes of this release depend on each other; name some to draw", where="attributes"
+            "no attributes of this release depend on each other; name some to draw",
+            where="attributes",
         )
     linked = {name for pair in edges for name in (pair.first, pair.second)}
-    return stand_alone(dependency_chart([name for name in release.schema.names if name in linked], edges))
+    return stand_alone(
+        dependency_chart([name for name in release.schema.names if name in linked], edges)
+    )
 
 
 def release_html(release: Release) -> str:
     """What it is, what it promises and what to mind."""
-    kind = "simulated, each row of a table one participant" if release.simulated else "collected from participants"
+    kind = (
+        "simulated, each row of a table one participant"
+        if release.simulated
+        else "collected from participants"
+    )
     facts = [
         ("method", release.method),
         ("participants", f"{release.participants:,} ({kind})"),
-        ("epsilon", f"{shown_epsilon(release.epsilon_achieved)} for each participant's whole record"),
+        (
+            "epsilon",
+            f"{shown_epsilon(release.epsilon_achieved)} for each participant's whole record",
+        ),
         ("guarantee", release.guarantee),
         ("synthetic rows", f"{release.rows:,}"),
         ("attributes", ", ".join(release.schema.names)),
     ]
     table = html_table(("", ""), facts, "Dither release", 0)
-    return table + html_list([str(warning) for warning in find_warnings(release)], "Read with care:")
+    return table + html_list(
+        [str(warning) for warning in find_warnings(release)], "Read with care:"
+    )

@@ -21,7 +21,9 @@ def without_formulas(table: pa.Table) -> pa.Table:
     """The same table with its text and headings made safe; dictionaries become plain text."""
     columns = []
     for column in table.columns:
-        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        plain = (
+            column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        )
         columns.append(_marked(plain) if _is_text(plain.type) else plain)
     names = _marked(pa.chunked_array([pa.array(table.column_names, pa.string())])).to_pylist()
     return pa.Table.from_arrays(columns, names=names)
@@ -49,6 +51,8 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _marked(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    risky = pc.and_(pc.match_substring_regex(text, _FORMULA), pc.invert(pc.match_substring_regex(text, _NUMBER)))
+    risky = pc.and_(
+        pc.match_substring_regex(text, _FORMULA), pc.invert(pc.match_substring_regex(text, _NUMBER))
+    )
     mark, nothing = (pa.scalar(sign, text.type) for sign in ("'", ""))
     return pc.if_else(risky, pc.binary_join_element_wise(mark, text, nothing), text)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from dither.release.release import Release
 
 
-def measured_errors(measured: Sequence[Marginal], attributes: Sequence[str], participants: int) -> Floats | None:
+def measured_errors(
+    measured: Sequence[Marginal], attributes: Sequence[str], participants: int
+) -> Floats | None:
     """The standard errors of exactly these attributes for all participants, axes in this order; None if not measured.
 
     A measurement's own standard error is that of the devices' noise. Where only n of N participants were asked, who
@@ -57,12 +59,18 @@ def pair_errors(release: Release) -> Errors:
         if measured is not None:
             return measured
         if any(set(names) <= together for together in asked):
-            return measured_errors([pool(release.schema, answers, names)], names, release.participants)
+            return measured_errors(
+                [pool(release.schema, answers, names)], names, release.participants
+            )
         for tally in whole:
-            alone = {q.attributes[0]: q.mechanism for q in tally.plan.questions if len(q.attributes) == 1}
+            alone = {
+                q.attributes[0]: q.mechanism for q in tally.plan.questions if len(q.attributes) == 1
+            }
             if set(names) <= set(alone) and tally.participants:
                 first, second = (alone[name] for name in names)
-                return split_errors(first, second, release.model.marginal(names), tally.participants)
+                return split_errors(
+                    first, second, release.model.marginal(names), tally.participants
+                )
         return None
 
     return errors

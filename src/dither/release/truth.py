@@ -23,7 +23,9 @@ def truth_from_codes(schema: Schema, codes: Codes) -> Truth:
     """The truth of a table of codes; marginals are counted when they are asked for."""
 
     def marginal(attributes: Sequence[str]) -> Floats:
-        counts = count_cells(codes, schema.cardinalities, [schema.index(name) for name in attributes])
+        counts = count_cells(
+            codes, schema.cardinalities, [schema.index(name) for name in attributes]
+        )
         return np.asarray(counts / max(len(codes), 1), dtype=np.float64)
 
     return Truth(marginal)

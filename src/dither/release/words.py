@@ -75,12 +75,8 @@ RESTS_ON = (
     "The collector shows nobody single reports, nor who sent them or in which order they came; and the other people whose reports "
     "are added up draw their noise as they are asked to (who does not is to be taken off their number)."
 )
-REPLAYED_TO_READERS = (
-    "Nothing is promised against whoever sees the release: its seed stands in it, and takes the noise off."
-)
-UNBOUNDED_READERS = (
-    "No bound was computed for those who see only the release; the guarantee of the reports covers them too."
-)
+REPLAYED_TO_READERS = "Nothing is promised against whoever sees the release: its seed stands in it, and takes the noise off."
+UNBOUNDED_READERS = "No bound was computed for those who see only the release; the guarantee of the reports covers them too."
 
 
 def readers_sentence(central: CentralGuarantee, *, simulated: bool, pooled: bool = False) -> str:
@@ -240,7 +236,9 @@ def _from_notes(release: Release) -> list[Notice]:
         if isinstance(value, Mapping):
             items = [f"{name}: {what}" for name, what in value.items()]
         else:
-            items = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+            items = (
+                [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+            )
         out += [Notice(code, f"{lead}: {item}." if lead else item) for item in items]
     return out
 

@@ -11,9 +11,16 @@ _DAY_LETTERS = len("2027-01-31")
 def closing_text(given: object, *, error: type[DitherError] = ParameterError) -> str:
     """The one way to write it: "2027-01-31", or "2027-01-31T18:00:00Z" for an instant, whatever its offset was."""
     seconds = second_number(given) if isinstance(given, str) else None
-    if not isinstance(given, str) or seconds is None or not seconds.is_integer() or not 0 <= seconds < LAST_DAY * DAY:
+    if (
+        not isinstance(given, str)
+        or seconds is None
+        or not seconds.is_integer()
+        or not 0 <= seconds < LAST_DAY * DAY
+    ):
         raise error(
-            f"closes must be a day such as 2027-01-31 or an instant such as 2027-01-31T18:00:00Z, not {given!r}"[:200],
+            f"closes must be a day such as 2027-01-31 or an instant such as 2027-01-31T18:00:00Z, not {given!r}"[
+                :200
+            ],
             where="closes",
             value=given,
         )

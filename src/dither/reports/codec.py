@@ -68,7 +68,9 @@ class Envelope:
 def encode(envelope: Envelope) -> bytes:
     """The bytes of an envelope; an error says which limit it breaks."""
     if len(envelope.campaign) != limits.CAMPAIGN_BYTES:
-        raise ReportError(f"a campaign's id has {limits.CAMPAIGN_BYTES} bytes", value=envelope.campaign)
+        raise ReportError(
+            f"a campaign's id has {limits.CAMPAIGN_BYTES} bytes", value=envelope.campaign
+        )
     count = len(envelope.reports)
     _check_sizes(envelope.round, count)
     parts = [_HEADER.pack(MAGIC, envelope.campaign, envelope.round, count)]
@@ -81,7 +83,9 @@ def encode(envelope: Envelope) -> bytes:
         parts += [_PREFIX.pack(report.token, number, len(report.payload)), report.payload]
     data = b"".join(parts)
     if len(data) > limits.BODY_BYTES:
-        raise ReportError(f"an upload of {len(data):,} bytes exceeds {limits.BODY_BYTES:,}; send fewer reports at once")
+        raise ReportError(
+            f"an upload of {len(data):,} bytes exceeds {limits.BODY_BYTES:,}; send fewer reports at once"
+        )
     return data
 
 
@@ -90,7 +94,9 @@ def decode(data: bytes) -> Envelope:
     if len(data) > limits.BODY_BYTES:
         raise ReportError(f"an upload of {len(data):,} bytes exceeds {limits.BODY_BYTES:,}")
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
-        raise ReportError("not an envelope of reports: it does not begin with DTR1 and a whole header")
+        raise ReportError(
+            "not an envelope of reports: it does not begin with DTR1 and a whole header"
+        )
     _, campaign, number, count = _HEADER.unpack_from(data)
     _check_sizes(number, count)
     reports, position = [], _HEADER.size
@@ -112,12 +118,16 @@ def decode(data: bytes) -> Envelope:
 def _check_sizes(number: int, count: int) -> None:
     check_whole("a round's number", number, 0, limits.MOST_ROUNDS - 1, error=ReportError)
     if not 1 <= count <= limits.REQUEST_REPORTS:
-        raise ReportError(f"a request carries 1 to {limits.REQUEST_REPORTS} reports, not {count}", value=count)
+        raise ReportError(
+            f"a request carries 1 to {limits.REQUEST_REPORTS} reports, not {count}", value=count
+        )
 
 
 def _check_length(length: int) -> None:
     if not 1 <= length <= limits.REPORT_BYTES:
-        raise ReportError(f"a report has 1 to {limits.REPORT_BYTES} bytes, not {length}", value=length)
+        raise ReportError(
+            f"a report has 1 to {limits.REPORT_BYTES} bytes, not {length}", value=length
+        )
 
 
 # What an answer to an upload means for the reports in it.
@@ -137,7 +147,11 @@ def verdict(status: int, content_type: str, body: bytes) -> Verdict:
     if 400 <= status < 500 and media_type(content_type) == PROBLEM_TYPE and isinstance(cause, str):
         if cause == _PROBLEM + "answered":
             return "answered"
-        return "refused" if cause.startswith(_PROBLEM) and cause.removeprefix(_PROBLEM) in FINAL else "waiting"
+        return (
+            "refused"
+            if cause.startswith(_PROBLEM) and cause.removeprefix(_PROBLEM) in FINAL
+            else "waiting"
+        )
     return "waiting"
 
 

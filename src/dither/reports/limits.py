@@ -13,9 +13,17 @@ MOST_QUESTIONS = 1 << 16  # one number of sixteen bits is taken for whole split 
 PLAN_BYTES = 8 << 20  # the public description of a campaign, as a device reads it
 DRAW_BYTES = 1 << 20  # randomness that one report may ask of a device
 MOST_NUMBER = 1 << 53  # any number of a plan lies below
-MOST_MECHANISMS = 1 << 14  # different ones in a plan: the epsilon of each is worked out on the device
-MOST_TITLE, MOST_PURPOSE, MOST_CONTACT = 200, 4000, 500  # characters of what a campaign says of itself
+MOST_MECHANISMS = (
+    1 << 14
+)  # different ones in a plan: the epsilon of each is worked out on the device
+MOST_TITLE, MOST_PURPOSE, MOST_CONTACT = (
+    200,
+    4000,
+    500,
+)  # characters of what a campaign says of itself
 BLOOM_DIGESTS = 1 << 18  # SHA-256 of a device for all Bloom filters of a plan
 BLOOM_BYTES = 1 << 25  # of all those filters together
 MOST_EDGES = 1 << 18  # of all consumers that an announcement names
-MOST_PAIRS = 1 << 21  # pairs that it compares: of filters for their distance, of cells and the sets of a strategy
+MOST_PAIRS = (
+    1 << 21
+)  # pairs that it compares: of filters for their distance, of cells and the sets of a strategy

@@ -59,7 +59,9 @@ class Question:
 
     def __post_init__(self) -> None:
         if self.rounded and (len(self.attributes) != 1 or self.grouped):
-            raise ParameterError("a question that rounds asks about one number", value=self.attributes)
+            raise ParameterError(
+                "a question that rounds asks about one number", value=self.attributes
+            )
 
     def cell(self, schema: Schema, codes: Sequence[float]) -> int:
         """The cell of one record, given the codes of all attributes of the schema (of a number to be rounded: its level)."""
@@ -85,7 +87,10 @@ class Question:
         return attribute.cardinality
 
     def to_json(self) -> JsonObject:
-        out: JsonObject = {"attributes": list(self.attributes), "mechanism": self.mechanism.to_json()}
+        out: JsonObject = {
+            "attributes": list(self.attributes),
+            "mechanism": self.mechanism.to_json(),
+        }
         if self.grouped:
             out["grouped"] = list(self.grouped)
         if self.rounded:
@@ -120,12 +125,17 @@ class Plan:
             or abs(sum(self.shares) - 1) > 1e-9
         ):
             raise ParameterError(
-                "a plan's shares must be one for each question, not negative, and add up to 1", value=self.shares
+                "a plan's shares must be one for each question, not negative, and add up to 1",
+                value=self.shares,
             )
         if not self.split and self.tally != "counts":
             raise ParameterError("only a split plan has bits of several questions in one report")
-        if self.split and len({frozenset(q.attributes) for q in self.questions}) < len(self.questions):
-            raise ParameterError("a split plan asks everybody everything, so it may ask no set of attributes twice")
+        if self.split and len({frozenset(q.attributes) for q in self.questions}) < len(
+            self.questions
+        ):
+            raise ParameterError(
+                "a split plan asks everybody everything, so it may ask no set of attributes twice"
+            )
         if self.split and (repeated := _repeated_reshaped(self.questions)):
             raise ParameterError(
                 f"a split plan asks about {', '.join(repeated)} rounded or grouped and once more; "
@@ -195,7 +205,9 @@ def plan_from_json(data: object) -> Plan:
             data["tally"],
         )
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
-        raise ReportError(f"not a plan this version can read: {error!r}"[:300], value=data) from None
+        raise ReportError(
+            f"not a plan this version can read: {error!r}"[:300], value=data
+        ) from None
 
 
 def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
@@ -208,7 +220,9 @@ def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
         made[key] = mechanism_from_json(entry["mechanism"])
     grouped = _listed(entry, "grouped") if "grouped" in entry else []
     asked = frozenset(names)  # a server chooses how long both lists are
-    fits = all(isinstance(name, str) and name in asked for name in grouped) and len(set(grouped)) == len(grouped)
+    fits = all(isinstance(name, str) and name in asked for name in grouped) and len(
+        set(grouped)
+    ) == len(grouped)
     if not fits or ("grouped" in entry and not grouped):
         raise ReportError("what a question groups must be some of its attributes, each once")
     if entry.get("rounded", True) is not True:
@@ -229,7 +243,9 @@ def _number(what: str, value: object) -> float:
     return float(value)
 
 
-def question(schema: Schema, attributes: Sequence[str], epsilon: float, mechanism_name: str = "best") -> Question:
+def question(
+    schema: Schema, attributes: Sequence[str], epsilon: float, mechanism_name: str = "best"
+) -> Question:
     """A question over the product domain of some attributes at an epsilon."""
     return Question(tuple(attributes), mechanism(mechanism_name, schema.cells(attributes), epsilon))
 
@@ -293,13 +309,17 @@ def check_payload(plan: Plan, question: int, payload: bytes) -> None:
         return
     offsets = plan.report_offsets
     if len(payload) != offsets[-1]:
-        raise ReportError(f"a report of {offsets[-1]} bytes was expected, not {len(payload)}", value=len(payload))
+        raise ReportError(
+            f"a report of {offsets[-1]} bytes was expected, not {len(payload)}", value=len(payload)
+        )
     for i, asked in enumerate(plan.questions):
         asked.mechanism.check_report(payload[offsets[i] : offsets[i + 1]])
 
 
 def _digest(purpose: bytes, token: bytes, campaign: bytes, number: int) -> bytes:
-    return hashlib.sha256(b"dither-1:" + purpose + b"\0" + token + campaign + number.to_bytes(4, "little")).digest()
+    return hashlib.sha256(
+        b"dither-1:" + purpose + b"\0" + token + campaign + number.to_bytes(4, "little")
+    ).digest()
 
 
 def _fraction(digest: bytes) -> float:

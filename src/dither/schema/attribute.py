@@ -35,7 +35,11 @@ KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
 MOST_VALUES = 1 << 17  # values or bins of one attribute
 MOST_UNITS = 2.0**64  # in a number: more cannot be counted in any column
 MOST_QUESTION, MOST_HELP, MOST_CAPTION = 500, 2000, 200  # characters of texts for people
-TEXTS = ("question", "help", "labels")  # keys of a schema file that people read; no part of the fingerprint
+TEXTS = (
+    "question",
+    "help",
+    "labels",
+)  # keys of a schema file that people read; no part of the fingerprint
 _NEAREST = 1e-290  # distance of two bounds: its parts are still numbers in full precision
 
 
@@ -75,10 +79,14 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise SchemaError(f"an attribute's name must be a non-empty string, not {self.name!r}", value=self.name)
+            raise SchemaError(
+                f"an attribute's name must be a non-empty string, not {self.name!r}",
+                value=self.name,
+            )
         if not _is_text(self.name):
             raise SchemaError(
-                f"attribute {self.name!r}: its name has half a surrogate pair, which is no text", where=ascii(self.name)
+                f"attribute {self.name!r}: its name has half a surrogate pair, which is no text",
+                where=ascii(self.name),
             )
         check_kind(self.name, self.kind)
         if self.on_line:
@@ -99,23 +107,35 @@ class Attribute:
 
     def _check_texts(self) -> None:
         about = f"attribute {self.name!r}:"
-        check_text(f"{about} question", self.question, MOST_QUESTION, where=self.name, error=SchemaError)
-        check_text(f"{about} help", self.help, MOST_HELP, lines=True, where=self.name, error=SchemaError)
+        check_text(
+            f"{about} question", self.question, MOST_QUESTION, where=self.name, error=SchemaError
+        )
+        check_text(
+            f"{about} help", self.help, MOST_HELP, lines=True, where=self.name, error=SchemaError
+        )
         if self.captions and len(self.captions) not in (self.answers, self.cardinality):
             raise SchemaError(
                 f"{about} {len(self.captions):,} labels do not fit its {self.answers:,} answers; give one for each",
                 where=self.name,
             )
         for caption in self.captions:
-            check_text(f"{about} a label", caption, MOST_CAPTION, where=self.name, error=SchemaError)
+            check_text(
+                f"{about} a label", caption, MOST_CAPTION, where=self.name, error=SchemaError
+            )
 
     def _check_edges(self) -> None:
         if self.values:
-            raise SchemaError(f"{self.kind} attribute {self.name!r} takes edges, not values", where=self.name)
+            raise SchemaError(
+                f"{self.kind} attribute {self.name!r} takes edges, not values", where=self.name
+            )
         if len(self.edges) + 2 * len(self.atoms) > MOST_VALUES + 1:
             raise too_many(self.name, len(self.edges) + 2 * len(self.atoms) - 1)
         finite = all(is_finite(e) for e in self.edges)
-        if len(self.edges) < 2 or not finite or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+        if (
+            len(self.edges) < 2
+            or not finite
+            or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False))
+        ):
             raise SchemaError(
                 f"{self.kind} attribute {self.name!r}: edges must be at least two finite, strictly increasing numbers",
                 where=self.name,
@@ -130,13 +150,20 @@ class Attribute:
                 where=self.name,
             )
         if not all(is_finite(atom) and not isinstance(atom, bool) for atom in self.atoms):
-            raise SchemaError(f"attribute {self.name!r}: atoms must be finite numbers", where=self.name)
-        if any(a >= b for a, b in zip(self.atoms, self.atoms[1:], strict=False)):
-            raise SchemaError(f"attribute {self.name!r}: atoms must increase strictly", where=self.name)
-        check_unit(self.name, self.unit, (*self.edges, *self.atoms))
-        if not isinstance(self.clip, bool) or (self.clip and self.kind not in ("numeric", "duration")):
             raise SchemaError(
-                f"attribute {self.name!r}: clip is true or false, and goes with numbers and durations", where=self.name
+                f"attribute {self.name!r}: atoms must be finite numbers", where=self.name
+            )
+        if any(a >= b for a, b in zip(self.atoms, self.atoms[1:], strict=False)):
+            raise SchemaError(
+                f"attribute {self.name!r}: atoms must increase strictly", where=self.name
+            )
+        check_unit(self.name, self.unit, (*self.edges, *self.atoms))
+        if not isinstance(self.clip, bool) or (
+            self.clip and self.kind not in ("numeric", "duration")
+        ):
+            raise SchemaError(
+                f"attribute {self.name!r}: clip is true or false, and goes with numbers and durations",
+                where=self.name,
             )
 
     def _check_cycles(self) -> None:
@@ -158,23 +185,33 @@ class Attribute:
                 f"attribute {self.name!r} is {self.kind}: atoms, unit, cycles and clip go with numbers and times",
                 where=self.name,
             )
-        if self.groups and (self.kind == "boolean" or len(self.groups) != self.answers or len(set(self.groups)) < 2):
+        if self.groups and (
+            self.kind == "boolean" or len(self.groups) != self.answers or len(set(self.groups)) < 2
+        ):
             raise SchemaError(
                 f"attribute {self.name!r} needs one group for each of its answers, and at least two groups",
                 where=self.name,
             )
         if not all(isinstance(group, str) and group and _is_text(group) for group in self.groups):
-            raise SchemaError(f"attribute {self.name!r}: groups must be named by text", where=self.name)
+            raise SchemaError(
+                f"attribute {self.name!r}: groups must be named by text", where=self.name
+            )
 
     def _check_values(self) -> None:
         if self.edges:
-            raise SchemaError(f"attribute {self.name!r} is {self.kind}: it takes values, not edges", where=self.name)
+            raise SchemaError(
+                f"attribute {self.name!r} is {self.kind}: it takes values, not edges",
+                where=self.name,
+            )
         if self.kind == "boolean" and tuple(self.values) != (False, True):
             raise SchemaError(
-                f"boolean attribute {self.name!r} has the values false, true in this order", where=self.name
+                f"boolean attribute {self.name!r} has the values false, true in this order",
+                where=self.name,
             )
         for value in self.values:
-            if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):
+            if not isinstance(value, (str, int, float)) or (
+                isinstance(value, float) and not math.isfinite(value)
+            ):
                 raise SchemaError(
                     f"attribute {self.name!r}: {value!r} cannot be a value; use text, whole or finite numbers",
                     where=self.name,
@@ -197,7 +234,9 @@ class Attribute:
         for value in self.values:
             if value in seen:
                 raise SchemaError(
-                    f"attribute {self.name!r} lists the value {value!r} twice", where=self.name, value=value
+                    f"attribute {self.name!r} lists the value {value!r} twice",
+                    where=self.name,
+                    value=value,
                 )
             seen.add(value)
 
@@ -245,7 +284,9 @@ class Attribute:
     @property
     def spoken(self) -> tuple[str, ...]:
         """What people read for each code: its caption, or its label where it has none."""
-        return tuple(own or label for own, label in zip_longest(self.captions, self.labels, fillvalue=""))
+        return tuple(
+            own or label for own, label in zip_longest(self.captions, self.labels, fillvalue="")
+        )
 
     def _line_labels(self) -> list[str]:
         ends = self.line.ends
@@ -294,7 +335,9 @@ class Attribute:
 
     def number(self, value: object) -> float | None:
         """Where a date, an instant, a duration or its ISO text lies on the line; None where it is none."""
-        read = {"date": day_number, "datetime": second_number, "duration": duration_number}[self.kind]
+        read = {"date": day_number, "datetime": second_number, "duration": duration_number}[
+            self.kind
+        ]
         return read(value)
 
     def clipped(self, number: float) -> float:
@@ -327,7 +370,9 @@ class Attribute:
         for key in ("missing", "clip"):
             if getattr(self, key):
                 out[key] = True
-        out |= {key: text for key, text in (("question", self.question), ("help", self.help)) if text}
+        out |= {
+            key: text for key, text in (("question", self.question), ("help", self.help)) if text
+        }
         if self.captions:
             out["labels"] = list(self.captions)
         return out
@@ -342,7 +387,8 @@ def check_span(name: str, kind: str, low: float, high: float) -> None:
     """An error unless the distance of two bounds is a number that can be divided."""
     if not is_finite(high - low) or high - low < _NEAREST:
         raise SchemaError(
-            f"{kind} attribute {name!r}: its bounds are further apart or nearer than numbers can say", where=name
+            f"{kind} attribute {name!r}: its bounds are further apart or nearer than numbers can say",
+            where=name,
         )
 
 
@@ -354,16 +400,22 @@ def check_unit(name: str, unit: float | None, numbers: Sequence[float]) -> None:
         raise SchemaError(f"attribute {name!r}: unit must be a number above 0", where=name)
     low, high = min(numbers), max(numbers)
     if unit > (high - low) * (1 + 1e-9):
-        raise SchemaError(f"attribute {name!r}: its unit {unit:g} is wider than its whole range", where=name)
+        raise SchemaError(
+            f"attribute {name!r}: its unit {unit:g} is wider than its whole range", where=name
+        )
     if max(abs(low), abs(high)) > MOST_UNITS * unit:
-        raise SchemaError(f"attribute {name!r}: its unit {unit:g} is too fine for its range", where=name)
+        raise SchemaError(
+            f"attribute {name!r}: its unit {unit:g} is too fine for its range", where=name
+        )
 
 
 def too_many(name: str, count: int) -> SchemaError:
     """The error for an attribute of more values or bins than can be asked."""
     many = f"{count:,}" if count < 2**63 else "more than 2^63"
     return SchemaError(
-        f"attribute {name!r} has {many} values or bins; at most {MOST_VALUES:,} are allowed", where=name, value=count
+        f"attribute {name!r} has {many} values or bins; at most {MOST_VALUES:,} are allowed",
+        where=name,
+        value=count,
     )
 
 

@@ -10,7 +10,9 @@ import numpy as np
 from dither.types import Codes, Counts, Integers
 
 
-def cells_of(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int] | None = None) -> Integers:
+def cells_of(
+    codes: Codes, cardinalities: Sequence[int], positions: Sequence[int] | None = None
+) -> Integers:
     """The cell of each row of codes in the domain of the columns at `positions` (all of them, in order, by default).
 
     `cardinalities` has one number per column of `codes`. Codes outside their domain are not looked for.
@@ -30,7 +32,9 @@ def codes_of(cells: Integers, cardinalities: Sequence[int]) -> Integers:
     return codes
 
 
-def count_cells(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int] | None = None) -> Counts:
+def count_cells(
+    codes: Codes, cardinalities: Sequence[int], positions: Sequence[int] | None = None
+) -> Counts:
     """How many rows fall into each cell, with one axis per column counted."""
     shape = tuple(cardinalities if positions is None else (cardinalities[i] for i in positions))
     counts = np.bincount(cells_of(codes, cardinalities, positions), minlength=math.prod(shape))

@@ -35,16 +35,22 @@ class CsvOptions:
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
-            raise ParameterError(f"a delimiter is one character, not {self.delimiter!r}", where="delimiter")
+            raise ParameterError(
+                f"a delimiter is one character, not {self.delimiter!r}", where="delimiter"
+            )
         if self.decimal not in (None, ".", ","):
             raise ParameterError(f"decimal is . or , and not {self.decimal!r}", where="decimal")
         if self.decimal is not None and self.decimal == self.delimiter:
-            raise ParameterError("the same character cannot be delimiter and decimal mark", where="decimal")
+            raise ParameterError(
+                "the same character cannot be delimiter and decimal mark", where="decimal"
+            )
         if self.encoding is not None:
             try:
                 codecs.lookup(self.encoding)
             except LookupError:
-                raise ParameterError(f"no encoding {self.encoding!r}; try utf-8 or cp1252", where="encoding") from None
+                raise ParameterError(
+                    f"no encoding {self.encoding!r}; try utf-8 or cp1252", where="encoding"
+                ) from None
 
 
 @dataclass(frozen=True)
@@ -125,28 +131,45 @@ def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.T
     """
     form = find_form(path, given)
     missing = MISSING if given.missing is None else given.missing
-    listed = {} if schema is None else {a.name: a for a in schema if any(isinstance(v, str) for v in a.values)}
+    listed = (
+        {}
+        if schema is None
+        else {a.name: a for a in schema if any(isinstance(v, str) for v in a.values)}
+    )
     table = _parse(path, form, missing, dict.fromkeys(listed, pa.string()))
     plain = [f.name for f in table.schema if pa.types.is_time(f.type)]
-    if schema is not None:  # a day is a label to a schema that lists it, and labels come back as they were written
+    if (
+        schema is not None
+    ):  # a day is a label to a schema that lists it, and labels come back as they were written
         moments = {a.name for a in schema if a.kind in ("date", "datetime")}
-        plain += [f.name for f in table.schema if pa.types.is_temporal(f.type) and f.name not in moments]
+        plain += [
+            f.name for f in table.schema if pa.types.is_temporal(f.type) and f.name not in moments
+        ]
     numbers = set() if schema is None else {a.name for a in schema}
     plain += _leading_zeros(path, form, missing, table, numbers)
     if plain:
         table = _parse(path, form, missing, dict.fromkeys([*listed, *plain], pa.string()))
-    literal = [name for name, a in listed.items() if any(v in missing for v in a.values) and name in table.column_names]
+    literal = [
+        name
+        for name, a in listed.items()
+        if any(v in missing for v in a.values) and name in table.column_names
+    ]
     if literal:
         kept = {v for name in literal for v in listed[name].values}
         own = _parse(
-            path, form, [text for text in missing if text not in kept], dict.fromkeys(literal, pa.string()), literal
+            path,
+            form,
+            [text for text in missing if text not in kept],
+            dict.fromkeys(literal, pa.string()),
+            literal,
         )
         for name in literal:
             table = table.set_column(table.column_names.index(name), name, own.column(name))
     for field in table.schema:
         if pa.types.is_binary(field.type):
             raise TableError(
-                f"cannot read {path} as CSV: column {field.name!r} is not {form.encoding} text", where=str(path)
+                f"cannot read {path} as CSV: column {field.name!r} is not {form.encoding} text",
+                where=str(path),
             )
     return table, form
 
@@ -159,7 +182,11 @@ def _leading_zeros(
     if not whole or len(set(table.column_names)) < len(table.column_names):
         return []
     texts = _parse(path, form, missing, dict.fromkeys(whole, pa.string()), whole)
-    found = (name for name in whole if pc.any(pc.match_substring_regex(texts.column(name), r"^\s*[+-]?0[0-9]")).as_py())
+    found = (
+        name
+        for name in whole
+        if pc.any(pc.match_substring_regex(texts.column(name), r"^\s*[+-]?0[0-9]")).as_py()
+    )
     return list(found)
 
 

@@ -23,7 +23,9 @@ TEXT_SUFFIXES = (".csv", ".tsv")
 SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 
 
-def read_table(source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None) -> pa.Table:
+def read_table(
+    source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
+) -> pa.Table:
     """The PyArrow table in a .csv, .tsv or .parquet file; it has rows, and columns with distinct names."""
     return read_noted(source, schema, options)[0]
 
@@ -39,7 +41,10 @@ def read_noted(
     path, given = Path(source), options or CsvOptions()
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise TableError(f"cannot tell what {path} is; a table's name ends in {' or '.join(SUFFIXES)}", where=str(path))
+        raise TableError(
+            f"cannot tell what {path} is; a table's name ends in {' or '.join(SUFFIXES)}",
+            where=str(path),
+        )
     if not path.exists():
         raise TableError(f"file not found: {path}", where=str(path))
     if path.is_dir():
@@ -55,11 +60,14 @@ def read_noted(
             table = _read_parquet(path)
     except MemoryError:  # PyArrow's own is one of these
         raise TableError(
-            f"{path} needs more memory than this process may use; take fewer columns or rows", where=str(path)
+            f"{path} needs more memory than this process may use; take fewer columns or rows",
+            where=str(path),
         ) from None
     except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
         kind = "Parquet" if suffix == ".parquet" else "CSV"
-        raise TableError(f"cannot read {path} as {kind}: {file_fault(error)}", where=str(path)) from None
+        raise TableError(
+            f"cannot read {path} as {kind}: {file_fault(error)}", where=str(path)
+        ) from None
     check_names(table.column_names, str(path))
     if table.num_rows == 0:
         raise TableError(f"{path} has no rows", where=str(path))
@@ -70,18 +78,25 @@ def write_table(table: NativeTable, path: str | Path) -> None:
     """Write a pandas, polars or PyArrow table as CSV if the name ends in .csv, else as Parquet; it appears whole or not at all."""
     arrow = to_arrow(table)
     if Path(path).suffix.lower() == ".csv":
-        plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in arrow.columns]
+        plain = [
+            c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c
+            for c in arrow.columns
+        ]
         flat = pa.table(dict(zip(arrow.column_names, plain, strict=True)))
         write_atomically(path, lambda temporary: pa_csv.write_csv(flat, temporary))
         return
     write_atomically(path, lambda temporary: pq.write_table(arrow, temporary, compression="zstd"))
 
 
-def write_atomically(path: str | Path, write: Callable[[Path], object], *, private: bool = False) -> None:
+def write_atomically(
+    path: str | Path, write: Callable[[Path], object], *, private: bool = False
+) -> None:
     """Let `write` fill a file under a temporary name beside `path`, then move it into place; if private, for its owner alone."""
     path = Path(path)
     if not path.parent.is_dir():
-        raise TableError(f"cannot write {path}: the folder {path.parent} does not exist", where=str(path))
+        raise TableError(
+            f"cannot write {path}: the folder {path.parent} does not exist", where=str(path)
+        )
     if not path.name or (path.exists() and not (path.is_file() or path.is_dir())):
         # To move a file there would put it in the place of a device or a pipe.
         raise TableError(f"cannot write {path}: it is not a file; name one", where=str(path))

@@ -30,7 +30,9 @@ MAX_CATEGORIES = 1000
 MAX_CODES = 16  # numbers with at most so many distinct values are taken as codes
 KEPT_CATEGORIES = 500  # of a text column with more than MAX_CATEGORIES; the rest is "other"
 OTHER = "other"
-_REPEATED = 10  # so many rows per distinct text, in the mean, and it is a category and no identifier
+_REPEATED = (
+    10  # so many rows per distinct text, in the mean, and it is a category and no identifier
+)
 _SURELY_ROWS = 64  # from so many rows on, what differs in every row is taken as an identifier
 
 
@@ -38,7 +40,9 @@ class Unfit(Exception):
     """Why a column cannot be asked, and what to do about it."""
 
 
-def infer_schema(table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()) -> Schema:
+def infer_schema(
+    table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()
+) -> Schema:
     """The schema of a pandas, polars or PyArrow table; whoever calls this must pass on `LEAK_WARNING`.
 
     Booleans stay booleans; text is categorical with sorted labels (ordinal where the column's type orders them); up
@@ -61,7 +65,9 @@ def infer_schema(table: NativeTable, *, max_categories: int = MAX_CATEGORIES, ke
     raise TableError(f"{listed}{rest}", where=first, value=[name for name, _ in schema.dropped])
 
 
-def draft_schema(table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()) -> Schema:
+def draft_schema(
+    table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()
+) -> Schema:
     """The same without an error as long as one column can be asked: the others are marked as dropped, with the reason."""
     check_whole("max_categories", max_categories, 2)
     fine: list[Attribute] = []
@@ -73,7 +79,11 @@ def draft_schema(table: NativeTable, *, max_categories: int = MAX_CATEGORIES, ke
             unfit.append((name, str(reason)))
     if not fine:
         listed = "; ".join(f"column {name!r} {why}" for name, why in unfit)
-        raise TableError(f"no column can be asked: {listed}", where=unfit[0][0], value=[name for name, _ in unfit])
+        raise TableError(
+            f"no column can be asked: {listed}",
+            where=unfit[0][0],
+            value=[name for name, _ in unfit],
+        )
     return Schema(tuple(fine), dropped=tuple(unfit))
 
 
@@ -91,7 +101,9 @@ def _infer(name: str, array: pa.ChunkedArray, max_categories: int, keep: bool) -
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     ordered = pa.types.is_dictionary(array.type) and array.type.ordered
     if pa.types.is_dictionary(array.type):
-        declared = array.unify_dictionaries().chunk(0).dictionary.to_pylist() if array.num_chunks else []
+        declared = (
+            array.unify_dictionaries().chunk(0).dictionary.to_pylist() if array.num_chunks else []
+        )
         array = array.cast(held)
     present = array.drop_null()
     if pa.types.is_floating(held):
@@ -114,11 +126,17 @@ def _infer(name: str, array: pa.ChunkedArray, max_categories: int, keep: bool) -
     if pa.types.is_nested(held):
         raise Unfit(f"holds nested values of type {held}; make a column of each part, or drop it")
     if pa.types.is_time(held):
-        raise Unfit(f"holds times of day of type {held}; turn them into hours (numbers) or durations, or drop it")
-    raise Unfit(f"holds {held} values, which cannot be asked; turn them into text or numbers, or drop it")
+        raise Unfit(
+            f"holds times of day of type {held}; turn them into hours (numbers) or durations, or drop it"
+        )
+    raise Unfit(
+        f"holds {held} values, which cannot be asked; turn them into text or numbers, or drop it"
+    )
 
 
-def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, max_categories: int, keep: bool) -> Attribute:
+def _infer_text(
+    name: str, present: pa.ChunkedArray, missing: bool, max_categories: int, keep: bool
+) -> Attribute:
     counted = pc.value_counts(present)
     labels = sorted(counted.field("values").to_pylist())
     if keep or (len(labels) <= max_categories and not len(labels) == len(present) >= _SURELY_ROWS):
@@ -128,12 +146,18 @@ def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, max_categori
             f"looks like an identifier or free text ({len(labels):,} distinct texts in {len(present):,} rows); drop it, group "
             "its values, or keep it as it is"
         )
-    pairs = zip(counted.field("counts").to_pylist(), counted.field("values").to_pylist(), strict=True)
-    often = [label for _, label in sorted(pairs, key=lambda pair: (-pair[0], pair[1]))[:KEPT_CATEGORIES]]
+    pairs = zip(
+        counted.field("counts").to_pylist(), counted.field("values").to_pylist(), strict=True
+    )
+    often = [
+        label for _, label in sorted(pairs, key=lambda pair: (-pair[0], pair[1]))[:KEPT_CATEGORIES]
+    ]
     return _listed(name, "categorical", [*sorted({*often} - {OTHER}), OTHER], missing)
 
 
-def _infer_number(name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool, keep: bool) -> Attribute:
+def _infer_number(
+    name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool, keep: bool
+) -> Attribute:
     whole = pa.types.is_integer(held)
     plain = as_floats(present)
     if not pc.all(pc.is_finite(plain)).as_py():
@@ -153,13 +177,28 @@ def _infer_number(name: str, present: pa.ChunkedArray, held: pa.DataType, missin
     low, high = bounds["min"], bounds["max"]
     if math.isinf(high - low):
         raise Unfit("spans more than a double-precision number can hold; mend it or drop it")
-    if whole and not keep and len(distinct) == len(present) >= _SURELY_ROWS and high - low + 1 == len(present):
-        raise Unfit(f"numbers the rows ({len(present):,} whole numbers without a gap or a repeat); drop it or keep it")
+    if (
+        whole
+        and not keep
+        and len(distinct) == len(present) >= _SURELY_ROWS
+        and high - low + 1 == len(present)
+    ):
+        raise Unfit(
+            f"numbers the rows ({len(present):,} whole numbers without a gap or a repeat); drop it or keep it"
+        )
     return propose_numbers(name, np.asarray(plain.to_numpy()), missing, whole=whole)
 
 
-def _infer_moment(name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool) -> Attribute:
-    kind: Kind = "date" if pa.types.is_date(held) else "datetime" if pa.types.is_timestamp(held) else "duration"
+def _infer_moment(
+    name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool
+) -> Attribute:
+    kind: Kind = (
+        "date"
+        if pa.types.is_date(held)
+        else "datetime"
+        if pa.types.is_timestamp(held)
+        else "duration"
+    )
     probe = Attribute(name, kind, edges=(0.0, 1.0, 2.0))
     numbers = moment_numbers(probe, present)
     assert numbers is not None

@@ -68,9 +68,11 @@ def label_array(attribute: Attribute, wanted: pa.DataType, style: int) -> tuple[
 def plain_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type that a table of its own accord would give an attribute."""
     if attribute.on_line:
-        return {"date": pa.date32(), "datetime": pa.timestamp("s"), "duration": pa.duration("s")}.get(
-            attribute.kind, pa.float64()
-        )
+        return {
+            "date": pa.date32(),
+            "datetime": pa.timestamp("s"),
+            "duration": pa.duration("s"),
+        }.get(attribute.kind, pa.float64())
     return pa.array(_plain(attribute.values, 0)).type
 
 
@@ -85,7 +87,9 @@ def other_code(attribute: Attribute) -> int | None:
 def is_text(arrow_type: pa.DataType) -> bool:
     """Whether an Arrow type is one of the text types."""
     return bool(
-        pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
+        pa.types.is_string(arrow_type)
+        or pa.types.is_large_string(arrow_type)
+        or pa.types.is_string_view(arrow_type)
     )
 
 
@@ -102,7 +106,10 @@ def _labels_as(attribute: Attribute, wanted: pa.DataType, style: int) -> pa.Arra
     elif pa.types.is_floating(wanted):
         values = [float(value) for value in attribute.values]
     elif pa.types.is_decimal(wanted):
-        values = [Decimal(str(int(value) if isinstance(value, bool) else value)) for value in attribute.values]
+        values = [
+            Decimal(str(int(value) if isinstance(value, bool) else value))
+            for value in attribute.values
+        ]
     else:
         raise TypeError(str(wanted))
     if None in values:
@@ -131,7 +138,9 @@ def _texts(values: Sequence[Value], style: int) -> list[str]:
 
 def _whole(value: Value) -> int:
     number = int(value)
-    if isinstance(value, str) and str(number) != value:  # "01" or " 1": the text is not this number written out
+    if (
+        isinstance(value, str) and str(number) != value
+    ):  # "01" or " 1": the text is not this number written out
         raise ValueError(value)
     if number != (value if not isinstance(value, str) else number):
         raise ValueError(value)

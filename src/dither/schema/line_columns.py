@@ -29,7 +29,9 @@ def line_codes(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
     boundaries = np.asarray(line.boundaries, dtype=np.float64)
     at = np.searchsorted(boundaries, values, side="right") - 1
     exact = boundaries[at] == values
-    codes: Integers = np.where(exact, np.asarray(line.points)[at], np.asarray(line.gaps)[at]).astype(np.int64)
+    codes: Integers = np.where(
+        exact, np.asarray(line.points)[at], np.asarray(line.gaps)[at]
+    ).astype(np.int64)
     missing = np.isnan(values)
     outside = ~missing & ((codes < 0) | (at < 0))
     if outside.any():
@@ -75,7 +77,9 @@ def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
 
 def as_floats(array: pa.ChunkedArray) -> pa.ChunkedArray:
     """Numbers as the nearest floats; Arrow's own way from decimals misses many by a digit, so they go by way of text."""
-    return (array.cast(pa.string()) if pa.types.is_decimal(array.type) else array).cast(pa.float64(), safe=False)
+    return (array.cast(pa.string()) if pa.types.is_decimal(array.type) else array).cast(
+        pa.float64(), safe=False
+    )
 
 
 def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableError:
@@ -107,12 +111,18 @@ def draw_line(
     rng: np.random.Generator,
 ) -> pa.Array:
     """A value in the cell of each code, as a column of an Arrow type."""
-    cells, turns = np.divmod(codes if missing is None else np.where(missing, 0, codes), attribute.turns)
+    cells, turns = np.divmod(
+        codes if missing is None else np.where(missing, 0, codes), attribute.turns
+    )
     line = attribute.line
     if attribute.kind != "numeric":
         numbers = draw_reals(line, cells, np.float64, rng).astype(np.float64, copy=False)
         unit = attribute.unit or 1.0  # whole days, whole seconds
-        if attribute.kind != "duration" or attribute.unit is not None or not pa.types.is_floating(wanted):
+        if (
+            attribute.kind != "duration"
+            or attribute.unit is not None
+            or not pa.types.is_floating(wanted)
+        ):
             first, last = multiples_in(line, unit, (-(2**62), 2**62))
             numbers = from_multiples(
                 np.clip(np.floor(numbers / unit), first[cells], last[cells]).astype(np.int64), unit
@@ -122,7 +132,10 @@ def draw_line(
         return moment_array(attribute, numbers, missing, wanted)
     if pa.types.is_integer(wanted):
         limits = np.iinfo(wanted.to_pandas_dtype())
-        unit = _countable(attribute.unit if attribute.unit is not None and attribute.unit.is_integer() else 1.0, line)
+        unit = _countable(
+            attribute.unit if attribute.unit is not None and attribute.unit.is_integer() else 1.0,
+            line,
+        )
         reach = int(limits.min) // int(unit), int(limits.max) // int(unit)
         whole = draw_multiples(line, cells, unit, reach, rng).astype(wanted.to_pandas_dtype())
         return pa.array(whole * whole.dtype.type(int(unit)), wanted, mask=missing)
@@ -152,8 +165,12 @@ def _countable(unit: float, line: Line) -> float:
 def _decimals(numbers: Floats, missing: Flags | None, wanted: pa.DataType) -> pa.Array:
     """Numbers as the decimals that they are written as, without the crumbs of binary fractions."""
     last, context = Decimal(1).scaleb(-wanted.scale), Context(prec=wanted.precision + 1)
-    seen, place = np.unique(numbers if missing is None else np.where(missing, 0.0, numbers), return_inverse=True)
-    exact = pa.array([Decimal(repr(float(v))).quantize(last, context=context) for v in seen], wanted)
+    seen, place = np.unique(
+        numbers if missing is None else np.where(missing, 0.0, numbers), return_inverse=True
+    )
+    exact = pa.array(
+        [Decimal(repr(float(v))).quantize(last, context=context) for v in seen], wanted
+    )
     return exact.take(pa.array(place.ravel(), mask=missing))
 
 
@@ -241,7 +258,9 @@ def plain_value(scalar: pa.Scalar) -> object:
 
 def shown_rows(count: int, first: int) -> str:
     """How many rows, and which is the first."""
-    return f"in {count:,} rows, first in row {first + 1:,}" if count > 1 else f"in row {first + 1:,}"
+    return (
+        f"in {count:,} rows, first in row {first + 1:,}" if count > 1 else f"in row {first + 1:,}"
+    )
 
 
 def _span(attribute: Attribute) -> str:

@@ -44,7 +44,9 @@ def _from_text(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
     """Texts are read one by one, as a device reads them, each different one once."""
     encoded = pc.dictionary_encode(array).combine_chunks()
     chunk = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
-    read = {"date": day_number, "datetime": second_number, "duration": duration_number}[attribute.kind]
+    read = {"date": day_number, "datetime": second_number, "duration": duration_number}[
+        attribute.kind
+    ]
     numbers = [np.nan]
     for text in chunk.dictionary.to_pylist():
         number = read(text)
@@ -96,24 +98,32 @@ def settle_turns(attribute: Attribute, numbers: Floats, cells: Codes, turns: Int
     return np.asarray(day * scale + rest)
 
 
-def moment_array(attribute: Attribute, numbers: Floats, missing: Flags | None, wanted: pa.DataType) -> pa.Array:
+def moment_array(
+    attribute: Attribute, numbers: Floats, missing: Flags | None, wanted: pa.DataType
+) -> pa.Array:
     """Numbers of the attribute's line as a column of an Arrow type: that of the table, or the plainest one of the kind."""
     days = np.floor(numbers if attribute.kind == "date" else numbers / DAY).astype(np.int64)
     if pa.types.is_date(wanted) and attribute.kind != "duration":
         return pa.array(days.astype(np.int32), pa.date32(), mask=missing).cast(wanted)
     seconds = numbers * DAY if attribute.kind == "date" else numbers
     if pa.types.is_timestamp(wanted) or pa.types.is_duration(wanted):
-        return pa.array(np.rint(seconds * PER_SECOND[wanted.unit]).astype(np.int64), wanted, mask=missing)
+        return pa.array(
+            np.rint(seconds * PER_SECOND[wanted.unit]).astype(np.int64), wanted, mask=missing
+        )
     if attribute.kind == "duration" and pa.types.is_integer(wanted):
         return pa.array(np.rint(seconds).astype(wanted.to_pandas_dtype()), wanted, mask=missing)
     if attribute.kind == "duration":
-        return pa.array(seconds, mask=missing).cast(wanted if pa.types.is_floating(wanted) else pa.float64())
+        return pa.array(seconds, mask=missing).cast(
+            wanted if pa.types.is_floating(wanted) else pa.float64()
+        )
     if is_text(wanted):
         return _as_text(attribute, days, seconds, missing).cast(wanted)
     return moment_array(attribute, numbers, missing, plain_type(attribute))
 
 
-def _as_text(attribute: Attribute, days: Integers, seconds: Floats, missing: Flags | None) -> pa.Array:
+def _as_text(
+    attribute: Attribute, days: Integers, seconds: Floats, missing: Flags | None
+) -> pa.Array:
     if attribute.kind == "date":
         texts = [(date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in days]
         return pa.array(texts, pa.string(), mask=missing)

@@ -72,9 +72,14 @@ def check_names(names: Sequence[object], place: str = "the table") -> None:
         raise TableError(f"{place} has no columns")
     for name in names:
         if not isinstance(name, str) or not name:
-            raise TableError(f"{place} has a column named {name!r}; a column's name must be non-empty text", value=name)
+            raise TableError(
+                f"{place} has a column named {name!r}; a column's name must be non-empty text",
+                value=name,
+            )
         if name in seen:
-            raise TableError(f"{place} has two columns named {name!r}; rename or drop one", where=name)
+            raise TableError(
+                f"{place} has two columns named {name!r}; rename or drop one", where=name
+            )
         seen.add(name)
 
 
@@ -110,7 +115,8 @@ def _columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
             array = frame.get_column(name).to_arrow()
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise TableError(
-                f"column {name!r} cannot be read as values of one type: {_first_line(error)}", where=name
+                f"column {name!r} cannot be read as values of one type: {_first_line(error)}",
+                where=name,
             ) from None
         if not isinstance(array, pa.ChunkedArray):
             array = pa.chunked_array([array])
@@ -135,13 +141,19 @@ def build_table(layout: Layout, arrays: Sequence[pa.Array]) -> NativeTable:
         return pl.DataFrame([_polars_series(column, array) for column, array in pairs])
     import pandas as pd
 
-    return pd.DataFrame({column.name: _pandas_array(column.native, array) for column, array in pairs})
+    return pd.DataFrame(
+        {column.name: _pandas_array(column.native, array) for column, array in pairs}
+    )
 
 
 def to_arrow(table: NativeTable) -> pa.Table:
     """Any of the three kinds as a PyArrow table, without a pandas index; it may have no rows."""
     layout, arrays = _columns(table)
-    return table if layout.kind == "pyarrow" else pa.table(dict(zip(layout.names, arrays, strict=True)))
+    return (
+        table
+        if layout.kind == "pyarrow"
+        else pa.table(dict(zip(layout.names, arrays, strict=True)))
+    )
 
 
 def _polars_series(column: Column, array: pa.Array) -> pl.Series:
@@ -152,7 +164,9 @@ def _polars_series(column: Column, array: pa.Array) -> pl.Series:
     if isinstance(dtype, pl.Enum):
         series = series.cast(pl.String)
         known = dtype.categories.to_list()
-        extra = [label for label in series.unique(maintain_order=True).drop_nulls() if label not in known]
+        extra = [
+            label for label in series.unique(maintain_order=True).drop_nulls() if label not in known
+        ]
         dtype = pl.Enum([*known, *extra]) if extra else dtype
     return series if dtype is None or series.dtype == dtype else series.cast(dtype)
 
@@ -170,11 +184,19 @@ def _pandas_array(dtype: Any, array: pa.Array) -> Any:
     if isinstance(dtype, pd.ArrowDtype):
         return pd.arrays.ArrowExtensionArray(pa.chunked_array([array.cast(dtype.pyarrow_dtype)]))
     if pd.api.types.is_object_dtype(dtype):
-        return pd.Series(array.to_pylist(), dtype=object) if array.null_count else array.to_pandas().astype(object)
+        return (
+            pd.Series(array.to_pylist(), dtype=object)
+            if array.null_count
+            else array.to_pandas().astype(object)
+        )
     if isinstance(dtype, pd.api.extensions.ExtensionDtype) and hasattr(dtype, "__from_arrow__"):
         return dtype.__from_arrow__(pa.chunked_array([array]))
     if array.null_count and dtype.kind in "iub":
-        nullable = "boolean" if dtype.kind == "b" else {"i": "Int", "u": "UInt"}[dtype.kind] + str(dtype.itemsize * 8)
+        nullable = (
+            "boolean"
+            if dtype.kind == "b"
+            else {"i": "Int", "u": "UInt"}[dtype.kind] + str(dtype.itemsize * 8)
+        )
         return pd.array(array.to_pylist(), dtype=nullable)
     return array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
 
@@ -186,7 +208,9 @@ def _pandas_categories(dtype: pd.CategoricalDtype, array: pa.Array) -> pd.Catego
     codes = array.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
     used = np.bincount(codes, minlength=len(labels)) > 0
     known = list(dtype.categories)
-    extra = [label for label, seen in zip(labels, used, strict=False) if seen and label not in known]
+    extra = [
+        label for label, seen in zip(labels, used, strict=False) if seen and label not in known
+    ]
     if extra:
         dtype = pd.CategoricalDtype([*known, *extra], ordered=dtype.ordered)
     places = np.append(dtype.categories.get_indexer(labels), -1)
@@ -207,7 +231,10 @@ def public_layout(layout: Layout, schema: Schema, *, declared: bool) -> Layout:
     all public, so that types tell nothing of any row. A CSV file has no types, and one gap turns whole numbers of a pandas frame
     into float64, so there the schema decides. Labels are written as the schema writes them.
     """
-    return replace(layout, columns=tuple(_column(c, schema[c.name], layout.kind, declared) for c in layout.columns))
+    return replace(
+        layout,
+        columns=tuple(_column(c, schema[c.name], layout.kind, declared) for c in layout.columns),
+    )
 
 
 def schema_type(attribute: Attribute) -> pa.DataType:
@@ -244,19 +271,30 @@ def _pandas_column(column: Column, attribute: Attribute) -> Column:
         ordered = bool(dtype.ordered)
         native = pd.CategoricalDtype(labels, ordered=ordered)
         return Column(column.name, pa.dictionary(pa.int32(), held, ordered=ordered), native)
-    if not isinstance(dtype, pd.CategoricalDtype) and dtype != text and not (gaps_show and attribute.missing):
+    if (
+        not isinstance(dtype, pd.CategoricalDtype)
+        and dtype != text
+        and not (gaps_show and attribute.missing)
+    ):
         return replace(column, style=0)
     if pa.types.is_integer(held):
-        return Column(column.name, held, pd.Int64Dtype() if attribute.missing else np.dtype("int64"))
+        return Column(
+            column.name, held, pd.Int64Dtype() if attribute.missing else np.dtype("int64")
+        )
     if pa.types.is_boolean(held):
-        return Column(column.name, held, pd.BooleanDtype() if attribute.missing else np.dtype("bool"))
+        return Column(
+            column.name, held, pd.BooleanDtype() if attribute.missing else np.dtype("bool")
+        )
     return Column(column.name, held, np.dtype("float64") if pa.types.is_floating(held) else text)
 
 
 def _whole(attribute: Attribute) -> bool:
     ends = attribute.line.ends
     low, high = ends[0][0], ends[-1][1]
-    if not (float(low).is_integer() and float(high).is_integer()) or max(abs(low), abs(high)) > _EXACT:
+    if (
+        not (float(low).is_integer() and float(high).is_integer())
+        or max(abs(low), abs(high)) > _EXACT
+    ):
         return False
     if attribute.unit is not None:
         return float(attribute.unit).is_integer()

@@ -22,7 +22,12 @@ _TAIL = (0.99, 0.999)
 
 
 def propose_numbers(
-    name: str, values: Floats, missing: bool, *, whole: bool, kind: Literal["numeric", "duration"] = "numeric"
+    name: str,
+    values: Floats,
+    missing: bool,
+    *,
+    whole: bool,
+    kind: Literal["numeric", "duration"] = "numeric",
 ) -> Attribute:
     """Atoms where values heap up, the unit in which they are written, and even bins unless most values crowd into one.
 
@@ -41,7 +46,9 @@ def propose_numbers(
     else:
         ends = (int(low), int(high)) if whole and max(abs(low), abs(high)) < 2**53 else (low, high)
         edges = numeric(name, low=ends[0], high=ends[1]).edges
-    return Attribute(name, kind, edges=edges, missing=missing, atoms=tuple(float(a) for a in atoms), unit=unit)
+    return Attribute(
+        name, kind, edges=edges, missing=missing, atoms=tuple(float(a) for a in atoms), unit=unit
+    )
 
 
 def _settled(low: float, high: float, unit: float | None) -> tuple[float, float]:
@@ -83,7 +90,9 @@ def _crowded(values: Floats, low: float, high: float) -> bool:
     return bool(held.max() > CROWDED * len(values))
 
 
-def _quantile_edges(values: Floats, low: float, high: float, unit: float | None) -> tuple[float, ...]:
+def _quantile_edges(
+    values: Floats, low: float, high: float, unit: float | None
+) -> tuple[float, ...]:
     """Edges that share the values out evenly, and two more where the tail begins; three digits each."""
     levels = [*np.arange(1, DEFAULT_BINS - 2) / (DEFAULT_BINS - 2), *_TAIL]
     inner = [float(f"{q:.3g}") for q in np.quantile(values, levels)]
@@ -92,7 +101,9 @@ def _quantile_edges(values: Floats, low: float, high: float, unit: float | None)
     return (low, *sorted({edge for edge in inner if low < edge < high}), high)
 
 
-def propose_moments(name: str, kind: Literal["date", "datetime"], values: Floats, missing: bool) -> Attribute:
+def propose_moments(
+    name: str, kind: Literal["date", "datetime"], values: Floats, missing: bool
+) -> Attribute:
     """The finest period that cuts the range into at most MOST_PERIODS, and the hour of the day where times differ.
 
     `values` are days for a date, seconds for an instant; they are not all alike.
@@ -103,8 +114,13 @@ def propose_moments(name: str, kind: Literal["date", "datetime"], values: Floats
     most = MOST_PERIODS
     if kind == "datetime" and (values % DAY != 0).any():
         if last - first < 3:
-            low, high = np.floor(values.min() / 3600) * 3600, np.floor(values.max() / 3600 + 1) * 3600
-            return Attribute(name, kind, edges=tuple(np.arange(low, high + 1, 3600).tolist()), missing=missing)
+            low, high = (
+                np.floor(values.min() / 3600) * 3600,
+                np.floor(values.max() / 3600 + 1) * 3600,
+            )
+            return Attribute(
+                name, kind, edges=tuple(np.arange(low, high + 1, 3600).tolist()), missing=missing
+            )
         cycles, most = ("hour",), MOST_PERIODS // 2
     return Attribute(
         name,

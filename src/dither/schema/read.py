@@ -9,7 +9,15 @@ from typing import Any, Literal, get_args
 
 from dither.checks import check_choice, check_whole, is_finite
 from dither.errors import SchemaError
-from dither.schema.attribute import MOST_VALUES, TEXTS, Attribute, check_kind, check_span, check_unit, too_many
+from dither.schema.attribute import (
+    MOST_VALUES,
+    TEXTS,
+    Attribute,
+    check_kind,
+    check_span,
+    check_unit,
+    too_many,
+)
 from dither.schema.calendar import (
     CYCLES,
     DAY,
@@ -79,13 +87,21 @@ def numeric(
     """
     for bound in (low, high):
         if not is_finite(bound):
-            raise SchemaError(f"{kind} attribute {name!r}: min and max must be finite numbers", where=name, value=bound)
+            raise SchemaError(
+                f"{kind} attribute {name!r}: min and max must be finite numbers",
+                where=name,
+                value=bound,
+            )
     check_whole(f"bins of {kind} attribute {name!r}", bins, 1, error=SchemaError)
     check_choice(f"attribute {name!r}: shape", shape, SHAPES, where=name, error=SchemaError)
-    if bins > MOST_VALUES:  # cheap to write and dear to build, so it is refused before anything is built
+    if (
+        bins > MOST_VALUES
+    ):  # cheap to write and dear to build, so it is refused before anything is built
         raise too_many(name, bins)
     if low >= high:
-        raise SchemaError(f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name)
+        raise SchemaError(
+            f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name
+        )
     check_span(name, kind, float(low), float(high))
     check_unit(name, unit, (float(low), float(high)))
     exact = {float(atom) for atom in atoms}
@@ -119,7 +135,11 @@ def _growing(low: float, high: float, bins: int, unit: float | None) -> list[flo
     least = min(
         max(span * 1e-4, 2 * (unit or 0.0)), span
     )  # two units: between zero, an atom, and the first edge lies one
-    inner = [_few_digits(least * (span / least) ** (i / (bins - 1))) for i in range(bins - 1)] if bins > 1 else []
+    inner = (
+        [_few_digits(least * (span / least) ** (i / (bins - 1))) for i in range(bins - 1)]
+        if bins > 1
+        else []
+    )
     if unit is not None:
         inner = [float(f"{round(step / unit) * unit:.12g}") for step in inner]
     steps = sorted({step for step in inner if 0 < step < span})
@@ -145,11 +165,17 @@ def _round_numbers(low: float, high: float, about: int) -> list[float]:
 def attribute_from_json(name: str, entry: Any) -> Attribute:
     """Read one attribute as a schema file or a plain domain dictionary states it."""
     if not isinstance(entry, dict):
-        raise SchemaError(f"attribute {name!r} must be an object with a kind, not {entry!r}", where=name, value=entry)
+        raise SchemaError(
+            f"attribute {name!r} must be an object with a kind, not {entry!r}",
+            where=name,
+            value=entry,
+        )
     unknown = sorted(set(entry) - set(_KNOWN))
     if unknown:
         raise SchemaError(
-            f"attribute {name!r}: unknown key {unknown[0]!r}; known are {', '.join(_KNOWN)}", where=name, value=unknown
+            f"attribute {name!r}: unknown key {unknown[0]!r}; known are {', '.join(_KNOWN)}",
+            where=name,
+            value=unknown,
         )
     texts = {key: entry[key] for key in TEXTS if key in entry}
     bare = _coded(name, {key: part for key, part in entry.items() if key not in TEXTS})
@@ -164,8 +190,14 @@ def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
         known = set(own)
         stray = [value for value in labels if value not in known]
         if attribute.on_line or stray:
-            found = "takes a list of labels, one for each answer" if attribute.on_line else f"has no value {stray[0]!r}"
-            raise SchemaError(f"attribute {attribute.name!r} {found}; correct its labels", where=attribute.name)
+            found = (
+                "takes a list of labels, one for each answer"
+                if attribute.on_line
+                else f"has no value {stray[0]!r}"
+            )
+            raise SchemaError(
+                f"attribute {attribute.name!r} {found}; correct its labels", where=attribute.name
+            )
         labels = [labels.get(value, value) for value in own]
     return replace(
         attribute,
@@ -178,7 +210,9 @@ def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
 def _coded(name: str, entry: Mapping[str, Any]) -> Attribute:
     missing = entry.get("missing", False)
     if not isinstance(missing, bool):
-        raise SchemaError(f"attribute {name!r}: missing must be true or false", where=name, value=missing)
+        raise SchemaError(
+            f"attribute {name!r}: missing must be true or false", where=name, value=missing
+        )
     kind = check_kind(name, entry.get("kind"))
     if kind == "boolean":
         return Attribute(name, "boolean", values=(False, True), missing=missing)
@@ -190,27 +224,50 @@ def _coded(name: str, entry: Mapping[str, Any]) -> Attribute:
     if kind in ("numeric", "duration"):
         return _numbers(name, "numeric" if kind == "numeric" else "duration", entry, missing)
     values = _list(name, "values", entry.get("values"))
-    return Attribute(name, kind, values=values, missing=missing, groups=_groups(name, values, entry.get("groups")))
+    return Attribute(
+        name,
+        kind,
+        values=values,
+        missing=missing,
+        groups=_groups(name, values, entry.get("groups")),
+    )
 
 
 def _check_used(name: str, kind: str, entry: Mapping[str, object]) -> None:
     stray = sorted(set(entry) - _USED[kind] - {"name", "kind", "missing"})
     if stray:
-        raise SchemaError(f"attribute {name!r}: a {kind} has no {stray[0]!r}", where=name, value=stray[0])
+        raise SchemaError(
+            f"attribute {name!r}: a {kind} has no {stray[0]!r}", where=name, value=stray[0]
+        )
 
 
-def _numbers(name: str, kind: Literal["numeric", "duration"], entry: Mapping[str, Any], missing: bool) -> Attribute:
+def _numbers(
+    name: str, kind: Literal["numeric", "duration"], entry: Mapping[str, Any], missing: bool
+) -> Attribute:
     atoms = _list(name, "atoms", entry.get("atoms", ()))
     if not all(is_finite(atom) and not isinstance(atom, bool) for atom in atoms):
-        raise SchemaError(f"attribute {name!r}: atoms must be finite numbers", where=name, value=atoms)
+        raise SchemaError(
+            f"attribute {name!r}: atoms must be finite numbers", where=name, value=atoms
+        )
     unit, clip = entry.get("unit"), entry.get("clip", False)
     if unit is not None and (isinstance(unit, bool) or not is_finite(unit)):
-        raise SchemaError(f"attribute {name!r}: unit must be a number above 0", where=name, value=unit)
+        raise SchemaError(
+            f"attribute {name!r}: unit must be a number above 0", where=name, value=unit
+        )
     if "edges" in entry:
         edges = _list(name, "edges", entry["edges"])
         exact = tuple(sorted(float(atom) for atom in atoms))
         groups = _groups(name, (), entry.get("groups"))
-        return Attribute(name, kind, edges=edges, missing=missing, atoms=exact, unit=unit, groups=groups, clip=clip)
+        return Attribute(
+            name,
+            kind,
+            edges=edges,
+            missing=missing,
+            atoms=exact,
+            unit=unit,
+            groups=groups,
+            clip=clip,
+        )
     if "min" not in entry or "max" not in entry:
         raise SchemaError(f"{kind} attribute {name!r} needs edges, or min and max", where=name)
     return numeric(
@@ -233,32 +290,48 @@ def _time_edges(
     """The edges and cycles of a date or an instant, from `edges` and `cycles` or from `min`, `max` and `by`."""
     if "edges" in entry:
         if {"min", "max", "by"} & set(entry):
-            raise SchemaError(f"attribute {name!r} takes edges, or min, max and by, not both", where=name)
-        edges = tuple(_moment(name, kind, "edges", edge) for edge in _list(name, "edges", entry["edges"]))
+            raise SchemaError(
+                f"attribute {name!r} takes edges, or min, max and by, not both", where=name
+            )
+        edges = tuple(
+            _moment(name, kind, "edges", edge) for edge in _list(name, "edges", entry["edges"])
+        )
         return edges, _list(name, "cycles", entry.get("cycles", ()))
     if "min" not in entry or "max" not in entry:
         raise SchemaError(f"{kind} attribute {name!r} needs edges, or min and max", where=name)
     if "cycles" in entry:
-        raise SchemaError(f"attribute {name!r}: cycles go with edges; write them in 'by'", where=name)
+        raise SchemaError(
+            f"attribute {name!r}: cycles go with edges; write them in 'by'", where=name
+        )
     by = entry.get("by", "month")
     parts = [by] if isinstance(by, str) else list(_list(name, "by", by))
     if not parts:
-        raise SchemaError(f"attribute {name!r}: by names at least one of {', '.join((*PERIODS, *CYCLES))}", where=name)
+        raise SchemaError(
+            f"attribute {name!r}: by names at least one of {', '.join((*PERIODS, *CYCLES))}",
+            where=name,
+        )
     for part in parts:
-        check_choice(f"attribute {name!r}: by", part, (*PERIODS, *CYCLES), where=name, error=SchemaError)
+        check_choice(
+            f"attribute {name!r}: by", part, (*PERIODS, *CYCLES), where=name, error=SchemaError
+        )
     periods: list[Period] = [part for part in PERIODS if part in parts]
     if len(periods) > 1 or len(set(parts)) < len(parts):
         raise SchemaError(
-            f"attribute {name!r}: by names one of {', '.join(PERIODS)} at most, and nothing twice", where=name
+            f"attribute {name!r}: by names one of {', '.join(PERIODS)} at most, and nothing twice",
+            where=name,
         )
     scale = 1.0 if kind == "date" else float(DAY)
     first, last = (_moment(name, kind, key, entry[key]) // scale for key in ("min", "max"))
     if first > last:
         raise SchemaError(f"{kind} attribute {name!r}: min must not be after max", where=name)
-    if (last - first) / {"year": 365, "quarter": 90, "month": 28, "week": 7}.get(parts[0], 1) > 2 * MOST_VALUES:
+    if (last - first) / {"year": 365, "quarter": 90, "month": 28, "week": 7}.get(
+        parts[0], 1
+    ) > 2 * MOST_VALUES:
         raise too_many(name, int(last - first))
     cycles: tuple[Cycle, ...] = tuple(part for part in CYCLES if part in parts)
-    return tuple(day * scale for day in period_edges(first, last, periods[0] if periods else None)), cycles
+    return tuple(
+        day * scale for day in period_edges(first, last, periods[0] if periods else None)
+    ), cycles
 
 
 def _moment(name: str, kind: Literal["date", "datetime"], key: str, text: object) -> float:
@@ -267,9 +340,14 @@ def _moment(name: str, kind: Literal["date", "datetime"], key: str, text: object
         number = day_number(text) if kind == "date" else second_number(text)
     example = "2024-02-29" if kind == "date" else "2024-02-29T12:00:00"
     if number is None or not number.is_integer():
-        raise SchemaError(f"attribute {name!r}: {key} holds {text!r}, which is no {kind} such as {example}", where=name)
+        raise SchemaError(
+            f"attribute {name!r}: {key} holds {text!r}, which is no {kind} such as {example}",
+            where=name,
+        )
     if number > (LAST_DAY if kind == "date" else LAST_DAY * DAY):
-        raise SchemaError(f"attribute {name!r}: {text} lies beyond the year 9998", where=name, value=text)
+        raise SchemaError(
+            f"attribute {name!r}: {text} lies beyond the year 9998", where=name, value=text
+        )
     return number
 
 
@@ -283,12 +361,20 @@ def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
     for group, members in given.items():
         for value in _list(name, f"group {group!r}", members):
             if not isinstance(value, (str, int, float)):
-                raise SchemaError(f"attribute {name!r}: {value!r} in group {group!r} is no value", where=name)
+                raise SchemaError(
+                    f"attribute {name!r}: {value!r} in group {group!r} is no value", where=name
+                )
             if value in of:
-                raise SchemaError(f"attribute {name!r}: the value {value!r} is in two groups", where=name, value=value)
+                raise SchemaError(
+                    f"attribute {name!r}: the value {value!r} is in two groups",
+                    where=name,
+                    value=value,
+                )
             of[value] = group
     known = set(values)
-    stray = [value for value in of if value not in known] or [value for value in values if value not in of]
+    stray = [value for value in of if value not in known] or [
+        value for value in values if value not in of
+    ]
     if stray:
         raise SchemaError(
             f"attribute {name!r}: groups must hold every value once; {stray[0]!r} is not in both",

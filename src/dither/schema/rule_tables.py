@@ -82,7 +82,9 @@ def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
             kept = grids[0][0] < grids[1][1] if rule.strict else grids[0][0] <= grids[1][1]
         else:
             slack = 1e-9 * (1 + np.abs(grids[1][-1]))
-            kept = (sum(grids[0][:-1]) <= grids[1][-1] + slack) & (sum(grids[1][:-1]) >= grids[0][-1] - slack)
+            kept = (sum(grids[0][:-1]) <= grids[1][-1] + slack) & (
+                sum(grids[1][:-1]) >= grids[0][-1] - slack
+            )
     unbound = np.isnan(sum(grids[0]))
     return Allowed(rule.names, kept | unbound)
 
@@ -95,7 +97,9 @@ def reach(attribute: Attribute, step: float | None = None) -> tuple[Floats, Floa
         return values, values
     unit = step_of(attribute) if step is None else step
     if unit is not None:
-        first, last = (from_multiples(n, unit) for n in multiples_in(attribute.line, unit, (-(2**62), 2**62)))
+        first, last = (
+            from_multiples(n, unit) for n in multiples_in(attribute.line, unit, (-(2**62), 2**62))
+        )
         return np.append(first, gap), np.append(last, gap)
     low, high = np.asarray(attribute.line.ends, dtype=np.float64).T
     own = dict(zip(attribute.line.boundaries, attribute.line.points, strict=True))
@@ -142,8 +146,14 @@ def check_rows(schema: Schema, codes: Codes) -> None:
     wrong = broken(schema, codes)
     if wrong.any():
         first = int(np.argmax(wrong))
-        names = next(rule.names for rule in schema.rules if broken(Schema(schema.attributes, (rule,)), codes)[first])
-        shown = ", ".join(f"{name} = {schema[name].labels[codes[first, schema.index(name)]]}" for name in names)
+        names = next(
+            rule.names
+            for rule in schema.rules
+            if broken(Schema(schema.attributes, (rule,)), codes)[first]
+        )
+        shown = ", ".join(
+            f"{name} = {schema[name].labels[codes[first, schema.index(name)]]}" for name in names
+        )
         raise TableError(
             f"{int(wrong.sum()):,} rows break a rule of the schema, first row {first + 1:,} ({shown}); mend the table or drop "
             "the rule",
@@ -171,7 +181,10 @@ def keep_rules(
         if isinstance(rule, Determines) and schema[rule.attribute].on_line:
             held[rule.attribute] = _determined(rule, schema, codes, held[rule.attribute])
             limits[rule.attribute] = (held[rule.attribute].copy(), held[rule.attribute].copy())
-    orders, sums = all_orders(schema.rules), [rule for rule in schema.rules if isinstance(rule, Sum)]
+    orders, sums = (
+        all_orders(schema.rules),
+        [rule for rule in schema.rules if isinstance(rule, Sum)],
+    )
     for _ in range(3):
         for rule in sums:
             _keep_sum(rule, held, limits, step)
@@ -235,7 +248,9 @@ def _keep_order(
     steps = [step[name] or 0.0 for name in (rule.low, rule.high)]
     gap = max(*steps, 0.0) if rule.strict else 0.0
     top = np.maximum(np.minimum(last_low, last_high - gap), first_low)
-    drawn_low = np.clip(_on_grid(first_low + (top - first_low) * rng.random(len(wrong)), steps[0]), first_low, top)
+    drawn_low = np.clip(
+        _on_grid(first_low + (top - first_low) * rng.random(len(wrong)), steps[0]), first_low, top
+    )
     bottom = np.minimum(np.maximum(first_high, drawn_low + gap), last_high)
     drawn_high = _on_grid(bottom + (last_high - bottom) * rng.random(len(wrong)), steps[1])
     drawn_high = np.clip(drawn_high, bottom, last_high)
@@ -253,7 +268,9 @@ def _keep_sum(
     parts = np.stack([held[name] for name in rule.parts])
     first, last = (np.stack([limits[name][i] for name in rule.parts]) for i in (0, 1))
     total, least, most = parts.sum(axis=0), first.sum(axis=0), last.sum(axis=0)
-    target = np.clip(total, np.maximum(least, limits[rule.total][0]), np.minimum(most, limits[rule.total][1]))
+    target = np.clip(
+        total, np.maximum(least, limits[rule.total][0]), np.minimum(most, limits[rule.total][1])
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         down = np.where(total > least, (target - least) / (total - least), 1.0)
         up = np.where(most > total, (most - target) / (most - total), 1.0)
@@ -263,7 +280,8 @@ def _keep_sum(
     if any(own is not None for own in steps):
         # Rounding each part leaves a rest, which the parts that have room take up one after the other.
         rounded = [
-            np.clip(_on_grid(part, own or 0.0), a, b) for part, own, a, b in zip(moved, steps, first, last, strict=True)
+            np.clip(_on_grid(part, own or 0.0), a, b)
+            for part, own, a, b in zip(moved, steps, first, last, strict=True)
         ]
         for i, own in enumerate(steps):
             rest = target - sum(rounded)
@@ -274,8 +292,12 @@ def _keep_sum(
         held[name] = part
     summed = _on_grid(moved.sum(axis=0), step[rule.total] or 0.0)
     held[rule.total] = np.where(np.isnan(held[rule.total]), np.nan, summed)
-    outside = (held[rule.total] < limits[rule.total][0]) | (held[rule.total] > limits[rule.total][1])
-    held[rule.total] = np.where(outside, np.inf, held[rule.total])  # found out as broken, and replaced
+    outside = (held[rule.total] < limits[rule.total][0]) | (
+        held[rule.total] > limits[rule.total][1]
+    )
+    held[rule.total] = np.where(
+        outside, np.inf, held[rule.total]
+    )  # found out as broken, and replaced
 
 
 def _on_grid(values: Floats, step: float) -> Floats:

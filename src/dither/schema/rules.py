@@ -126,15 +126,22 @@ def _rule(which: str, entry: Any, known: Mapping[str, Attribute]) -> Rule:
     if keys == {"impossible"} and isinstance(entry["impossible"], Mapping):
         listed = {name: _listed(which, values) for name, values in entry["impossible"].items()}
         return Impossible(tuple(sorted(listed.items())))
-    if "order" in keys and keys <= {"order", "strict"} and entry.get("strict", False) in (True, False):
+    if (
+        "order" in keys
+        and keys <= {"order", "strict"}
+        and entry.get("strict", False) in (True, False)
+    ):
         names = _listed(which, entry["order"])
         if len(names) != 2:
-            raise SchemaError(f"{which}: order names two attributes, the smaller first", where="rules")
+            raise SchemaError(
+                f"{which}: order names two attributes, the smaller first", where="rules"
+            )
         return Order(names[0], names[1], bool(entry.get("strict", False)))
     if keys == {"sum", "is"}:
         return Sum(_listed(which, entry["sum"]), entry["is"])
     raise SchemaError(
-        f"{which} is not one of: {{determines, by, map}}, {{impossible}}, {{order, strict}}, {{sum, is}}", where="rules"
+        f"{which} is not one of: {{determines, by, map}}, {{impossible}}, {{order, strict}}, {{sum, is}}",
+        where="rules",
     )
 
 
@@ -149,14 +156,20 @@ def _outcomes(which: str, entry: Mapping[str, Any], by: Attribute) -> tuple[Valu
     if "map" not in entry:
         return _listed(which, entry["outcomes"]) if "outcomes" in entry else None
     if not isinstance(entry["map"], Mapping) or "outcomes" in entry:
-        raise SchemaError(f"{which}: map must be an object from values of {by.name!r} to values", where="rules")
+        raise SchemaError(
+            f"{which}: map must be an object from values of {by.name!r} to values", where="rules"
+        )
     labels = by.labels[: by.answers]
     given = {str(key): value for key, value in entry["map"].items()}
     absent = [label for label in labels if label not in given]
     known = set(labels)
     stray = [key for key in given if key not in known]
     if absent or stray:
-        said = f"lacks {absent[0]!r}" if absent else f"has {stray[0]!r}, which is no value of {by.name!r}"
+        said = (
+            f"lacks {absent[0]!r}"
+            if absent
+            else f"has {stray[0]!r}, which is no value of {by.name!r}"
+        )
         raise SchemaError(f"{which}: the map {said}", where="rules")
     return tuple(given[label] for label in labels)
 
@@ -170,7 +183,9 @@ def check_rules(rules: Sequence[Rule], attributes: Sequence[Attribute]) -> None:
         _check_names(which, rule.names, known)
         if isinstance(rule, Determines):
             if rule.attribute in determined:
-                raise SchemaError(f"{which}: {rule.attribute!r} is determined by two rules", where="rules")
+                raise SchemaError(
+                    f"{which}: {rule.attribute!r} is determined by two rules", where="rules"
+                )
             determined[rule.attribute] = rule.by
             _check_outcomes(which, rule, known[rule.by], known[rule.attribute])
         elif isinstance(rule, Impossible):
@@ -191,15 +206,20 @@ def check_rules(rules: Sequence[Rule], attributes: Sequence[Attribute]) -> None:
 def _check_names(which: str, names: Sequence[object], known: Mapping[str, Attribute]) -> None:
     for name in names:
         if not isinstance(name, str) or name not in known:
-            raise SchemaError(f"{which} names {name!r}, which is no attribute", where="rules", value=name)
+            raise SchemaError(
+                f"{which} names {name!r}, which is no attribute", where="rules", value=name
+            )
     if not 2 <= len(set(names)) == len(names) <= MOST_NAMES:
-        raise SchemaError(f"{which} must name two to {MOST_NAMES} different attributes", where="rules")
+        raise SchemaError(
+            f"{which} must name two to {MOST_NAMES} different attributes", where="rules"
+        )
 
 
 def _check_outcomes(which: str, rule: Determines, by: Attribute, attribute: Attribute) -> None:
     if by.missing and not attribute.missing:
         raise SchemaError(
-            f"{which}: {rule.by!r} can be missing and {rule.attribute!r} cannot; let both be missing", where="rules"
+            f"{which}: {rule.by!r} can be missing and {rule.attribute!r} cannot; let both be missing",
+            where="rules",
         )
     if rule.outcomes is None:
         return
@@ -215,20 +235,30 @@ def _check_values(which: str, attribute: Attribute, values: Sequence[object]) ->
     for value in values:
         if code_of_value(attribute, value) is None:
             raise SchemaError(
-                f"{which}: {value!r} is no value of {attribute.name!r}", where=attribute.name, value=value
+                f"{which}: {value!r} is no value of {attribute.name!r}",
+                where=attribute.name,
+                value=value,
             )
 
 
-def _check_numbers(which: str, attribute: Attribute, rule: Order | Sum, known: Mapping[str, Attribute]) -> None:
+def _check_numbers(
+    which: str, attribute: Attribute, rule: Order | Sum, known: Mapping[str, Attribute]
+) -> None:
     if attribute.cycles:
-        raise SchemaError(f"{which}: {attribute.name!r} is cut by weekday or hour and has no order", where="rules")
+        raise SchemaError(
+            f"{which}: {attribute.name!r} is cut by weekday or hour and has no order", where="rules"
+        )
     if isinstance(rule, Sum):
         if attribute.kind not in ("numeric", "duration", "ordinal") or not _all_numbers(attribute):
-            raise SchemaError(f"{which}: {attribute.name!r} is no number, so it cannot be added", where="rules")
+            raise SchemaError(
+                f"{which}: {attribute.name!r} is no number, so it cannot be added", where="rules"
+            )
         return
     low, high = known[rule.low], known[rule.high]
     alike = low.kind == high.kind or {low.kind, high.kind} <= {"numeric", "ordinal"}
-    if not alike or not (attribute.on_line or (attribute.kind == "ordinal" and _all_numbers(attribute))):
+    if not alike or not (
+        attribute.on_line or (attribute.kind == "ordinal" and _all_numbers(attribute))
+    ):
         raise SchemaError(
             f"{which}: {rule.low!r} and {rule.high!r} must both be numbers, dates, datetimes or durations",
             where="rules",
@@ -236,4 +266,6 @@ def _check_numbers(which: str, attribute: Attribute, rule: Order | Sum, known: M
 
 
 def _all_numbers(attribute: Attribute) -> bool:
-    return attribute.on_line or all(is_finite(v) and not isinstance(v, (bool, str)) for v in attribute.values)
+    return attribute.on_line or all(
+        is_finite(v) and not isinstance(v, (bool, str)) for v in attribute.values
+    )

@@ -46,13 +46,17 @@ class Schema:
         seen: set[str] = set()
         for attribute in self.attributes:
             if attribute.name in seen:
-                raise SchemaError(f"the schema names attribute {attribute.name!r} twice", where=attribute.name)
+                raise SchemaError(
+                    f"the schema names attribute {attribute.name!r} twice", where=attribute.name
+                )
             seen.add(attribute.name)
         _check_size(len(self.attributes), sum(a.cardinality for a in self.attributes))
         check_rules(self.rules, self.attributes)
         for name, _ in self.dropped:
             if name in seen:
-                raise SchemaError(f"the schema asks for {name!r} and says that it is dropped", where=name)
+                raise SchemaError(
+                    f"the schema asks for {name!r} and says that it is dropped", where=name
+                )
 
     def __len__(self) -> int:
         return len(self.attributes)
@@ -103,8 +107,13 @@ class Schema:
     def fingerprint(self) -> str:
         """SHA-256 of the canonical form without the texts for people: two parties with the same fingerprint mean the same codes."""
         whole = self.to_json()
-        coded = [{key: part for key, part in entry.items() if key not in TEXTS} for entry in whole["attributes"]]
-        canonical = json.dumps({**whole, "attributes": coded}, sort_keys=True, separators=(",", ":"))
+        coded = [
+            {key: part for key, part in entry.items() if key not in TEXTS}
+            for entry in whole["attributes"]
+        ]
+        canonical = json.dumps(
+            {**whole, "attributes": coded}, sort_keys=True, separators=(",", ":")
+        )
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -116,12 +125,15 @@ def schema_from_json(data: object) -> Schema:
     if whole:
         if data.get("format", FORMAT) != FORMAT:
             raise SchemaError(
-                f"schema format {data['format']!r} is not known; this version reads {FORMAT}", where="format"
+                f"schema format {data['format']!r} is not known; this version reads {FORMAT}",
+                where="format",
             )
         entries = []
         for position, entry in enumerate(data["attributes"]):
             if not isinstance(entry, Mapping) or "name" not in entry:
-                raise SchemaError(f"attribute number {position + 1} of the schema has no name", value=entry)
+                raise SchemaError(
+                    f"attribute number {position + 1} of the schema has no name", value=entry
+                )
             entries.append((entry["name"], entry))
     else:
         entries = list(data.items())
@@ -137,8 +149,12 @@ def schema_from_json(data: object) -> Schema:
 
 
 def _dropped(data: object) -> tuple[tuple[str, str], ...]:
-    if not isinstance(data, Mapping) or not all(isinstance(word, str) for pair in data.items() for word in pair):
-        raise SchemaError("dropped must be an object from columns' names to reasons", where="dropped")
+    if not isinstance(data, Mapping) or not all(
+        isinstance(word, str) for pair in data.items() for word in pair
+    ):
+        raise SchemaError(
+            "dropped must be an object from columns' names to reasons", where="dropped"
+        )
     return tuple(data.items())
 
 
@@ -154,22 +170,34 @@ def load_schema(path: str | Path) -> Schema:
     """
     path = Path(path)
     try:
-        return schema_from_json(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_duplicates))
+        return schema_from_json(
+            json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_duplicates)
+        )
     except (OSError, UnicodeDecodeError) as error:
-        raise SchemaError(f"cannot read schema file {path}: {file_fault(error)}", where=str(path)) from None
+        raise SchemaError(
+            f"cannot read schema file {path}: {file_fault(error)}", where=str(path)
+        ) from None
     except json.JSONDecodeError as error:
-        raise SchemaError(f"{path} is not JSON: {error.msg} in line {error.lineno}", where=str(path)) from None
+        raise SchemaError(
+            f"{path} is not JSON: {error.msg} in line {error.lineno}", where=str(path)
+        ) from None
     except (ValueError, RecursionError):
-        raise SchemaError(f"{path} has too long a number or too many brackets", where=str(path)) from None
+        raise SchemaError(
+            f"{path} has too long a number or too many brackets", where=str(path)
+        ) from None
     except SchemaError as error:
         raise SchemaError(f"{path}: {error}", where=error.where, value=error.value) from None
 
 
 def _check_size(attributes: int, codes: int) -> None:
     if attributes > MOST_ATTRIBUTES:
-        raise SchemaError(f"a schema of {attributes:,} attributes is too wide; at most {MOST_ATTRIBUTES:,} are asked")
+        raise SchemaError(
+            f"a schema of {attributes:,} attributes is too wide; at most {MOST_ATTRIBUTES:,} are asked"
+        )
     if codes > MOST_CODES:
-        raise SchemaError(f"the schema's values and bins exceed {MOST_CODES:,} in total; use coarser ones")
+        raise SchemaError(
+            f"the schema's values and bins exceed {MOST_CODES:,} in total; use coarser ones"
+        )
 
 
 def file_fault(error: Exception) -> str:

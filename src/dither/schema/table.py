@@ -25,7 +25,14 @@ from dither.schema.line_columns import (
     line_numbers,
     shown_rows,
 )
-from dither.schema.native import Column, Layout, build_table, column_names, read_columns, select_columns
+from dither.schema.native import (
+    Column,
+    Layout,
+    build_table,
+    column_names,
+    read_columns,
+    select_columns,
+)
 from dither.schema.rule_tables import breaks, check_rows
 from dither.schema.rule_tables import keep_rules as rule_keeping
 from dither.schema.rules import Impossible
@@ -47,7 +54,9 @@ class EncodedTable:
     clipped: Mapping[str, int] = field(default_factory=dict)
 
 
-def encode(table: NativeTable, schema: Schema, *, unknown: Unknown = "error", keep_rules: bool = True) -> EncodedTable:
+def encode(
+    table: NativeTable, schema: Schema, *, unknown: Unknown = "error", keep_rules: bool = True
+) -> EncodedTable:
     """The codes of a pandas, polars or PyArrow table.
 
     Every value lies in the schema's domain, or an error names the column and the value. With `unknown="other"` a value
@@ -90,11 +99,15 @@ def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generato
     The same generator state gives the same table.
     """
     if codes.ndim != 2 or codes.shape[1] != len(schema):
-        raise ValueError(f"codes of shape {codes.shape} do not belong to a schema of {len(schema)} attributes")
+        raise ValueError(
+            f"codes of shape {codes.shape} do not belong to a schema of {len(schema)} attributes"
+        )
     columns, arrays = [], []
     for column in layout.columns:
         attribute = schema[column.name]
-        array, fits = _decode_column(attribute, codes[:, schema.index(column.name)], column, layout.kind, rng)
+        array, fits = _decode_column(
+            attribute, codes[:, schema.index(column.name)], column, layout.kind, rng
+        )
         columns.append(column if fits else replace(column, native=None))
         arrays.append(array)
     if schema.rules and len(codes):
@@ -103,25 +116,37 @@ def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generato
 
 
 def _keep_rules(
-    codes: Codes, schema: Schema, names: Sequence[str], arrays: Sequence[pa.Array], rng: np.random.Generator
+    codes: Codes,
+    schema: Schema,
+    names: Sequence[str],
+    arrays: Sequence[pa.Array],
+    rng: np.random.Generator,
 ) -> list[pa.Array]:
     """Columns of which every row keeps the rules: numbers are moved inside their bins; rows where that fails become other rows."""
     held = dict(zip(names, arrays, strict=True))
-    tied = {name for rule in schema.rules if not isinstance(rule, Impossible) for name in rule.names}
+    tied = {
+        name for rule in schema.rules if not isinstance(rule, Impossible) for name in rule.names
+    }
     numbers = {}
     for name in tied:
         attribute = schema[name]
         if attribute.on_line:
             numbers[name] = line_numbers(attribute, pa.chunked_array([held[name]]))
         elif not any(isinstance(value, (str, bool)) for value in attribute.values):
-            numbers[name] = np.array([*(float(v) for v in attribute.values), np.nan])[codes[:, schema.index(name)]]
+            numbers[name] = np.array([*(float(v) for v in attribute.values), np.nan])[
+                codes[:, schema.index(name)]
+            ]
     steps = {name: column_step(schema[name], held[name].type) for name in numbers}
     kept, wrong = rule_keeping(schema, codes, numbers, rng, steps)
     for name, values in kept.items():
         if schema[name].on_line:
-            held[name] = line_array(schema[name], np.where(wrong, numbers[name], values), held[name])
+            held[name] = line_array(
+                schema[name], np.where(wrong, numbers[name], values), held[name]
+            )
             kept[name] = line_numbers(schema[name], pa.chunked_array([held[name]]))
-    wrong |= breaks(schema, kept, max([1e-9, *(crumbs(held[name].type) for name in kept)]))  # as the columns hold them
+    wrong |= breaks(
+        schema, kept, max([1e-9, *(crumbs(held[name].type) for name in kept)])
+    )  # as the columns hold them
     if wrong.any():
         fine = np.flatnonzero(~wrong)
         if not len(fine):
@@ -151,7 +176,9 @@ def _check_columns(names: tuple[str, ...], schema: Schema) -> None:
     extra = [name for name in names if name not in set(schema.names)]
     if extra:
         raise TableError(
-            f"column {extra[0]!r}{_more(extra)} is not in the schema; drop it or add it", where=extra[0], value=extra
+            f"column {extra[0]!r}{_more(extra)} is not in the schema; drop it or add it",
+            where=extra[0],
+            value=extra,
         )
 
 
@@ -159,9 +186,15 @@ def _more(names: list[str]) -> str:
     return f" (and {len(names) - 1} more)" if len(names) > 1 else ""
 
 
-def _encode_labels(attribute: Attribute, array: pa.ChunkedArray, unknown: Unknown) -> tuple[Integers, int, int]:
+def _encode_labels(
+    attribute: Attribute, array: pa.ChunkedArray, unknown: Unknown
+) -> tuple[Integers, int, int]:
     """Codes, the style in which text writes the values, and how many rows were put under "other"."""
-    if pa.types.is_nested(array.type) or pa.types.is_temporal(array.type) or pa.types.is_binary(array.type):
+    if (
+        pa.types.is_nested(array.type)
+        or pa.types.is_temporal(array.type)
+        or pa.types.is_binary(array.type)
+    ):
         raise TableError(
             f"column {attribute.name!r} holds {array.type} values, which cannot be asked; turn them into text",
             where=attribute.name,
@@ -182,7 +215,9 @@ def _encode_labels(attribute: Attribute, array: pa.ChunkedArray, unknown: Unknow
     return codes, max(styles, default=0), others
 
 
-def _other_or_error(attribute: Attribute, value: object, rows: int, first: int, unknown: Unknown) -> int:
+def _other_or_error(
+    attribute: Attribute, value: object, rows: int, first: int, unknown: Unknown
+) -> int:
     other = other_code(attribute)
     if unknown == "other" and other is not None:
         return other
@@ -214,7 +249,9 @@ def _decode_column(
     known = pa.types.is_null(held) is False or kind == "pandas"
     if attribute.on_line:
         array = draw_line(attribute, codes, missing, wanted, rng)
-        return (array.dictionary_encode() if nested and kind == "pyarrow" else array), known and not nested
+        return (
+            array.dictionary_encode() if nested and kind == "pyarrow" else array
+        ), known and not nested
     labels, fits = label_array(attribute, wanted, column.style)
     indices = pa.array(codes.astype(np.int32), mask=missing)
     if not nested:

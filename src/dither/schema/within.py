@@ -18,7 +18,9 @@ import numpy.typing as npt
 from dither.schema.line import Line
 from dither.types import Codes, Counts, Flags, Floats, Indices, Integers, Reals
 
-SKEWED = 10.0  # the last bin is so many times as wide as the narrowest: then the scale is logarithmic
+SKEWED = (
+    10.0  # the last bin is so many times as wide as the narrowest: then the scale is logarithmic
+)
 _FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits
 
 
@@ -58,7 +60,11 @@ def draw_places(density: Knots, bins: Indices, uniform: Floats) -> Floats:
     share = left / np.maximum(left + right, 1e-300)
     early = uniform < share
     begin, end = np.where(early, first, middle), np.where(early, middle, last)
-    v = np.where(early, uniform / np.maximum(share, 1e-300), (uniform - share) / np.maximum(1 - share, 1e-300))
+    v = np.where(
+        early,
+        uniform / np.maximum(share, 1e-300),
+        (uniform - share) / np.maximum(1 - share, 1e-300),
+    )
     root = np.sqrt(np.maximum(begin * begin + (end * end - begin * begin) * v, 0.0))
     t = np.where(begin + root > 0, v * (begin + end) / np.maximum(begin + root, 1e-300), v)
     return np.clip(np.where(early, 0.0, 0.5) + np.clip(t, 0.0, 1.0) / 2, 0.0, 1.0)
@@ -80,7 +86,10 @@ def draw_reals(line: Line, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Ge
     highest[late] = np.nextafter(highest[late], kind(-np.inf))
     lowest[early] = np.nextafter(lowest[early], kind(np.inf))
     atom = low == high
-    lowest, highest = np.where(atom, low.astype(kind), lowest), np.where(atom, high.astype(kind), highest)
+    lowest, highest = (
+        np.where(atom, low.astype(kind), lowest),
+        np.where(atom, high.astype(kind), highest),
+    )
     drawn: Reals = np.clip(values, lowest[codes], np.maximum(highest, lowest)[codes])
     return drawn
 
@@ -190,4 +199,6 @@ def _open_ends(line: Line) -> tuple[Flags, Flags]:
 def _settled(numbers: Floats) -> Floats:
     """Numbers that miss a whole one by rounding alone, put there."""
     whole = np.rint(numbers)
-    return np.where(np.abs(numbers - whole) <= 1e-9 * np.maximum(1.0, np.abs(whole)), whole, numbers)
+    return np.where(
+        np.abs(numbers - whole) <= 1e-9 * np.maximum(1.0, np.abs(whole)), whole, numbers
+    )

@@ -83,11 +83,16 @@ def search_network(
         chosen.append(pick)
         parents[pick], information[pick], newest = given, value, pick
     return Network(
-        tuple(chosen), tuple(parents[a] for a in range(d)), tuple(information[a] for a in range(d)), computed
+        tuple(chosen),
+        tuple(parents[a] for a in range(d)),
+        tuple(information[a] for a in range(d)),
+        computed,
     )
 
 
-def _conditions(a: int, chosen: Sequence[int], degree: int, need: int | None, fits: Fits) -> list[tuple[int, ...]]:
+def _conditions(
+    a: int, chosen: Sequence[int], degree: int, need: int | None, fits: Fits
+) -> list[tuple[int, ...]]:
     """Parent sets of the largest size that fits; with `need` only those that hold it."""
     for size in range(min(degree, len(chosen)), 0, -1):
         found = [tuple(sorted(c)) for c in combinations(chosen, size) if need is None or need in c]

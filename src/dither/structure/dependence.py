@@ -30,7 +30,9 @@ def mutual_information(joint: AnyArray) -> float:
     """Mutual information in nats of a two-way distribution that is not negative (LoPub eq. 24); never below zero."""
     table = np.asarray(joint, np.float64)
     if table.ndim != 2 or (table < 0).any():
-        raise ParameterError("mutual information is of a two-way table without negative cells", value=table.shape)
+        raise ParameterError(
+            "mutual information is of a two-way table without negative cells", value=table.shape
+        )
     total = table.sum()
     if not total > 0:
         return 0.0
@@ -57,7 +59,9 @@ class Dependence:
     def score(self) -> float:
         """The statistic in standard deviations of the null; above 3 noise alone is an unlikely cause."""
         return (
-            self.statistic / self.null_deviation if self.null_deviation > 0 else float(np.sign(self.statistic)) * np.inf
+            self.statistic / self.null_deviation
+            if self.null_deviation > 0
+            else float(np.sign(self.statistic)) * np.inf
         )
 
     @property
@@ -87,7 +91,9 @@ def dependence(
     """
     table = np.asarray(joint, np.float64)
     if table.ndim != 2 or min(table.shape) < 2:
-        raise ParameterError("dependence needs a two-way table of at least two rows and columns", value=table.shape)
+        raise ParameterError(
+            "dependence needs a two-way table of at least two rows and columns", value=table.shape
+        )
     if not variance >= 0:
         raise ParameterError(f"a variance cannot be {variance!r}", where="variance", value=variance)
     k, m = table.shape
@@ -103,7 +109,10 @@ def dependence(
     # The extra noise lies in one direction per row or column, so its share of the null variance is that of k-1 or m-1
     # degrees.
     null = 2 * degrees * spread**2
-    null += 2 * (k - 1) * (row_variance * float(b @ b)) ** 2 + 2 * (m - 1) * (column_variance * float(a @ a)) ** 2
+    null += (
+        2 * (k - 1) * (row_variance * float(b @ b)) ** 2
+        + 2 * (m - 1) * (column_variance * float(a @ a)) ** 2
+    )
     null += 4 * spread * extra
     return Dependence(statistic, float(np.sqrt(null)), degrees * spread + extra)
 
@@ -176,7 +185,8 @@ def prune_by_entropy(
     examined = every
     if variant != "none":
         ranked = sorted(
-            range(d), key=_order(relative_entropy(marginals, relative), -1.0 if variant == "empty" else 1.0)
+            range(d),
+            key=_order(relative_entropy(marginals, relative), -1.0 if variant == "empty" else 1.0),
         )
         # A hair more than a half, so that 15 * (1 - 0.3) = 10.499.. counts as the ten and a half that was meant.
         chosen = set(ranked[: math.floor(d * (1 - phi) + 0.5 + 1e-9)])

@@ -38,11 +38,17 @@ class Factorisation:
     def sets(self) -> tuple[tuple[int, ...], ...]:
         """The attribute sets whose distributions are needed; one inside another is read off the larger."""
         every = [self.core, *(tuple(sorted((a, *given))) for a, given in self.conditionals)]
-        return tuple(s for s in dict.fromkeys(every) if not any(set(s) < set(other) for other in every))
+        return tuple(
+            s for s in dict.fromkeys(every) if not any(set(s) < set(other) for other in every)
+        )
 
 
 def reduce_conditions(
-    target: int, candidates: Sequence[int], information: Floats, cardinalities: Sequence[int], most_cells: int
+    target: int,
+    candidates: Sequence[int],
+    information: Floats,
+    cardinalities: Sequence[int],
+    most_cells: int,
 ) -> tuple[int, ...]:
     """The conditions of `target` worth keeping: most relevant first, less what is redundant with those already taken.
 
@@ -55,7 +61,8 @@ def reduce_conditions(
     while left:
         fitting = [c for c in left if cells * cardinalities[c] <= most_cells]
         scores = {
-            c: information[c, target] - (float(np.mean([information[c, s] for s in taken])) if taken else 0.0)
+            c: information[c, target]
+            - (float(np.mean([information[c, s] for s in taken])) if taken else 0.0)
             for c in fitting
         }
         best = max(fitting, key=lambda c: (scores[c], -c), default=None)
@@ -80,11 +87,15 @@ def factorise(
     while len(left) > 1 and math.prod(cardinalities[a] for a in left) > most_cells:
         options = []
         for a in left:
-            given = reduce_conditions(a, [b for b in left if b != a], information, cardinalities, most_cells)
+            given = reduce_conditions(
+                a, [b for b in left if b != a], information, cardinalities, most_cells
+            )
             cells = cardinalities[a] * math.prod(cardinalities[b] for b in given)
             options.append((cells, a, given))
         # Among equally small factors the attribute that its conditions explain best should be the one that goes.
-        _, a, given = min(options, key=lambda o: (o[0], -sum(information[o[1], b] for b in o[2]), o[1]))
+        _, a, given = min(
+            options, key=lambda o: (o[0], -sum(information[o[1], b] for b in o[2]), o[1])
+        )
         split.append((a, given))
         left.remove(a)
     return Factorisation(tuple(left), tuple(reversed(split)))
@@ -139,13 +150,22 @@ class _Entropies:
 
 
 def _fill(
-    target: int, candidates: Sequence[int], entropies: _Entropies, cardinalities: Sequence[int], most_cells: int
+    target: int,
+    candidates: Sequence[int],
+    entropies: _Entropies,
+    cardinalities: Sequence[int],
+    most_cells: int,
 ) -> tuple[int, ...]:
     """The conditions of a target, each the one that tells most beyond those before it, while the factor fits."""
     taken: list[int] = []
     cells = cardinalities[target]
-    while fitting := [c for c in candidates if c not in taken and cells * cardinalities[c] <= most_cells]:
-        gains = {c: entropies.given(target, taken) - entropies.given(target, [*taken, c]) for c in fitting}
+    while fitting := [
+        c for c in candidates if c not in taken and cells * cardinalities[c] <= most_cells
+    ]:
+        gains = {
+            c: entropies.given(target, taken) - entropies.given(target, [*taken, c])
+            for c in fitting
+        }
         best = max(fitting, key=lambda c: (round(gains[c], 12), -c))
         if gains[best] <= LEAST_GAIN:
             break
@@ -155,7 +175,9 @@ def _fill(
 
 
 def compose(
-    clique: Sequence[int], factorisation: Factorisation, tables: Sequence[tuple[tuple[int, ...], Floats]]
+    clique: Sequence[int],
+    factorisation: Factorisation,
+    tables: Sequence[tuple[tuple[int, ...], Floats]],
 ) -> Floats:
     """The clique's table, axes in the order of `clique`, from distributions over sets that hold each factor."""
     label = {a: i for i, a in enumerate(clique)}
@@ -167,7 +189,12 @@ def compose(
         # A condition that never occurs leaves the conditional open: the attribute's own distribution is the plain choice.
         alone = factor.sum(axis=tuple(range(factor.ndim - 1)))
         conditional = np.where(total > 0, factor / np.where(total > 0, total, 1.0), alone)
-        operands: list[Any] = [joint, [label[s] for s in scope], conditional, [label[g] for g in (*given, a)]]
+        operands: list[Any] = [
+            joint,
+            [label[s] for s in scope],
+            conditional,
+            [label[g] for g in (*given, a)],
+        ]
         joint = np.asarray(np.einsum(*operands, [label[s] for s in (*scope, a)]))
         scope.append(a)
     out = np.transpose(joint, [scope.index(a) for a in clique])

@@ -53,7 +53,9 @@ def triangulate(cardinalities: Sequence[int], edges: Iterable[Pair]) -> Triangul
     found, fill = _eliminate(cardinalities, adjacency)
     cliques = sorted(tuple(_members(mask)) for mask in _maximal(found))
     order, parents = _spanning_tree(cliques)
-    return Triangulation(tuple(cliques[c] for c in order), tuple(parents), kept, tuple(sorted(fill)))
+    return Triangulation(
+        tuple(cliques[c] for c in order), tuple(parents), kept, tuple(sorted(fill))
+    )
 
 
 def triangulate_capped(
@@ -73,7 +75,9 @@ def triangulate_capped(
             value=cap,
         )
     strength = {(min(pair), max(pair)): value for pair, value in strengths.items()}
-    ranked = sorted(_normalised(strength, len(cardinalities)), key=lambda pair: (-strength[pair], pair))
+    ranked = sorted(
+        _normalised(strength, len(cardinalities)), key=lambda pair: (-strength[pair], pair)
+    )
     whole = triangulate(cardinalities, ranked)
     if max(whole.cells(cardinalities)) <= cap:
         return whole
@@ -99,7 +103,9 @@ def _normalised(edges: Iterable[Pair], d: int) -> tuple[Pair, ...]:
     out = sorted({(min(pair), max(pair)) for pair in edges})
     for i, j in out:
         if not 0 <= i < j < d:
-            raise ParameterError(f"edge {(i, j)} does not join two of the {d} attributes", value=(i, j))
+            raise ParameterError(
+                f"edge {(i, j)} does not join two of the {d} attributes", value=(i, j)
+            )
     return tuple(out)
 
 

@@ -26,10 +26,14 @@ from dither.reports.plan import check_payload
 from dither.tally.tally import RoundTally, zero
 from dither.types import AnyArray, Bytes
 
-COLUMNS = pa.schema([("report_id", pa.binary()), ("question", pa.int32()), ("payload", pa.binary())])
+COLUMNS = pa.schema(
+    [("report_id", pa.binary()), ("question", pa.int32()), ("payload", pa.binary())]
+)
 ID_BYTES = 32
 AT_ONCE = 4_000_000  # reports held in memory; more are shared out by id to temporary files first
-_SHORT = 8  # bytes of an answer up to which there are few enough different ones to look at each once
+_SHORT = (
+    8  # bytes of an answer up to which there are few enough different ones to look at each once
+)
 _WORDS = 4  # of 64 bits, in a digest
 
 
@@ -56,7 +60,10 @@ class Counted:
 
 def add_digests(first: int, second: int) -> int:
     """The digest of two sets of reports that have none in common."""
-    words = (np.frombuffer(part.to_bytes(8 * _WORDS, "big"), ">u8").astype(np.uint64) for part in (first, second))
+    words = (
+        np.frombuffer(part.to_bytes(8 * _WORDS, "big"), ">u8").astype(np.uint64)
+        for part in (first, second)
+    )
     return digest_of_words([int(word) for word in sum(words, np.zeros(_WORDS, np.uint64))])
 
 
@@ -84,7 +91,11 @@ def possible(plan: Plan, table: pa.Table) -> AnyArray:
     """Which reports somebody can have sent under the plan."""
     ids, questions, payloads = (table.column(name).combine_chunks() for name in COLUMNS.names)
     told = pc.and_(pc.is_valid(ids), pc.and_(pc.is_valid(questions), pc.is_valid(payloads)))
-    good = pc.and_(told, pc.equal(pc.binary_length(ids), ID_BYTES)).fill_null(False).to_numpy(zero_copy_only=False)
+    good = (
+        pc.and_(told, pc.equal(pc.binary_length(ids), ID_BYTES))
+        .fill_null(False)
+        .to_numpy(zero_copy_only=False)
+    )
     numbers = questions.fill_null(-2).to_numpy(zero_copy_only=False)
     lengths = pc.binary_length(payloads).fill_null(-1).to_numpy(zero_copy_only=False)
     for question in np.unique(numbers[good]):
@@ -93,14 +104,22 @@ def possible(plan: Plan, table: pa.Table) -> AnyArray:
         good[mine] = False
         if not known:
             continue
-        width = plan.report_offsets[-1] if plan.split else plan.questions[question].mechanism.report_bytes
+        width = (
+            plan.report_offsets[-1]
+            if plan.split
+            else plan.questions[question].mechanism.report_bytes
+        )
         fits = np.flatnonzero(mine & (lengths == width))
-        good[fits] = _possible_answers(plan, int(question), packed(payloads.take(pa.array(fits)), width))
+        good[fits] = _possible_answers(
+            plan, int(question), packed(payloads.take(pa.array(fits)), width)
+        )
     return good
 
 
 def _possible_answers(plan: Plan, question: int, rows: Bytes) -> AnyArray:
-    distinct, back = np.unique(rows, axis=0, return_inverse=True) if rows.shape[1] <= _SHORT else (rows, None)
+    distinct, back = (
+        np.unique(rows, axis=0, return_inverse=True) if rows.shape[1] <= _SHORT else (rows, None)
+    )
     fine = np.ones(len(distinct), bool)
     for i, row in enumerate(distinct):
         try:
@@ -123,7 +142,11 @@ def add_table(tally: RoundTally, table: pa.Table) -> None:
     for question in np.unique(numbers):
         mine = payloads.take(pa.array(np.flatnonzero(numbers == question)))
         plan = tally.plan
-        width = plan.report_offsets[-1] if plan.split else plan.questions[question].mechanism.report_bytes
+        width = (
+            plan.report_offsets[-1]
+            if plan.split
+            else plan.questions[question].mechanism.report_bytes
+        )
         tally.add(int(question), PackedReports(packed(mine, width)))
 
 
@@ -166,7 +189,10 @@ def _shared_out(tables: Iterable[pa.Table], parts: int, folder: Path) -> Iterato
     writers = [ipc.new_stream(pa.OSFile(str(file), "wb"), COLUMNS) for file in files]
     for table in tables:
         # Ids are hashes, so their first bytes spread evenly; whatever is no id goes to the first part, and is left out there.
-        heads = [int.from_bytes((i or b"")[:2].ljust(2, b"\0"), "big") for i in table.column("report_id").to_pylist()]
+        heads = [
+            int.from_bytes((i or b"")[:2].ljust(2, b"\0"), "big")
+            for i in table.column("report_id").to_pylist()
+        ]
         part_of = np.array(heads, np.int64) * parts >> 16
         for part in np.unique(part_of):
             writers[part].write_table(table.filter(pa.array(part_of == part)))

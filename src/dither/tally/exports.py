@@ -42,20 +42,24 @@ _NAME = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-[0-9]+-[0-9a-f]{8}\.parquet")
 def place_of(address: str) -> tuple[Any, str]:
     """The file system of a path or an fsspec address, and the path in it."""
     if not address or any("\ud800" <= letter <= "\udfff" for letter in address):
-        raise InputError(f"{address!r} is not a path in plain text; name a file or a folder", where="path")
+        raise InputError(
+            f"{address!r} is not a path in plain text; name a file or a folder", where="path"
+        )
     if "://" not in address:
         return pafs.LocalFileSystem(), address
     try:
         import fsspec
     except ImportError:
         raise InputError(
-            f"{address.split('://', maxsplit=1)[0]}:// addresses need fsspec: pip install 'dither[spark]'", where="path"
+            f"{address.split('://', maxsplit=1)[0]}:// addresses need fsspec: pip install 'dither[spark]'",
+            where="path",
         ) from None
     try:
         found, path = fsspec.core.url_to_fs(address)
     except (ImportError, OSError, ValueError) as error:
         raise InputError(
-            f"cannot use {address.split('://', maxsplit=1)[0]}:// addresses: {_in_a_line(error)}", where="path"
+            f"cannot use {address.split('://', maxsplit=1)[0]}:// addresses: {_in_a_line(error)}",
+            where="path",
         ) from None
     return pafs.PyFileSystem(pafs.FSSpecHandler(found)), path
 
@@ -69,7 +73,9 @@ def _writing_to(address: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"cannot write to {address}: {_in_a_line(error)}", where="output", value=address) from None
+        raise InputError(
+            f"cannot write to {address}: {_in_a_line(error)}", where="output", value=address
+        ) from None
 
 
 @dataclass
@@ -115,7 +121,9 @@ class RoundExport:
     def flush(self) -> None:
         """Write what has been gathered."""
         for name, parts in sorted(self._pending.items()):
-            table = pa.concat_tables(parts).sort_by("report_id").replace_schema_metadata(self.metadata)
+            table = (
+                pa.concat_tables(parts).sort_by("report_id").replace_schema_metadata(self.metadata)
+            )
             rows = list(zip(*(table.column(c).to_pylist() for c in COLUMNS.names), strict=True))
             digest = digest_hex(digest_of(rows))
             first, last = rows[0][0].hex()[:8], rows[-1][0].hex()[:8]
@@ -135,7 +143,9 @@ class RoundExport:
         for held in [held for held in self._ahead if held.first <= last]:
             self._ahead.remove(held)
             try:
-                column = pq.read_table(held.path, columns=["report_id"], filesystem=self.filesystem, partitioning=None)
+                column = pq.read_table(
+                    held.path, columns=["report_id"], filesystem=self.filesystem, partitioning=None
+                )
             except (pa.ArrowException, OSError) as error:
                 raise InputError(
                     f"{held.path} is damaged; delete it, and its reports are written again ({_in_a_line(error)})",
@@ -158,13 +168,18 @@ def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
             out.write(text.encode())
         filesystem.move(beside, f"{folder}/plan.json")
     export = RoundExport(
-        filesystem, folder, plan, {"dither_campaign": campaign, "dither_plan_sha256": _sha256(plan.to_json())}
+        filesystem,
+        folder,
+        plan,
+        {"dither_campaign": campaign, "dither_plan_sha256": _sha256(plan.to_json())},
     )
     written = (path for path in _files_below(filesystem, folder) if path.endswith(".parquet"))
     for path in sorted(path for path in written if not _is_hidden(path)):
         named = _NAME.fullmatch(PurePosixPath(path).name)
         if named is None:
-            raise InputError(f"{path} is not a file that an export writes; choose another folder", where="output")
+            raise InputError(
+                f"{path} is not a file that an export writes; choose another folder", where="output"
+            )
         export._ahead.append(_Held(named[1], named[2], path))
     return export
 
@@ -210,9 +225,13 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
     for given in paths:
         filesystem, path = place_of(given)
         try:
-            here = report_files(given, _entries(filesystem, path), partial(_files_below, filesystem))
+            here = report_files(
+                given, _entries(filesystem, path), partial(_files_below, filesystem)
+            )
         except OSError as error:
-            raise InputError(f"cannot look at {given[:200]}: {_in_a_line(error)}", where="PATHS", value=given) from None
+            raise InputError(
+                f"cannot look at {given[:200]}: {_in_a_line(error)}", where="PATHS", value=given
+            ) from None
         found = 0
         for name in here:
             rows, campaign = _check_file(filesystem, name, wanted)
@@ -225,11 +244,16 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
             raise InputError(f"{given} holds no reports", where="PATHS", value=given)
     if len(campaigns) > 1:
         first, second = list(campaigns.values())[:2]
-        raise InputError(f"{first} and {second} hold reports of different campaigns; count each alone", where="PATHS")
+        raise InputError(
+            f"{first} and {second} hold reports of different campaigns; count each alone",
+            where="PATHS",
+        )
     return list(files.values())
 
 
-def report_files(given: str, entries: Sequence[tuple[str, bool]], below: Callable[[str], list[str]]) -> list[str]:
+def report_files(
+    given: str, entries: Sequence[tuple[str, bool]], below: Callable[[str], list[str]]
+) -> list[str]:
     """The files of reports that one of PATHS names, by the same rules for every engine.
 
     A file counts under any name; a folder stands for the Parquet files below it.
@@ -247,7 +271,9 @@ def report_files(given: str, entries: Sequence[tuple[str, bool]], below: Callabl
     files: list[str] = []
     for path, is_folder in entries:
         if is_folder:
-            files += sorted(file for file in below(path) if file.endswith(".parquet") and not _is_hidden(file))
+            files += sorted(
+                file for file in below(path) if file.endswith(".parquet") and not _is_hidden(file)
+            )
         elif _is_hidden(path):
             reason = "a name that begins with . or _ is that of an unfinished file; rename it"
             raise InputError(f"{path} is not counted: {reason}", where="PATHS", value=given)
@@ -267,14 +293,20 @@ def _entries(filesystem: Any, path: str) -> list[tuple[str, bool]]:
     """What exists at a path or, if nothing does, what the pattern matches; each with whether it is a folder."""
     infos = [filesystem.get_file_info(path)]
     if infos[0].type == pafs.FileType.NotFound:
-        matches = glob.glob if isinstance(filesystem, pafs.LocalFileSystem) else filesystem.handler.fs.glob
+        matches = (
+            glob.glob
+            if isinstance(filesystem, pafs.LocalFileSystem)
+            else filesystem.handler.fs.glob
+        )
         infos = filesystem.get_file_info(sorted(matches(path))) if glob.has_magic(path) else []
     return [(info.path, info.type != pafs.FileType.File) for info in infos]
 
 
 def _files_below(filesystem: Any, path: str) -> list[str]:
     chosen = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-    return [info.path for info in filesystem.get_file_info(chosen) if info.type == pafs.FileType.File]
+    return [
+        info.path for info in filesystem.get_file_info(chosen) if info.type == pafs.FileType.File
+    ]
 
 
 def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | None]:
@@ -283,21 +315,34 @@ def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | Non
             found = pq.ParquetFile(file)
             schema, rows = found.schema_arrow, found.metadata.num_rows
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise InputError(f"{name} cannot be read as Parquet: {_in_a_line(error)}", where="PATHS", value=name) from None
+        raise InputError(
+            f"{name} cannot be read as Parquet: {_in_a_line(error)}", where="PATHS", value=name
+        ) from None
     for column in COLUMNS:
         places = schema.get_all_field_indices(column.name)
         if len(places) > 1:
-            raise InputError(f"{name} has more than one column {column.name!r}", where="PATHS", value=name)
+            raise InputError(
+                f"{name} has more than one column {column.name!r}", where="PATHS", value=name
+            )
         held = schema.field(places[0]).type if places else None
         whole = held is not None and pa.types.is_integer(held) and column.name == "question"
         if held is None or not (whole or (_is_bytes(held) and column.name != "question")):
             kind = "absent" if held is None else f"of type {held}"
-            raise InputError(f"{name} holds no reports: column {column.name!r} is {kind}", where="PATHS", value=name)
+            raise InputError(
+                f"{name} holds no reports: column {column.name!r} is {kind}",
+                where="PATHS",
+                value=name,
+            )
     metadata = schema.metadata or {}
-    whole, digest = metadata.get(b"dither_plan"), metadata.get(b"dither_plan_sha256", b"").decode("ascii", "replace")
+    whole, digest = (
+        metadata.get(b"dither_plan"),
+        metadata.get(b"dither_plan_sha256", b"").decode("ascii", "replace"),
+    )
     told = digest if whole is None else _sha256(_json_or_none(whole))
     if told and told != wanted:
-        raise InputError(f"{name} holds reports of another plan than the one given", where="--plan", value=name)
+        raise InputError(
+            f"{name} holds reports of another plan than the one given", where="--plan", value=name
+        )
     campaign = metadata.get(b"dither_campaign")
     return rows, None if campaign is None else campaign.decode("utf-8", "replace")
 
@@ -316,7 +361,11 @@ def _json_or_none(text: bytes) -> object:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
 
 
 def read_reports(files: Iterable[ExportedFile]) -> Iterator[pa.Table]:

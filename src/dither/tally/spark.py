@@ -54,7 +54,10 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
     builder = SparkSession.builder.appName("dither tally")
     if master is not None:  # otherwise spark-submit's, which is local[*] unless it was told another
         builder = builder.master(master)
-    settings = {"spark.ui.enabled": "false", "spark.sql.execution.arrow.maxRecordsPerBatch": "100000"}
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    }
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
@@ -75,7 +78,11 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
         kept = f.min(f.struct("question", "payload")).alias("kept")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*pandas.*")  # which is not used here
-            once = reports.mapInArrow(_Check(text), _REPORT).groupBy("report_id").agg(kept, f.count("*").alias("rows"))
+            once = (
+                reports.mapInArrow(_Check(text), _REPORT)
+                .groupBy("report_id")
+                .agg(kept, f.count("*").alias("rows"))
+            )
             columns = once.select("report_id", "kept.question", "kept.payload", "rows")
             parts = columns.mapInArrow(_Count(text), _PART).rdd.map(tuple)
         nothing: Part = (zero(plan).to_bytes(), 0, 0, "0")
@@ -88,7 +95,9 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
         if mine:
             session.stop()
     tally, counted, sound_rows, digest = whole
-    return Counted(tally_from_bytes(tally), counted, int(digest, 16), rows - sound_rows, sound_rows - counted)
+    return Counted(
+        tally_from_bytes(tally), counted, int(digest, 16), rows - sound_rows, sound_rows - counted
+    )
 
 
 def _files_at(session: Any, given: str) -> list[str]:
@@ -105,13 +114,17 @@ def _files_at(session: Any, given: str) -> list[str]:
         path = hadoop.Path(given)
         filesystem = path.getFileSystem(session._jsc.hadoopConfiguration())
         statuses = filesystem.globStatus(path) or ()
-        entries = [(str(status.getPath().toString()), bool(status.isDirectory())) for status in statuses]
+        entries = [
+            (str(status.getPath().toString()), bool(status.isDirectory())) for status in statuses
+        ]
         return report_files(given, entries, below)
     except DitherError:
         raise
     except Exception as error:  # Java's, of many kinds
         reason = " ".join(str(getattr(error, "java_exception", error)).split())[:200]
-        raise InputError(f"Spark cannot look at {given[:200]}: {reason}", where="PATHS", value=given) from None
+        raise InputError(
+            f"Spark cannot look at {given[:200]}: {reason}", where="PATHS", value=given
+        ) from None
 
 
 def _literal(path: str) -> str:
@@ -124,7 +137,9 @@ def _check_rows(rows: int, expected: int, addresses: Sequence[str]) -> None:
     if addresses and rows <= expected:
         raise InputError(f"{addresses[0]} holds no reports", where="PATHS", value=addresses[0])
     if not addresses and rows != expected:
-        raise DitherError(f"Spark read {rows:,} of {expected:,} reports; can every worker read the files?")
+        raise DitherError(
+            f"Spark read {rows:,} of {expected:,} reports; can every worker read the files?"
+        )
 
 
 class _Check:
@@ -154,7 +169,8 @@ class _Count:
             reports += table.num_rows
             rows += sum(table.column("rows").to_pylist())
             digest = add_digests(
-                digest, digest_of(zip(*(table.column(c).to_pylist() for c in COLUMNS.names), strict=True))
+                digest,
+                digest_of(zip(*(table.column(c).to_pylist() for c in COLUMNS.names), strict=True)),
             )
         columns: list[Any] = [[tally.to_bytes()], [reports], [rows], [f"{digest:x}"]]
         names = ["tally", "reports", "rows", "digest"]

@@ -56,7 +56,12 @@ class CountTally:
 
     def add_counts(self, question: int, support: Counts, n: int) -> None:
         """Add support counts of n people that were counted, or drawn, elsewhere."""
-        if support.shape != self.counts[question].shape or n < 0 or (support < 0).any() or (support > n).any():
+        if (
+            support.shape != self.counts[question].shape
+            or n < 0
+            or (support < 0).any()
+            or (support > n).any()
+        ):
             raise ReportError(f"impossible counts for question {question} of {n} reports")
         self.counts[question] += support
         self.n[question] += n
@@ -88,7 +93,9 @@ class PatternTally:
 
     def __post_init__(self) -> None:
         if not self.plan.split:
-            raise ParameterError("patterns need a split plan: one report with an answer to every question")
+            raise ParameterError(
+                "patterns need a split plan: one report with an answer to every question"
+            )
         if self.patterns.size == 0:
             self.patterns = np.zeros((0, self.plan.report_offsets[-1]), np.uint8)
 
@@ -104,7 +111,8 @@ class PatternTally:
         """The tally of both sets of reports."""
         _check_same(self.plan, other.plan)
         patterns, counts = _multiset(
-            np.concatenate([self.patterns, other.patterns]), np.concatenate([self.counts, other.counts])
+            np.concatenate([self.patterns, other.patterns]),
+            np.concatenate([self.counts, other.counts]),
         )
         return PatternTally(self.plan, patterns, counts)
 
@@ -136,7 +144,9 @@ def tally_from_bytes(data: bytes) -> RoundTally:
     with decoding("tally"):
         plan = plan_from_json(meta["plan"])
         if meta["kind"] == CountTally.kind:
-            return CountTally(plan, arrays["n"], [arrays[str(i)] for i in range(len(plan.questions))])
+            return CountTally(
+                plan, arrays["n"], [arrays[str(i)] for i in range(len(plan.questions))]
+            )
         if meta["kind"] != PatternTally.kind:
             raise ReportError("a tally of an unknown kind")
         return PatternTally(plan, arrays["patterns"], arrays["counts"])
@@ -149,7 +159,9 @@ def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:
     held = [tally.n, *tally.counts] if isinstance(tally, CountTally) else [tally.counts]
     # Sums of numbers beyond that could come out right again modulo 2^64.
     if any(array.dtype != np.int64 or (array > reports).any() for array in held):
-        raise ReportError(f"the tally's counts must be whole numbers up to {reports:,}, the number of reports")
+        raise ReportError(
+            f"the tally's counts must be whole numbers up to {reports:,}, the number of reports"
+        )
     if isinstance(tally, CountTally):
         if tally.n.shape != (len(plan.questions),) or len(tally.counts) != len(plan.questions):
             raise ReportError("the tally has not a count for each question")
@@ -158,11 +170,17 @@ def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:
             added.add_counts(i, counts, int(tally.n[i]))
             _check_support(plan.questions[i].mechanism, i, int(counts.sum()), int(tally.n[i]))
         if plan.split and len(set(tally.n.tolist())) > 1:
-            raise ReportError("the tally of a plan that asks everybody everything has different numbers of answers")
+            raise ReportError(
+                "the tally of a plan that asks everybody everything has different numbers of answers"
+            )
     else:
         width = plan.report_offsets[-1]
         shape = (len(tally.counts), width)
-        if tally.patterns.dtype != np.uint8 or tally.patterns.shape != shape or (tally.counts < 1).any():
+        if (
+            tally.patterns.dtype != np.uint8
+            or tally.patterns.shape != shape
+            or (tally.counts < 1).any()
+        ):
             raise ReportError("the tally's patterns and their counts do not belong together")
         for pattern in tally.patterns:
             check_payload(plan, -1, pattern.tobytes())
@@ -177,7 +195,9 @@ def _check_support(mechanism: Mechanism, question: int, total: int, n: int) -> N
     if isinstance(mechanism, PureMechanism):
         fewest, most = mechanism.support_range(mechanism.cells)
         if not n * fewest <= total <= n * most:
-            raise ReportError(f"impossible counts for question {question} of {n:,} reports: they add up to {total:,}")
+            raise ReportError(
+                f"impossible counts for question {question} of {n:,} reports: they add up to {total:,}"
+            )
 
 
 def report_bits(plan: Plan, rows: Bytes) -> Bytes:
@@ -189,7 +209,9 @@ def report_bits(plan: Plan, rows: Bytes) -> Bytes:
                 f"reports of {question.mechanism.name} are not bit vectors; use a unary or Bloom mechanism"
             )
         part = rows[:, plan.report_offsets[i] : plan.report_offsets[i + 1]]
-        parts.append(np.unpackbits(part, axis=1, bitorder="little", count=question.mechanism.counters))
+        parts.append(
+            np.unpackbits(part, axis=1, bitorder="little", count=question.mechanism.counters)
+        )
     return np.concatenate(parts, axis=1)
 
 

@@ -28,13 +28,19 @@ class MechanismContract:
         """The mechanism under test."""
         raise NotImplementedError("give a fixture `mechanism`")
 
-    def test_the_law_adds_up_to_one_and_gives_the_stated_epsilon(self, mechanism: Mechanism) -> None:
+    def test_the_law_adds_up_to_one_and_gives_the_stated_epsilon(
+        self, mechanism: Mechanism
+    ) -> None:
         laws = [mechanism.law(value) for value in range(mechanism.cells)]
         assert all(sum(law.values()) == 1 for law in laws)
-        assert all(set(law) == set(laws[0]) for law in laws), "a report that only one value can send would identify it"
+        assert all(set(law) == set(laws[0]) for law in laws), (
+            "a report that only one value can send would identify it"
+        )
         worst = max(max(law[r] for law in laws) / min(law[r] for law in laws) for r in laws[0])
         assert worst <= mechanism.ratio
-        assert mechanism.epsilon >= log_up(Fraction(worst)) - 1e-12, "epsilon must not be understated"
+        assert mechanism.epsilon >= log_up(Fraction(worst)) - 1e-12, (
+            "epsilon must not be understated"
+        )
 
     def test_length_and_randomness_do_not_depend_on_the_value(self, mechanism: Mechanism) -> None:
         for value in range(mechanism.cells):
@@ -66,8 +72,13 @@ class MechanismContract:
         for value in range(mechanism.cells):
             law = mechanism.law(value)
             reports = list(law)
-            rows = np.frombuffer(b"".join(reports), np.uint8).reshape(len(reports), mechanism.report_bytes)
-            told = [mechanism.estimate(mechanism.support(PackedReports(row[None])), 1).frequencies for row in rows]
+            rows = np.frombuffer(b"".join(reports), np.uint8).reshape(
+                len(reports), mechanism.report_bytes
+            )
+            told = [
+                mechanism.estimate(mechanism.support(PackedReports(row[None])), 1).frequencies
+                for row in rows
+            ]
             mean = np.asarray([float(law[r]) for r in reports]) @ np.asarray(told)
             np.testing.assert_allclose(mean, np.arange(mechanism.cells) == value, atol=1e-9)
 
@@ -90,4 +101,6 @@ class MechanismContract:
 def _distance(seen: Counter[bytes], law: dict[bytes, Fraction]) -> float:
     """Pearson's chi-square of counts against a law."""
     total = sum(seen.values())
-    return float(sum((seen[r] - total * float(p)) ** 2 / (total * float(p)) for r, p in law.items() if p))
+    return float(
+        sum((seen[r] - total * float(p)) ** 2 / (total * float(p)) for r, p in law.items() if p)
+    )

@@ -84,7 +84,9 @@ class MethodContract:
         assert np.abs(model.marginal(schema.names[:1]) - truth).sum() / 2 < self.tolerance(method)
         for measured in machine.measured():
             assert measured.standard_errors is not None
-            assert measured.frequencies.shape == tuple(schema[a].cardinality for a in measured.attributes)
+            assert measured.frequencies.shape == tuple(
+                schema[a].cardinality for a in measured.attributes
+            )
             assert measured.frequencies.shape == measured.standard_errors.shape
             assert (measured.standard_errors > 0).all()
         assert {m.attributes for m in machine.measured()} >= {(n,) for n in schema.names}
@@ -108,7 +110,10 @@ class MethodContract:
         schema, codes, tally = self.schema(method), self.people(method), zero(plan)
         if plan.split:
             stream = RandomStream.from_generator(rng)
-            rows = [q.mechanism.randomise_many(question_cells(schema, q, codes), stream).rows for q in plan.questions]
+            rows = [
+                q.mechanism.randomise_many(question_cells(schema, q, codes), stream).rows
+                for q in plan.questions
+            ]
             tally.add(-1, PackedReports(np.concatenate(rows, axis=1)))
             return tally
         assert isinstance(tally, CountTally)
@@ -125,7 +130,9 @@ class MethodContract:
             machine.model()
         with pytest.raises(TooFewAnswers, match="without a single report"):
             machine.close(zero(plan))
-        other = start(method, self.schema(method), self.epsilon / 2, self.participants, self.settings(method)).plan()
+        other = start(
+            method, self.schema(method), self.epsilon / 2, self.participants, self.settings(method)
+        ).plan()
         assert other is not None
         with pytest.raises(StateError, match="another plan"):
             machine.close(zero(other))
@@ -145,7 +152,9 @@ class MethodContract:
                 assert isinstance(tally, CountTally)
                 for i, q in enumerate(plan.questions):
                     if silent not in q.attributes:
-                        counts = np.bincount(question_cells(schema, q, codes[:3_000]), minlength=q.mechanism.cells)
+                        counts = np.bincount(
+                            question_cells(schema, q, codes[:3_000]), minlength=q.mechanism.cells
+                        )
                         tally.add_counts(i, q.mechanism.simulate(counts, rng), 3_000)
                 try:
                     machine.close(tally)

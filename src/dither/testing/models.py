@@ -32,7 +32,9 @@ class ModelContract:
                 marginal = model.marginal([names[i] for i in positions])
                 np.testing.assert_allclose(marginal, whole.sum(axis=other), atol=1e-9)
         first, last = names[0], names[-1]
-        np.testing.assert_allclose(model.marginal([last, first]), model.marginal([first, last]).T, atol=1e-12)
+        np.testing.assert_allclose(
+            model.marginal([last, first]), model.marginal([first, last]).T, atol=1e-12
+        )
 
     def test_samples_follow_the_joint_distribution(self, model: Model) -> None:
         n, names = 200_000, model.schema.names

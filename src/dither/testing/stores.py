@@ -40,25 +40,35 @@ class StoreContract:
 
         return [Row(i.to_bytes(16, "big"), i % 3, payload) for i in range(start, start + count)]
 
-    def test_a_campaign_comes_back_as_it_was_stored_even_after_a_restart(self, open_store: Opening) -> None:
+    def test_a_campaign_comes_back_as_it_was_stored_even_after_a_restart(
+        self, open_store: Opening
+    ) -> None:
         from dither.collector.store import State, StoredCampaign, StoredRound
 
         self.prepared(open_store).close()
         store = open_store()
-        assert store.campaign(CAMPAIGN) == StoredCampaign(CAMPAIGN, {"name": "é\u0000x"}, State.OPEN, 0, b"\0machine")
-        assert store.rounds(CAMPAIGN) == [StoredRound(CAMPAIGN, 0, "open", 0.25, {"p": [1.5]}, None)]
+        assert store.campaign(CAMPAIGN) == StoredCampaign(
+            CAMPAIGN, {"name": "é\u0000x"}, State.OPEN, 0, b"\0machine"
+        )
+        assert store.rounds(CAMPAIGN) == [
+            StoredRound(CAMPAIGN, 0, "open", 0.25, {"p": [1.5]}, None)
+        ]
         assert store.campaign("00" * 16) is None
         assert store.release(CAMPAIGN) is None
         store.close()
 
-    def test_same_bytes_are_a_duplicate_and_other_bytes_a_conflict(self, open_store: Opening) -> None:
+    def test_same_bytes_are_a_duplicate_and_other_bytes_a_conflict(
+        self, open_store: Opening
+    ) -> None:
         from dither.collector.store import Batch, Outcome, Row
 
         store = self.prepared(open_store)
         assert store.add_reports([Batch(CAMPAIGN, 0, self.rows(5))]) == [[Outcome.STORED] * 5]
         assert store.add_reports([Batch(CAMPAIGN, 0, self.rows(5))]) == [[Outcome.DUPLICATE] * 5]
         other = [Row(self.rows(1)[0].report_id, 0, b"\0\xfe"), *self.rows(1, 5)]
-        assert store.add_reports([Batch(CAMPAIGN, 0, other)]) == [[Outcome.CONFLICT, Outcome.STORED]]
+        assert store.add_reports([Batch(CAMPAIGN, 0, other)]) == [
+            [Outcome.CONFLICT, Outcome.STORED]
+        ]
         assert store.count(CAMPAIGN, 0) == 6
         store.close()
 
@@ -67,7 +77,9 @@ class StoreContract:
 
         store, first = self.prepared(open_store), self.rows(1)[0]
         other = Row(first.report_id, 0, b"zz")
-        outcomes = store.add_reports([Batch(CAMPAIGN, 0, [first, first]), Batch(CAMPAIGN, 0, [other])])
+        outcomes = store.add_reports(
+            [Batch(CAMPAIGN, 0, [first, first]), Batch(CAMPAIGN, 0, [other])]
+        )
         assert outcomes == [[Outcome.STORED, Outcome.DUPLICATE], [Outcome.CONFLICT]]
         store.close()
 
@@ -81,7 +93,9 @@ class StoreContract:
         assert store.count(CAMPAIGN, 0) == 0
         store.close()
 
-    def test_reports_survive_a_restart_and_come_in_the_order_of_their_ids(self, open_store: Opening) -> None:
+    def test_reports_survive_a_restart_and_come_in_the_order_of_their_ids(
+        self, open_store: Opening
+    ) -> None:
         from dither.collector.store import Batch
 
         store = self.prepared(open_store)
@@ -92,7 +106,9 @@ class StoreContract:
         assert store.digest(CAMPAIGN, 0)[0] == 30
         store.close()
 
-    def test_a_stored_id_is_found_in_its_campaign_and_no_other_is(self, open_store: Opening) -> None:
+    def test_a_stored_id_is_found_in_its_campaign_and_no_other_is(
+        self, open_store: Opening
+    ) -> None:
         from dither.collector.store import Batch, Move, State, StoredRound
 
         store, ids = self.prepared(open_store), [row.report_id for row in self.rows(4)]
@@ -101,7 +117,18 @@ class StoreContract:
         assert store.stored_among(CAMPAIGN, ids) == set(ids[:2])
         store.move(Move(CAMPAIGN, State.OPEN, 0, State.CLOSING, 0, round_state="closing"))
         opened = StoredRound(CAMPAIGN, 1, "open", 0.5, {"p": [1.5]})
-        store.move(Move(CAMPAIGN, State.CLOSING, 0, State.OPEN, 1, round_state="closed", tally=b"t", opened=opened))
+        store.move(
+            Move(
+                CAMPAIGN,
+                State.CLOSING,
+                0,
+                State.OPEN,
+                1,
+                round_state="closed",
+                tally=b"t",
+                opened=opened,
+            )
+        )
         store.add_reports([Batch(CAMPAIGN, 1, self.rows(1, 2))])
         assert store.stored_among(CAMPAIGN, ids) == set(ids[:3]), "whatever its round"
         assert store.stored_among("00" * 16, ids) == set()
@@ -112,7 +139,16 @@ class StoreContract:
         from dither.collector.store import Move, State
 
         store = self.prepared(open_store)
-        wrong = Move(CAMPAIGN, State.CLOSING, 0, State.COLLECTED, 0, round_state="closed", tally=b"t", release=b"r")
+        wrong = Move(
+            CAMPAIGN,
+            State.CLOSING,
+            0,
+            State.COLLECTED,
+            0,
+            round_state="closed",
+            tally=b"t",
+            release=b"r",
+        )
         assert not store.move(wrong)
         assert store.rounds(CAMPAIGN)[0].tally is None
         assert store.release(CAMPAIGN) is None

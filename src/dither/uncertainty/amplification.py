@@ -38,7 +38,9 @@ WORTH_IT = 0.99  # of the local epsilon: above, the guarantee without a delta is
 _MOST_RATIO = 1e12  # beyond it nobody has clones
 _ALLOWANCE = 1e-9  # of every term: far above what SciPy's binomials and our own sums are wrong by
 _LOG_TAIL = 40.0  # numbers of clones that are about so unlikely, e^-40, are not looked at, but counted as lost
-_FINENESS = 32  # steps for a standard deviation of the number of clones; a step counts as its least number
+_FINENESS = (
+    32  # steps for a standard deviation of the number of clones; a step counts as its least number
+)
 _CLOSE = 5e-4  # of epsilon
 _HAIR = 1 + Fraction(1, 10**6)
 
@@ -133,7 +135,9 @@ def readers_epsilon(delta: float, crowd: Crowd) -> float:
 
     def short(epsilon: float) -> float:
         """Above 0 while delta is too large; nearly a line, since log delta falls like a square."""
-        return math.sqrt(-math.log(delta)) - math.sqrt(-math.log(max(readers_delta(epsilon, crowd), 1e-30)))
+        return math.sqrt(-math.log(delta)) - math.sqrt(
+            -math.log(max(readers_delta(epsilon, crowd), 1e-30))
+        )
 
     low, at_low, high, side = 0.0, math.sqrt(-math.log(delta)), WORTH_IT * local, 0
     at_high = short(high)
@@ -165,7 +169,10 @@ def readers_delta(epsilon: float, crowd: Crowd) -> float:
     ratio, clone, others = _up(crowd.ratio), _down(crowd.in_common), crowd.people - 1
     clones = stats.binom(others, 2 * clone)
     deviation = math.sqrt(others * 2 * clone * (1 - 2 * clone))
-    far, step = _LOG_TAIL / 3 + math.sqrt(2 * _LOG_TAIL) * deviation, max(1, int(deviation / _FINENESS))
+    far, step = (
+        _LOG_TAIL / 3 + math.sqrt(2 * _LOG_TAIL) * deviation,
+        max(1, int(deviation / _FINENESS)),
+    )
     low, high = max(0, math.floor(clones.mean() - far)), min(others, math.ceil(clones.mean() + far))
     numbers = np.arange(low, high + 1, step)
     ends = np.append(numbers, numbers[-1] + step) - 1
@@ -199,7 +206,9 @@ def _worst_kinds(found: Sequence[Crowd]) -> list[Crowd]:
     """
     kept: list[Crowd] = []
     for crowd in sorted(found, key=lambda crowd: (crowd.people, -crowd.ratio)):
-        if not any(worse.ratio >= crowd.ratio and worse.in_common <= crowd.in_common for worse in kept):
+        if not any(
+            worse.ratio >= crowd.ratio and worse.in_common <= crowd.in_common for worse in kept
+        ):
             kept.append(Crowd(crowd.people, crowd.ratio * _HAIR, crowd.in_common / _HAIR))
     return kept
 
@@ -207,7 +216,9 @@ def _worst_kinds(found: Sequence[Crowd]) -> list[Crowd]:
 def _at_least(least: Floats, flips: Counts) -> Floats:
     """The chance that so many fair coins show at least so many heads, of which there is at least one."""
     inside = np.clip(least, 1, np.maximum(flips, 1))
-    return np.where(least > flips, 0.0, special.betainc(inside, np.maximum(flips - inside + 1, 1), 0.5))
+    return np.where(
+        least > flips, 0.0, special.betainc(inside, np.maximum(flips - inside + 1, 1), 0.5)
+    )
 
 
 def _up(value: Fraction) -> float:

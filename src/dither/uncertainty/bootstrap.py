@@ -89,7 +89,12 @@ class Bootstrap:
         """Standard errors and intervals of one marginal; not a number, with a caution, where no interval can be had."""
         names = tuple(attributes)
         fitted, refits = self._tables(names)
-        figures, squared, basis, caution = fitted, np.full(fitted.shape, np.nan), self._basis(names), ""
+        figures, squared, basis, caution = (
+            fitted,
+            np.full(fitted.shape, np.nan),
+            self._basis(names),
+            "",
+        )
         if basis is None or told_within_groups(self.model, names):
             basis, caution = "model", told_within_groups(self.model, names) or UNKNOWN
         elif basis == "reports" and self.reports is not None:
@@ -103,16 +108,26 @@ class Bootstrap:
                 raw, noise = self.reports.marginal(names, fitted)
                 share, shared = self._weight(names)
                 figures = fitted + share * (raw - fitted)
-                squared = (1 - share) ** 2 * squared + share**2 * noise + 2 * share * (1 - share) * shared * scatter
-                squared = squared + np.maximum(np.abs(figures - raw) - FAR * np.sqrt(noise), 0.0) ** 2
+                squared = (
+                    (1 - share) ** 2 * squared
+                    + share**2 * noise
+                    + 2 * share * (1 - share) * shared * scatter
+                )
+                squared = (
+                    squared + np.maximum(np.abs(figures - raw) - FAR * np.sqrt(noise), 0.0) ** 2
+                )
                 basis = "model and reports" if share > 0 else "model"
         errors = np.sqrt(squared)
         reach = student_quantile(level, self._freedom(basis)) * errors
         low, high = np.clip(figures - reach, 0, 1), np.clip(figures + reach, 0, 1)
         labels = tuple(self.model.schema[name].labels for name in names)
-        return Interval(names, labels, np.clip(figures, 0, 1), errors, low, high, level, caution, basis)
+        return Interval(
+            names, labels, np.clip(figures, 0, 1), errors, low, high, level, caution, basis
+        )
 
-    def linear(self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats) -> LinearAnswer:
+    def linear(
+        self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats
+    ) -> LinearAnswer:
         """Sums over the cells of a marginal of grouped values; `questions` has a row of weights, shaped like it, for each sum.
 
         Where no interval can be had the covariance is not a number and the caution says why.
@@ -123,7 +138,9 @@ class Bootstrap:
         unknown = told_within_groups(self.model, names, groups)
         if basis is None or unknown:
             missing = np.full((len(rows), len(rows)), np.nan)
-            return LinearAnswer(estimates, missing, self._freedom("model"), "model", unknown or UNKNOWN)
+            return LinearAnswer(
+                estimates, missing, self._freedom("model"), "model", unknown or UNKNOWN
+            )
         if basis == "reports" and self.reports is not None:
             told = self.reports.sums(names, groups, rows, self.model.marginal(names))
             return LinearAnswer(told.estimates, told.covariance, self._freedom(basis), basis)
@@ -147,9 +164,15 @@ class Bootstrap:
             noise = told.covariance
             share, shared = self._weight(names)
             estimates = estimates + share * (told.estimates - estimates)
-            covariance = (1 - share) ** 2 * covariance + share**2 * noise + 2 * share * (1 - share) * shared * scatter
+            covariance = (
+                (1 - share) ** 2 * covariance
+                + share**2 * noise
+                + 2 * share * (1 - share) * shared * scatter
+            )
             gap = estimates - told.estimates
-            far = np.sign(gap) * np.maximum(np.abs(gap) - FAR * np.sqrt(np.maximum(np.diag(noise), 0.0)), 0.0)
+            far = np.sign(gap) * np.maximum(
+                np.abs(gap) - FAR * np.sqrt(np.maximum(np.diag(noise), 0.0)), 0.0
+            )
             covariance = covariance + np.outer(far, far)
             basis = "model and reports" if share > 0 else "model"
         return LinearAnswer(estimates, covariance, self._freedom(basis), basis)
@@ -157,7 +180,9 @@ class Bootstrap:
     def _basis(self, names: tuple[str, ...]) -> Basis | None:
         """What figures about these attributes can rest on: the model, the reports alone, or nothing."""
         pairs = [frozenset(pair) for pair in combinations(self._roots(names), 2)]
-        if not pairs or (self.dependence_learnt and (self.asked is None or all(p in self.asked for p in pairs))):
+        if not pairs or (
+            self.dependence_learnt and (self.asked is None or all(p in self.asked for p in pairs))
+        ):
             return "model"
         return "reports" if self.reports is not None and self.reports.tell(names) else None
 
@@ -182,7 +207,10 @@ class Bootstrap:
         """The fitted table of some attributes and, one behind the other, those of all replicates; pairs are kept."""
         if names in self._pair_tables:
             return self._pair_tables[names]
-        found = self.model.marginal(names), np.stack([replicate.marginal(names) for replicate in self.replicates])
+        found = (
+            self.model.marginal(names),
+            np.stack([replicate.marginal(names) for replicate in self.replicates]),
+        )
         if len(names) == 2:
             self._pair_tables[names] = found
         return found
@@ -192,14 +220,20 @@ class Bootstrap:
         if len(members) == 2:
             fitted = self._tables(members)[0]
             return fitted if groups is None else add_up(fitted, groups)
-        return self.model.marginal(members) if groups is None else grouped_marginal(self.model, members, groups)
+        return (
+            self.model.marginal(members)
+            if groups is None
+            else grouped_marginal(self.model, members, groups)
+        )
 
     def _refitted(self, names: tuple[str, ...], groups: Sequence[Indices]) -> Floats:
         """The replicates' tables of grouped values, flat, one behind the other; of a pair its bias needs the whole ones anyway."""
         if len(names) == 2 and len(self._roots(names)) == 2:
             refits = self._tables(names)[1]
             return add_up(refits, [np.arange(len(refits)), *groups]).reshape(len(refits), -1)
-        return np.stack([grouped_marginal(replicate, names, groups).ravel() for replicate in self.replicates])
+        return np.stack(
+            [grouped_marginal(replicate, names, groups).ravel() for replicate in self.replicates]
+        )
 
     def _parts(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """What errs beyond the replicates: every pair by its bias, every triple not asked together by its interaction."""
@@ -213,12 +247,16 @@ class Bootstrap:
 
     def _pair_bias(self, pair: tuple[str, ...]) -> PairBias:
         if pair not in self._pair_biases:
-            self._pair_biases[pair] = self.misfit.bias(self.model.schema, pair, *self._tables(pair), self._roots(pair))
+            self._pair_biases[pair] = self.misfit.bias(
+                self.model.schema, pair, *self._tables(pair), self._roots(pair)
+            )
         return self._pair_biases[pair]
 
     def _heard(self, names: tuple[str, ...]) -> bool:
         """Whether there are reports about just these attributes to compare with."""
-        told = len(names) > 1 and self._roots(names) == names  # what is determined rests on what determines it
+        told = (
+            len(names) > 1 and self._roots(names) == names
+        )  # what is determined rests on what determines it
         return told and self.reports is not None and self.reports.tell(names)
 
     def _bias(self, names: tuple[str, ...], fitted: Floats) -> Floats:
@@ -238,7 +276,10 @@ class Bootstrap:
             return (pairs[0].weight if len(pairs) == 1 else 0.0), shared
         assert self.reports is not None
         fitted = self.model.marginal(names)
-        bias, noise = float(self._bias(names, fitted).sum()), float(self.reports.marginal(names, fitted)[1].sum())
+        bias, noise = (
+            float(self._bias(names, fitted).sum()),
+            float(self.reports.marginal(names, fitted)[1].sum()),
+        )
         return bias / max(bias + noise, 1e-300), shared
 
 
@@ -252,7 +293,10 @@ def interaction(table: Floats) -> Moves:
     ones = [table.sum(axis=tuple(a for a in range(3) if a != axis)) for axis in range(3)]
     relative = np.zeros(table.shape)
     for axis in range(3):
-        pair, product = table.sum(axis=axis), np.multiply.outer(*(ones[a] for a in range(3) if a != axis))
+        pair, product = (
+            table.sum(axis=axis),
+            np.multiply.outer(*(ones[a] for a in range(3) if a != axis)),
+        )
         own = ((pair - product) / np.maximum(product, 1e-12)) ** 2
         relative += np.expand_dims((own + float((own * product).sum())) / 6, axis)
     return Moves(INTERACTION**2 * relative * table**2, tuple(ones))
@@ -266,7 +310,9 @@ def _lift(values: Floats, members: Sequence[str], names: Sequence[str]) -> Float
 
 def _press(tables: Floats, members: Sequence[str], names: Sequence[str]) -> Floats:
     """Tables with a row axis in front, summed over the attributes that are not members."""
-    return np.asarray(tables.sum(axis=tuple(1 + a for a, name in enumerate(names) if name not in members)))
+    return np.asarray(
+        tables.sum(axis=tuple(1 + a for a, name in enumerate(names) if name not in members))
+    )
 
 
 def student_quantile(level: float, freedom: float) -> float:

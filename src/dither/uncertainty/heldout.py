@@ -118,7 +118,9 @@ def heldout_error(model: Model, answers: Sequence[AnswerCounts], ways: int = 2) 
     }
     together: dict[int, float] = {}
     for part in found:
-        together[part.question] = together.get(part.question, 0.0) + part.weight * part.error / total[part.names]
+        together[part.question] = (
+            together.get(part.question, 0.0) + part.weight * part.error / total[part.names]
+        )
     return HeldOutError(
         float(np.mean([squared for squared, _ in by_set.values()])),
         math.sqrt(sum(error**2 for error in together.values())) / len(by_set),
@@ -147,13 +149,19 @@ def _shared_covariance(answer: AnswerCounts, variances: Floats) -> float:
 
 
 def _usable(answers: Sequence[AnswerCounts], ways: int) -> list[AnswerCounts]:
-    return [a for a in answers if len(a.question.attributes) >= ways and a.n > 1 and a.question.mechanism.exact_groups]
+    return [
+        a
+        for a in answers
+        if len(a.question.attributes) >= ways and a.n > 1 and a.question.mechanism.exact_groups
+    ]
 
 
 def _demand_usable(answers: Sequence[AnswerCounts], ways: int) -> list[AnswerCounts]:
     usable = _usable(answers, ways)
     if not usable:
-        raise ParameterError(f"no held-out report is about {ways} attributes together", where="ways", value=ways)
+        raise ParameterError(
+            f"no held-out report is about {ways} attributes together", where="ways", value=ways
+        )
     return usable
 
 
@@ -170,7 +178,9 @@ def _by_question(model: Model, answers: Sequence[AnswerCounts], ways: int) -> li
     return found
 
 
-def _squared_error(answer: AnswerCounts, group: int, raw: Floats, fitted: Floats) -> tuple[float, float]:
+def _squared_error(
+    answer: AnswerCounts, group: int, raw: Floats, fitted: Floats
+) -> tuple[float, float]:
     """Sum over cells of (y - m)^2 - var(y), and its standard error.
 
     Its variance is 2 sum of squared covariances of y + 4 d' cov d with d = t - m. Off the diagonal the covariances are taken as
@@ -196,6 +206,12 @@ def heldout_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
     for ways, what in ((1, "single attributes"), (2, "two attributes together")):
         if _usable(answers, ways):
             found[str(ways)] = heldout_error(model, answers, ways).to_json()
-        elif any(len(question.attributes) >= ways for held in machine.held for question in held.plan.questions):
+        elif any(
+            len(question.attributes) >= ways
+            for held in machine.held
+            for question in held.plan.questions
+        ):
             skipped.append(f"too few held-out answers to estimate the error of {what}")
-    return {key: value for key, value in (("held_out", found), ("held_out_skipped", skipped)) if value}
+    return {
+        key: value for key, value in (("held_out", found), ("held_out_skipped", skipped)) if value
+    }

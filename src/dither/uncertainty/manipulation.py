@@ -269,7 +269,9 @@ def _ruled(schema: Schema, *, everything: bool) -> list[str]:
     with it. (What a value determines needs no conditioning.)
     """
     by = {rule.attribute: rule.by for rule in schema.rules if isinstance(rule, Determines)}
-    tied = {name for rule in schema.rules if not isinstance(rule, Determines) for name in rule.names}
+    tied = {
+        name for rule in schema.rules if not isinstance(rule, Determines) for name in rule.names
+    }
     if tied and everything:
         return list(schema.names)
     while more := {by[name] for name in tied if name in by} - tied:
@@ -295,7 +297,11 @@ def _chance(tallies: Sequence[CountTally], asked: frozenset[str]) -> float:
         plan = tally.plan
         if plan.split:
             return 1.0
-        shares = [share for q, share in zip(plan.questions, plan.shares, strict=True) if set(q.attributes) == asked]
+        shares = [
+            share
+            for q, share in zip(plan.questions, plan.shares, strict=True)
+            if set(q.attributes) == asked
+        ]
         missed *= 1 - min(1.0, math.fsum(shares))
     return 1 - missed
 
@@ -307,7 +313,9 @@ def _moved(target: _Target, forged: float, total: float) -> float:
     return forged * target.weight * target.gain / honest if honest > 0 else math.inf
 
 
-def _targets(schema: Schema, tallies: Sequence[CountTally], attribute: str, pooled: Floats | None) -> list[_Target]:
+def _targets(
+    schema: Schema, tallies: Sequence[CountTally], attribute: str, pooled: Floats | None
+) -> list[_Target]:
     """What a forger can choose to answer: a question, or a round where participants answer all of it."""
     asked = [
         (tally, i, question)
@@ -375,7 +383,9 @@ def _forged_ranges(mechanism: Mechanism, sizes: Integers) -> tuple[Floats, Float
     if mechanism.name == "bloom":  # linear in the number of cells, and slow to compute
         least, most = mechanism.forged_range(1)
         return np.asarray(least * sizes), np.asarray(most * sizes)
-    ranges: Floats = np.array([mechanism.forged_range(int(size)) for size in sizes], dtype=np.float64)
+    ranges: Floats = np.array(
+        [mechanism.forged_range(int(size)) for size in sizes], dtype=np.float64
+    )
     return ranges[:, 0], ranges[:, 1]
 
 

@@ -40,7 +40,9 @@ UNSEEN = 0.02  # of the raw estimates' noise, at least, is what replicates shoul
 # replicates show most of what `pair_bias` allows for, and for those, left out or hardly learnt, whose replicates show little.
 EXPECTED, APART = {True: 0.0, False: 2.0}, 1.0
 MEDIANS, WIDTHS = np.linspace(-4.0, 4.0, 33), np.array([0.5, 1.0, 1.5, 2.0])
-REJECTS = 1e-3  # the chance of residuals, were the model right, below which the raw estimates are heard
+REJECTS = (
+    1e-3  # the chance of residuals, were the model right, below which the raw estimates are heard
+)
 NEXT_TO_NOTHING = 1e-12  # of the largest squared singular value
 MISFIT_LEVEL = 1e-3  # how often a release of a model that fits may be said not to
 STEPS = np.linspace(-6.0, 8.0, 71)  # logarithms of squared bias in units of bootstrapped error
@@ -90,7 +92,13 @@ class _Pair:
     def shared(self) -> float:
         """From var(r - y) = var(r) + var(y) - 2 cov(r, y)."""
         boot = float(self.boot.sum())
-        return float(np.clip((boot + float(self.noise.sum()) * (1 - self.ratio)) / 2 / max(boot, 1e-300), 0.0, 1.0))
+        return float(
+            np.clip(
+                (boot + float(self.noise.sum()) * (1 - self.ratio)) / 2 / max(boot, 1e-300),
+                0.0,
+                1.0,
+            )
+        )
 
     @property
     def residuals(self) -> Floats:
@@ -112,18 +120,29 @@ class _Pair:
         """
         root, found = np.sqrt(self.noise).ravel(), self.residuals.ravel()
         whole = len(root) <= WHOLE
-        lines = self.shape.strongest(self.noise, None if whole else PRODUCTS).reshape(-1, len(root)) / root
+        lines = (
+            self.shape.strongest(self.noise, None if whole else PRODUCTS).reshape(-1, len(root))
+            / root
+        )
         squares, directions = principal(lines)
         along, factors = directions @ found, np.append(np.exp(STEPS), 0.0)[:, None]
         spread = self.ratio + factors * squares
         out = -0.5 * (np.log(spread) + along**2 / spread).sum(axis=1)
         if not whole:
-            rest = np.maximum(self.shape.variances.ravel() / root**2 - (lines**2).sum(axis=0), 1e-12)
+            rest = np.maximum(
+                self.shape.variances.ravel() / root**2 - (lines**2).sum(axis=0), 1e-12
+            )
             each = rest * (1 - (directions**2).sum(axis=0)) * (self.ratio + factors * rest)
             mean, variance = each.sum(axis=1), 2 * (each**2).sum(axis=1)
             shape, width = mean**2 / variance, variance / mean
             left = float(rest @ (found - along @ directions) ** 2)
-            out = out + (shape - 1) * np.log(left) - left / width - shape * np.log(width) - gammaln(shape)
+            out = (
+                out
+                + (shape - 1) * np.log(left)
+                - left / width
+                - shape * np.log(width)
+                - gammaln(shape)
+            )
         return np.asarray(out[:-1] - out[-1])
 
     def told(self) -> _Told:
@@ -133,7 +152,9 @@ class _Pair:
         boot, noise = float(self.boot.sum()), float(self.noise.sum())
         apart = max(boot + noise - 2 * self.shared * boot, 0.05 * noise)
         alone, rejected = boot * (1 - self.shared), self.chance < REJECTS
-        return _Told(self.likelihood, self.shown, rejected, self.shared, self.size, self.waves, alone, apart)
+        return _Told(
+            self.likelihood, self.shown, rejected, self.shared, self.size, self.waves, alone, apart
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +180,9 @@ class _Told:
         factor = float(chances @ np.exp(STEPS) / chances.sum())
         bias = factor * self.size + self.waves
         return PairMisfit(
-            factor, self.shared, min((bias + self.alone) / (bias + self.apart), 1.0) if self.rejected else 0.0
+            factor,
+            self.shared,
+            min((bias + self.alone) / (bias + self.apart), 1.0) if self.rejected else 0.0,
         )
 
 
@@ -196,15 +219,25 @@ class Misfit:
         return self.pairs.get(frozenset(pair)) or PairMisfit(self.typical)
 
     def bias(
-        self, schema: Schema, pair: Sequence[str], fitted: Floats, refits: Floats, asked: Sequence[str] | None = None
+        self,
+        schema: Schema,
+        pair: Sequence[str],
+        fitted: Floats,
+        refits: Floats,
+        asked: Sequence[str] | None = None,
     ) -> PairBias:
         """The errors to expect of a pair that its replicates do not show; `asked` is what was asked for it, if something else."""
         spread = self.spread * size_of(fitted)
-        return pair_bias([schema[name] for name in pair], fitted, refits, spread).times(self.of(asked or pair).factor)
+        return pair_bias([schema[name] for name in pair], fitted, refits, spread).times(
+            self.of(asked or pair).factor
+        )
 
 
 def local_misfit(
-    model: Model, refits: Sequence[Model], targets: PairTargets | None, redrawn: Sequence[PairTargets]
+    model: Model,
+    refits: Sequence[Model],
+    targets: PairTargets | None,
+    redrawn: Sequence[PairTargets],
 ) -> Misfit:
     """The misfit of the pairs that were asked together, from the real residuals and those of the replicates.
 
@@ -228,9 +261,16 @@ def local_misfit(
     told = {pair: _compare(model, refits, spread, targets, redrawn, pair).told() for pair in chosen}
     priors = {}
     for shown, expected in EXPECTED.items():
-        alike = [one.likelihood for one in told.values() if one.likelihood is not None and one.shown is shown]
+        alike = [
+            one.likelihood
+            for one in told.values()
+            if one.likelihood is not None and one.shown is shown
+        ]
         priors[shown] = learnt_prior(alike, expected)
-    out = {frozenset((names[i], names[j])): one.judged(priors[one.shown]) for (i, j), one in told.items()}
+    out = {
+        frozenset((names[i], names[j])): one.judged(priors[one.shown])
+        for (i, j), one in told.items()
+    }
     typical = float(np.mean([pair.factor for pair in out.values()])) if out else 0.0
     return Misfit(out, typical, spread)
 
@@ -262,7 +302,12 @@ def _compare(
 ) -> _Pair:
     (i, j), (fitted, again) = pair, _tables(model, refits, pair)
     boot = again.var(axis=0, ddof=1) + (again.mean(axis=0) - fitted) ** 2
-    shape = pair_bias([model.schema.attributes[i], model.schema.attributes[j]], fitted, again, spread * size_of(fitted))
+    shape = pair_bias(
+        [model.schema.attributes[i], model.schema.attributes[j]],
+        fitted,
+        again,
+        spread * size_of(fitted),
+    )
     if targets is None:
         return _Pair(fitted, shape, boot)
     block = targets.columns.of(i), targets.columns.of(j)
@@ -274,7 +319,9 @@ def _compare(
         for refit, drawn in zip(again, redrawn, strict=True)
         if drawn.pair_noise[1][i, j] > 0
     ]
-    return _Pair(fitted, shape, boot, targets.pairs[block], noise, float(np.mean(ratios)) if ratios else 1.0)
+    return _Pair(
+        fitted, shape, boot, targets.pairs[block], noise, float(np.mean(ratios)) if ratios else 1.0
+    )
 
 
 def size_of(table: Floats) -> float:
@@ -305,8 +352,12 @@ def misfit_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
     for pair in every[:: max(1, -(-len(every) // MOST_PAIRS))]:
         fitted = model.marginal([names[i] for i in pair])
         noise, block = _noise(targets, pair, fitted), tuple(targets.columns.of(i) for i in pair)
-        shape = pair_bias([model.schema.attributes[i] for i in pair], fitted, fitted[None], 1.0).variances
-        if not shape.any():  # the model knows one of them for certain: no bias of a dependence to look for
+        shape = pair_bias(
+            [model.schema.attributes[i] for i in pair], fitted, fitted[None], 1.0
+        ).variances
+        if (
+            not shape.any()
+        ):  # the model knows one of them for certain: no bias of a dependence to look for
             continue
         chance = _chance((fitted - targets.pairs[block]) ** 2 / noise, shape / noise)
         if chance < MISFIT_LEVEL / len(every):

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from dither.release import Release
 
 
-def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator, came: Sequence[int] = ()) -> None:
+def redraw(
+    machine: ProtocolMachine, model: Model, rng: np.random.Generator, came: Sequence[int] = ()
+) -> None:
     """Run every round of a campaign with independent people of the model's distribution: as many as `came` to it, or as planned.
 
     Guarantee: for plans that are tallied by counts each question's tally has exactly the law it would have with so many
@@ -51,9 +53,15 @@ def redraw(machine: ProtocolMachine, model: Model, rng: np.random.Generator, cam
     known: dict[tuple[str, ...], Floats] = {}  # rounds and replicates ask the same questions again
     while (plan := machine.plan()) is not None:
         if plan.epsilon > machine.campaign.epsilon:
-            raise PrivacyError(f"round {plan.round} would spend more than epsilon {machine.campaign.epsilon}")
+            raise PrivacyError(
+                f"round {plan.round} would spend more than epsilon {machine.campaign.epsilon}"
+            )
         planned = max(round(plan.population * people), 1)
-        machine.close(draw_tally(plan, model, came[plan.round] if plan.round < len(came) else planned, rng, known))
+        machine.close(
+            draw_tally(
+                plan, model, came[plan.round] if plan.round < len(came) else planned, rng, known
+            )
+        )
 
 
 def check_redrawable(machine: ProtocolMachine) -> None:
@@ -104,7 +112,9 @@ def asked_marginal(model: Model, question: Question) -> Floats:
     attributes = [model.schema[name] for name in question.attributes]
     attributes = [with_groups(a) if a.name in question.grouped else a for a in attributes]
     groups = [
-        np.asarray(a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp)
+        np.asarray(
+            a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp
+        )
         for a in attributes
     ]
     return grouped_marginal(model, question.attributes, groups)
@@ -145,8 +155,13 @@ def bootstrap(
     >>> bool((interval.low < interval.high).all())
     True
     """
-    prepared = prepare_bootstrap(source, replicates=replicates, seed=seed, effort=effort, progress=progress)
-    return [prepared.interval([names] if isinstance(names, str) else names, level) for names in attributes]
+    prepared = prepare_bootstrap(
+        source, replicates=replicates, seed=seed, effort=effort, progress=progress
+    )
+    return [
+        prepared.interval([names] if isinstance(names, str) else names, level)
+        for names in attributes
+    ]
 
 
 def prepare_bootstrap(
@@ -160,23 +175,34 @@ def prepare_bootstrap(
     """Draw and refit; the same seed gives the same replicates."""
     check_whole("replicates", replicates, LEAST_REPLICATES)
     check_choice("effort", effort, ("quick", "full"))
-    learnt, model = _learns_dependence(source), source.model() if isinstance(source, ProtocolMachine) else source.model
+    learnt, model = (
+        _learns_dependence(source),
+        source.model() if isinstance(source, ProtocolMachine) else source.model,
+    )
     collected = not isinstance(source, ProtocolMachine) and not source.simulated
     source = _machine_of(source)
     # To a collection as many came as came, whatever was expected.
-    came = [t.participants for t in source.closed] if collected and isinstance(source, ProtocolMachine) else []
+    came = (
+        [t.participants for t in source.closed]
+        if collected and isinstance(source, ProtocolMachine)
+        else []
+    )
     name, schema, epsilon, participants, parameters = _facts(source)
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
-        if parameters.get("effort") == "thorough":  # a quick fit errs more, so its replicates are on the safe side
+        if (
+            parameters.get("effort") == "thorough"
+        ):  # a quick fit errs more, so its replicates are on the safe side
             parameters = {**parameters, "effort": "quick"}
     parameters = {**parameters, **_chosen(parameters, _notes_of(source).get("fit", {}))}
     known = isinstance(source, ProtocolMachine) and bool(source.counted)
     refits: list[Model] = []
     redrawn: list[PairTargets] = []
     for replicate in range(replicates):
-        machine = start(name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate)
+        machine = start(
+            name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate
+        )
         if isinstance(source, ProtocolMachine):
             machine.core.prior = _prior_again(
                 source.core.prior, model, np.random.default_rng([seed, replicate, 0x7072])
@@ -189,10 +215,15 @@ def prepare_bootstrap(
             progress("bootstrap: models fitted again", replicate + 1, replicates)
     if not isinstance(source, ProtocolMachine) or not source.counted:
         return Bootstrap(
-            model, tuple(refits), learnt, local_misfit(core_of(model), [core_of(r) for r in refits], None, ())
+            model,
+            tuple(refits),
+            learnt,
+            local_misfit(core_of(model), [core_of(r) for r in refits], None, ()),
         )
     # What was fitted is compared with what it was fitted to; rules stand around both.
-    found = local_misfit(core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn)
+    found = local_misfit(
+        core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn
+    )
     reports = Reports(schema, tuple(answers_of(source.counted)))
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
 
@@ -212,7 +243,9 @@ def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) ->
     """A public table is what it is; an earlier campaign's answers have noise, and are drawn anew like those of now."""
     if not isinstance(prior, EarlierReports):
         return prior
-    return replace(prior, tallies=tuple(draw_tally(t.plan, model, t.participants, rng) for t in prior.tallies))
+    return replace(
+        prior, tallies=tuple(draw_tally(t.plan, model, t.participants, rng) for t in prior.tallies)
+    )
 
 
 def reports_in(schema: Schema, state: bytes | None) -> Reports | None:
@@ -251,8 +284,13 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
         or machine.plain_parameters()["tables"] == "never"
         or machine.notes().get("fit", {}).get("risk_of_pairs_alone", 0.0) < 0.0
     )
-    sets, sizes = {answer.question.attributes for answer in answers}, (2,) if pairs_alone else (2, 3)
-    return frozenset(frozenset(some) for names in sets for size in sizes for some in combinations(names, size))
+    sets, sizes = (
+        {answer.question.attributes for answer in answers},
+        (2,) if pairs_alone else (2, 3),
+    )
+    return frozenset(
+        frozenset(some) for names in sets for size in sizes for some in combinations(names, size)
+    )
 
 
 def _notes_of(source: Release | ProtocolMachine) -> JsonMapping:
@@ -262,4 +300,6 @@ def _notes_of(source: Release | ProtocolMachine) -> JsonMapping:
 def _learns_dependence(source: Release | ProtocolMachine) -> bool:
     """Whether pairs were asked and used; a method that had to leave them out says so in its notes."""
     notes = source.notes() if isinstance(source, ProtocolMachine) else source.notes
-    return source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")
+    return (
+        source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")
+    )

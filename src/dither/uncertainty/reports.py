@@ -45,7 +45,12 @@ class Reports:
 
     def _holding(self, attributes: Sequence[str]) -> list[AnswerCounts]:
         wanted = frozenset(attributes)
-        return [answer for asked, answers in self._by_set.items() if wanted <= asked for answer in answers]
+        return [
+            answer
+            for asked, answers in self._by_set.items()
+            if wanted <= asked
+            for answer in answers
+        ]
 
     def tell(self, attributes: Sequence[str]) -> bool:
         """Whether anybody was asked about all of these together."""
@@ -58,7 +63,8 @@ class Reports:
         for answer in self._holding(attributes):
             marginal, group = read_marginal(self.schema, answer, attributes)
             precision = 1.0 / (
-                answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n) + 1.0 / cells / answer.n
+                answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n)
+                + 1.0 / cells / answer.n
             )
             found.append((answer, marginal, precision))
         total = sum(precision for *_, precision in found)
@@ -68,14 +74,23 @@ class Reports:
         """The averaged table of some attributes, and the variance of each cell if the true table were `frequencies`."""
         raw, variances = np.zeros(frequencies.shape), np.zeros(frequencies.shape)
         for answer, marginal, share in self._parts(attributes):
-            mechanism, group = answer.question.mechanism, answer.question.mechanism.cells // marginal.size
+            mechanism, group = (
+                answer.question.mechanism,
+                answer.question.mechanism.cells // marginal.size,
+            )
             low, high = (mechanism.group_variance(group, f, answer.n) for f in (0.0, 1.0))
             raw += share * marginal
-            variances += share**2 * (low + (high - low) * frequencies + frequencies * (1 - frequencies) / answer.n)
+            variances += share**2 * (
+                low + (high - low) * frequencies + frequencies * (1 - frequencies) / answer.n
+            )
         return raw, variances
 
     def sums(
-        self, attributes: Sequence[str], groups: Sequence[Indices], weights: Floats, frequencies: Floats
+        self,
+        attributes: Sequence[str],
+        groups: Sequence[Indices],
+        weights: Floats,
+        frequencies: Floats,
     ) -> RawSums:
         """Sums with a row of weights each over the grouped table; variances are taken at `frequencies`, ungrouped."""
         estimates, covariance = np.zeros(len(weights)), np.zeros((len(weights), len(weights)))
@@ -93,12 +108,18 @@ class Reports:
         return RawSums(estimates, covariance)
 
 
-def _broadcast(tables: Floats, attributes: Sequence[str], asked: Sequence[str], schema: Schema) -> Floats:
+def _broadcast(
+    tables: Floats, attributes: Sequence[str], asked: Sequence[str], schema: Schema
+) -> Floats:
     """Tables over some attributes repeated over the others that a question asks for, its axes in order, flattened."""
     order = [0, *(1 + list(attributes).index(name) for name in asked if name in attributes)]
     moved = np.transpose(tables, order)
-    wide = moved.reshape([len(tables), *(schema[n].cardinality if n in attributes else 1 for n in asked)])
-    return np.broadcast_to(wide, (len(tables), *(schema[n].cardinality for n in asked))).reshape(len(tables), -1)
+    wide = moved.reshape(
+        [len(tables), *(schema[n].cardinality if n in attributes else 1 for n in asked)]
+    )
+    return np.broadcast_to(wide, (len(tables), *(schema[n].cardinality for n in asked))).reshape(
+        len(tables), -1
+    )
 
 
 def answer_covariance(mechanism: Mechanism, rows: Floats, frequencies: Floats, n: int) -> Floats:

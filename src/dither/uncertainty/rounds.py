@@ -62,7 +62,11 @@ def rounds_tests(model: Model, tallies: Sequence[RoundTally]) -> list[RoundsTest
     found = []
     for name in model.schema.names:
         groups = _groups(model.marginal([name]))
-        estimates = {n: e for n, answers in by_round.items() if (e := _estimate(model, answers, name, groups))}
+        estimates = {
+            n: e
+            for n, answers in by_round.items()
+            if (e := _estimate(model, answers, name, groups))
+        }
         if len(estimates) > 1:
             found.append(RoundsTest(name, tuple(estimates), *_wald(list(estimates.values()))))
     return found
@@ -87,7 +91,13 @@ def rounds_notes(model: Model, tallies: Sequence[RoundTally]) -> JsonObject:
     named = rounds_that_differ(tests)
     least = min(tests, key=lambda test: test.p)
     listed = [
-        {"attribute": t.attribute, "rounds": list(t.rounds), "statistic": t.statistic, "degrees": t.degrees, "p": t.p}
+        {
+            "attribute": t.attribute,
+            "rounds": list(t.rounds),
+            "statistic": t.statistic,
+            "degrees": t.degrees,
+            "p": t.p,
+        }
         for t in sorted(tests, key=lambda test: test.p)
     ]
     count = f"{len(tests)} attribute{'s' if len(tests) > 1 else ''}"
@@ -112,7 +122,12 @@ def _answers(tally: CountTally) -> list[AnswerCounts]:
     found: list[AnswerCounts] = []
     seen: set[str] = set()
     for i, question in enumerate(tally.plan.questions):
-        if question.grouped or question.rounded or not question.mechanism.exact_groups or tally.n[i] < 2:
+        if (
+            question.grouped
+            or question.rounded
+            or not question.mechanism.exact_groups
+            or tally.n[i] < 2
+        ):
             continue
         if not (tally.plan.split and seen & set(question.attributes)):
             found.append(AnswerCounts(question, tally.counts[i], int(tally.n[i])))
@@ -131,10 +146,14 @@ def _groups(frequencies: Floats) -> Floats:
     return np.asarray(whole[whole.any(axis=1)], dtype=np.float64)
 
 
-def _estimate(model: Model, answers: Sequence[AnswerCounts], name: str, groups: Floats) -> _Estimate | None:
+def _estimate(
+    model: Model, answers: Sequence[AnswerCounts], name: str, groups: Floats
+) -> _Estimate | None:
     """What the questions of one round about an attribute say together; None if too few people answered them."""
     holding = [a for a in answers if name in a.question.attributes]
-    holding = sorted(holding, key=lambda a: -a.n / a.question.mechanism.total_variance)[:MOST_QUESTIONS]
+    holding = sorted(holding, key=lambda a: -a.n / a.question.mechanism.total_variance)[
+        :MOST_QUESTIONS
+    ]
     if sum(a.n for a in holding) < LEAST_PEOPLE:
         return None
     parts = [_read(model, answer, name, groups) for answer in holding]
@@ -180,6 +199,8 @@ def _wald(estimates: Sequence[_Estimate]) -> tuple[float, int]:
         own = slice(i * size, (i + 1) * size)
         covariance[own, own] += estimate.covariance
     variances, directions = np.linalg.eigh(covariance)
-    kept = variances > _RANK * variances[-1]  # estimates that always add up to one do not vary together
+    kept = (
+        variances > _RANK * variances[-1]
+    )  # estimates that always add up to one do not vary together
     along = directions.T[kept] @ differences
     return float((along**2 / variances[kept]).sum()), int(kept.sum())

@@ -78,13 +78,19 @@ class PairBias:
     def covariance(self, rows: Floats, groups: Sequence[Indices]) -> Floats:
         """Of sums with a row of weights each, shaped like the table of grouped values."""
         every = [np.arange(len(self.lines)), *groups]
-        along = [rows.reshape(len(rows), -1) @ add_up(self.lines, every).reshape(len(self.lines), -1).T]
+        along = [
+            rows.reshape(len(rows), -1) @ add_up(self.lines, every).reshape(len(self.lines), -1).T
+        ]
         for products in (self.values, self.waves):
             first, second = (
                 add_up(moves.T, [np.arange(moves.shape[1]), group]).T
                 for moves, group in zip(products, groups, strict=True)
             )
-            along.append(np.tensordot(np.tensordot(rows, first, (1, 0)), second, (1, 0)).reshape(len(rows), -1))
+            along.append(
+                np.tensordot(np.tensordot(rows, first, (1, 0)), second, (1, 0)).reshape(
+                    len(rows), -1
+                )
+            )
         return np.asarray(sum(part @ part.T for part in along))
 
     def times(self, factor: float) -> PairBias:
@@ -101,7 +107,9 @@ class PairBias:
         return np.concatenate([self.lines, products])
 
 
-def pair_bias(attributes: Sequence[Attribute], fitted: Floats, refits: Floats, spread: float) -> PairBias:
+def pair_bias(
+    attributes: Sequence[Attribute], fitted: Floats, refits: Floats, spread: float
+) -> PairBias:
     """Errors of a pair's table as large as those of the refits in its dependence, and along products of single values' moves, and
     of slow waves if it has any, so large that the squares of either add up to `spread`."""
     errors = departures(refits) - departures(fitted[None])

@@ -29,12 +29,25 @@ def pack_replicates(found: Bootstrap) -> bytes:
     arrays: dict[str, AnyArray] = {}
     for number, model in enumerate(found.replicates):
         meta, tables = unpack(model.to_bytes())
-        models.append({key: value for key, value in meta.items() if key != "schema"} | {"arrays": list(tables)})
+        models.append(
+            {key: value for key, value in meta.items() if key != "schema"}
+            | {"arrays": list(tables)}
+        )
         for name, table in tables.items():
-            arrays[f"{number}.{name}"] = table.astype(np.float32) if table.dtype == np.float64 else table
-    pairs = [[*sorted(pair), one.factor, one.shared, one.weight] for pair, one in found.misfit.pairs.items()]
+            arrays[f"{number}.{name}"] = (
+                table.astype(np.float32) if table.dtype == np.float64 else table
+            )
+    pairs = [
+        [*sorted(pair), one.factor, one.shared, one.weight]
+        for pair, one in found.misfit.pairs.items()
+    ]
     asked = None if found.asked is None else sorted(sorted(some) for some in found.asked)
-    facts = {"learnt": found.dependence_learnt, "pairs": sorted(pairs), "typical": found.misfit.typical, "asked": asked}
+    facts = {
+        "learnt": found.dependence_learnt,
+        "pairs": sorted(pairs),
+        "typical": found.misfit.typical,
+        "asked": asked,
+    }
     facts["spread"] = found.misfit.spread
     return pack({"format": FORMAT, "of": _digest(found.model), "models": models, **facts}, arrays)
 
@@ -49,9 +62,15 @@ def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Boo
     with decoding("set of replicates"):
         if not 2 <= len(meta["models"]) <= MOST_REPLICATES:
             raise ValueError(f"{len(meta['models'])} replicates")
-        replicates = tuple(_model(entry, str(i), arrays, model.schema) for i, entry in enumerate(meta["models"]))
+        replicates = tuple(
+            _model(entry, str(i), arrays, model.schema) for i, entry in enumerate(meta["models"])
+        )
         pairs = {_known(pair[:2], model.schema): _pair_misfit(pair[2:]) for pair in meta["pairs"]}
-        asked = None if meta["asked"] is None else frozenset(_known(some, model.schema) for some in meta["asked"])
+        asked = (
+            None
+            if meta["asked"] is None
+            else frozenset(_known(some, model.schema) for some in meta["asked"])
+        )
         misfit = Misfit(pairs, _number(meta["typical"]), _number(meta["spread"]))
         return Bootstrap(model, replicates, bool(meta["learnt"]), misfit, asked, reports)
 
@@ -63,10 +82,14 @@ def _digest(model: Model) -> str:
 
 def _model(entry: JsonObject, prefix: str, arrays: dict[str, AnyArray], schema: Schema) -> Model:
     tables = {name: arrays[f"{prefix}.{name}"] for name in entry["arrays"]}
-    wide = {name: t.astype(np.float64) if t.dtype == np.float32 else t for name, t in tables.items()}
+    wide = {
+        name: t.astype(np.float64) if t.dtype == np.float32 else t for name, t in tables.items()
+    }
     if not all(np.isfinite(table).all() for table in wide.values()):
         raise ValueError("a table is not of numbers")
-    meta = {key: value for key, value in entry.items() if key != "arrays"} | {"schema": schema.to_json()}
+    meta = {key: value for key, value in entry.items() if key != "arrays"} | {
+        "schema": schema.to_json()
+    }
     return model_from_bytes(pack(meta, wide))
 
 

@@ -74,7 +74,11 @@ def shown_origin(public_url: str | None) -> Markup:
     A request's Host header is never repeated: a cache in front of the collector would show one
     visitor's header to the next.
     """
-    return Markup('<span data-origin="">https://ADDRESS</span>') if public_url is None else Markup.escape(public_url)
+    return (
+        Markup('<span data-origin="">https://ADDRESS</span>')
+        if public_url is None
+        else Markup.escape(public_url)
+    )
 
 
 def origin_for_operators(request: Request, public_url: str | None) -> str:

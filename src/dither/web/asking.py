@@ -72,11 +72,17 @@ def read_form(schema: Schema, asked: Sequence[tuple[str, str]]) -> Form:
     values: dict[str, list[str]] = {}
     for name, value in asked:
         values.setdefault(name, []).append(value.strip())
-    by = tuple(dict.fromkeys(name for name in values.get("by", ()) if name in schema.names))[:MOST_BY]
+    by = tuple(dict.fromkeys(name for name in values.get("by", ()) if name in schema.names))[
+        :MOST_BY
+    ]
     where, given = (next(iter(values.get(name, ())), "") for name in ("where", "given"))
-    filters, conditions = ([_field(f"{side}{i}", a, values) for i, a in enumerate(schema)] for side in "wg")
+    filters, conditions = (
+        [_field(f"{side}{i}", a, values) for i, a in enumerate(schema)] for side in "wg"
+    )
     question = Question(
-        where=_joined(schema, filters, where), given=_joined(schema, conditions, given), by=tuple(values.get("by", ()))
+        where=_joined(schema, filters, where),
+        given=_joined(schema, conditions, given),
+        by=tuple(values.get("by", ())),
     )
     return Form(by, where, given, filters, conditions, question)
 
@@ -120,14 +126,21 @@ def _expression(attribute: Attribute, field: Field) -> str:
         parts.append(f"{name} < {_end(attribute, field.below)}")
     said = " and ".join(parts)
     if chosen:
-        listed = f"{name} == {chosen[0]}" if len(chosen) == 1 else f"{name} in [{', '.join(chosen)}]"
+        listed = (
+            f"{name} == {chosen[0]}" if len(chosen) == 1 else f"{name} in [{', '.join(chosen)}]"
+        )
         said = f"({said} or {listed})" if said else listed
     return said
 
 
 def attribute_name(name: str) -> str:
     """An attribute in an expression."""
-    plain = name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and name not in ("attr", "between")
+    plain = (
+        name.isidentifier()
+        and name.isascii()
+        and not keyword.iskeyword(name)
+        and name not in ("attr", "between")
+    )
     return name if plain else f"attr[{name!r}]"
 
 

@@ -15,7 +15,12 @@ import dither.release.pages
 
 _STATIC = Path(__file__).with_name("static")
 _SHARED = Path(dither.release.pages.__file__).with_name("templates") / "style.css"
-_TYPES = {".css": "text/css", ".js": "text/javascript", ".ts": "text/plain", ".svg": "image/svg+xml"}
+_TYPES = {
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".ts": "text/plain",
+    ".svg": "image/svg+xml",
+}
 _IN_ADDRESS = 16  # characters of the hash
 
 
@@ -46,7 +51,11 @@ class Asset:
 def assets() -> dict[str, Asset]:
     """All of them by name."""
     sheet = _SHARED.read_bytes() + (_STATIC / "pages.css").read_bytes()
-    own = {path.name: path.read_bytes() for path in sorted(_STATIC.iterdir()) if path.suffix in (".js", ".svg")}
+    own = {
+        path.name: path.read_bytes()
+        for path in sorted(_STATIC.iterdir())
+        if path.suffix in (".js", ".svg")
+    }
     found = {"dither.css": sheet, **own, **_encoder()}
     return {name: Asset(name, data) for name, data in found.items()}
 
@@ -67,5 +76,9 @@ def _encoder() -> dict[str, bytes]:
     """The browser client and its types: inside the package once it is installed, in `js/` of the repository before."""
     for folder in (_STATIC / "encoder", Path(__file__).parents[3] / "js"):
         if (folder / "dither.js").is_file():
-            return {path.name: path.read_bytes() for path in sorted(folder.glob("dither.*")) if path.suffix in _TYPES}
+            return {
+                path.name: path.read_bytes()
+                for path in sorted(folder.glob("dither.*"))
+                if path.suffix in _TYPES
+            }
     raise FileNotFoundError("dither.js is not part of this installation; install dither again")

@@ -95,7 +95,9 @@ class CampaignPages:
         """All campaigns, those that take reports first, and which of them are published."""
         if self.collector.store.shared:
             await self.collector.look_again()
-        counted = [await self.collector.live.now(campaign) for campaign in self.collector.campaigns.ids()]
+        counted = [
+            await self.collector.live.now(campaign) for campaign in self.collector.campaigns.ids()
+        ]
         return await run_in_threadpool(self._listed, counted)
 
     def _listed(self, counted: list[Counted]) -> dict[str, Any]:
@@ -121,7 +123,9 @@ class CampaignPages:
             "fit": self.fits.find(campaign),
         }
 
-    async def show(self, request: Request, session: Session, campaign: str, fault: str = "") -> Response:
+    async def show(
+        self, request: Request, session: Session, campaign: str, fault: str = ""
+    ) -> Response:
         """The page of a campaign."""
         found = await self.one(campaign)
         live: Live = found["live"]
@@ -136,7 +140,10 @@ class CampaignPages:
             weak=weak_protection(live.spec.epsilon),
             link=link,
             code=qr_code(link),
-            questions=[(question_of(a), a.help, spoken_answers(a)[:12], a.cardinality) for a in live.spec.schema],
+            questions=[
+                (question_of(a), a.help, spoken_answers(a)[:12], a.cardinality)
+                for a in live.spec.schema
+            ],
             fault=fault,
             said=SAID.get(request.query_params.get("said", ""), ""),
         )
@@ -167,7 +174,10 @@ class CampaignPages:
             "close-round": ("close-round", lambda: campaigns.close_round(campaign, number or 0)),
             "finalise": ("finalise", lambda: campaigns.finalise(campaign, rows)),
             "publish": ("publish-release", lambda: self.collector.publications.publish(campaign)),
-            "unpublish": ("unpublish-release", lambda: self.collector.publications.unpublish(campaign)),
+            "unpublish": (
+                "unpublish-release",
+                lambda: self.collector.publications.unpublish(campaign),
+            ),
         }
         if action not in steps:
             raise Problem("not-found", "there is no such step")
@@ -197,7 +207,9 @@ def campaign_routes(console: Console) -> APIRouter:
         return console.page("campaigns_live.html", session, "", title="Campaigns", **shown)
 
     @routes.get("/console/c/{campaign}")
-    async def campaign_page(request: Request, campaign: str, session: Session = signed_in) -> Response:
+    async def campaign_page(
+        request: Request, campaign: str, session: Session = signed_in
+    ) -> Response:
         return await pages.show(request, session, campaign)
 
     @routes.get("/console/c/{campaign}/live")
@@ -211,7 +223,9 @@ def campaign_routes(console: Console) -> APIRouter:
         if danger is None or not session.principal.may_change:
             raise Problem("not-found", "there is no such step")
         found = await pages.one(campaign)
-        return console.page("confirm.html", session, "", title=danger.title, danger=danger, action=action, **found)
+        return console.page(
+            "confirm.html", session, "", title=danger.title, danger=danger, action=action, **found
+        )
 
     @routes.post("/console/c/{campaign}/do/{action}")
     async def act(request: Request, campaign: str, action: str, form: Form = sent) -> Response:
@@ -228,7 +242,10 @@ def campaign_routes(console: Console) -> APIRouter:
         except DitherError as error:
             return await pages.show(request, form.session, campaign, str(error))
         link = participant_link(request, console.collector.public_url, campaign)
-        lines = "".join(f"{link}#{token}\r\n" if form.text("as") == "links" else f"{token}\r\n" for token in issued)
+        lines = "".join(
+            f"{link}#{token}\r\n" if form.text("as") == "links" else f"{token}\r\n"
+            for token in issued
+        )
         name = f"tickets-{campaign[:8]}.txt"
         headers = {**SECURITY, "content-disposition": f'attachment; filename="{name}"'}
         return Response(lines, media_type="text/plain; charset=ascii", headers=headers)
@@ -250,8 +267,14 @@ def participant_link(request: Request, public_url: str | None, campaign: str) ->
 
 def qr_code(link: str) -> Markup:
     """The link as a picture that phones read."""
-    drawn = segno.make(link, error="m").svg_inline(scale=4, border=3, dark="#000", light="#fff", omitsize=True)
-    return Markup(drawn.replace("<svg ", '<svg role="img" aria-label="QR code of the link for participants" ', 1))
+    drawn = segno.make(link, error="m").svg_inline(
+        scale=4, border=3, dark="#000", light="#fff", omitsize=True
+    )
+    return Markup(
+        drawn.replace(
+            "<svg ", '<svg role="img" aria-label="QR code of the link for participants" ', 1
+        )
+    )
 
 
 def _whole(text: str, default: int | None) -> int | None:

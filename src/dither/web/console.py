@@ -99,7 +99,9 @@ class Console:
 
         return await run_in_threadpool(noted)
 
-    def page(self, template: str, session: Session, here: str, *, title: str, **values: Any) -> HTMLResponse:
+    def page(
+        self, template: str, session: Session, here: str, *, title: str, **values: Any
+    ) -> HTMLResponse:
         """A page of the console."""
         bar = [(address, name, address == here) for address, name in SECTIONS]
         return page(template, title=title, bar=bar, session=session, **values)
@@ -109,12 +111,16 @@ async def read_form(request: Request, seconds: float, max_files: int, max_fields
     """A form that came as a whole within so many seconds."""
     try:
         async with asyncio.timeout(seconds):
-            return await request.form(max_files=max_files, max_fields=max_fields, max_part_size=MOST_FIELD_BYTES)
+            return await request.form(
+                max_files=max_files, max_fields=max_fields, max_part_size=MOST_FIELD_BYTES
+            )
     except TimeoutError:
         raise Problem("timeout", f"the form took longer than {seconds:g} s") from None
     except (HTTPException, MultiPartException):
         raise Problem("bad-request", "the form cannot be read") from None
-    except ClientDisconnect:  # nobody hears this, and it is no defect of ours that the log should show
+    except (
+        ClientDisconnect
+    ):  # nobody hears this, and it is no defect of ours that the log should show
         raise Problem("bad-request", "the sender went away before the form had come") from None
 
 

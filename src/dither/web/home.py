@@ -20,9 +20,17 @@ def home_routes(collector: Collector) -> APIRouter:
 
     @routes.get("/")
     def home() -> Response:
-        live = {campaign: collector.campaigns.get(campaign) for campaign in collector.campaigns.ids()}
-        open_ones = [found for found in live.values() if found.spec.listed and found.stored.state is State.OPEN]
-        released = [live[campaign] for campaign in collector.publications.public() if campaign in live]
+        live = {
+            campaign: collector.campaigns.get(campaign) for campaign in collector.campaigns.ids()
+        }
+        open_ones = [
+            found
+            for found in live.values()
+            if found.spec.listed and found.stored.state is State.OPEN
+        ]
+        released = [
+            live[campaign] for campaign in collector.publications.public() if campaign in live
+        ]
         return page(
             "home.html",
             title="Dither collector",
@@ -40,4 +48,9 @@ def _card(live: Live) -> dict[str, str]:
     """What strangers read of a campaign that its curator made public."""
     spec = live.spec
     about = next((line for line in spec.purpose.splitlines() if line.strip()), "")
-    return {"id": live.stored.id, "title": title_of(live), "about": about, "closes": until(spec.closes)}
+    return {
+        "id": live.stored.id,
+        "title": title_of(live),
+        "about": about,
+        "closes": until(spec.closes),
+    }

@@ -32,9 +32,7 @@ from dither.web.schema_form import KINDS, PERIOD_NAMES, SchemaForm, read_cards, 
 
 _WORDS = ("title", "purpose", "epsilon_reason", "contact", "closes")
 _PREFIX = "remove-"
-HOLDOUT = (
-    0.05  # share of participants kept from the fit for an error estimate without the truth, as on the command line
-)
+HOLDOUT = 0.05  # share of participants kept from the fit for an error estimate without the truth, as on the command line
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,8 @@ class Draft:
         """Above epsilon 8 participants must be told why the protection is no stronger."""
         if self.number("epsilon") > REASON_EPSILON and not self.epsilon_reason.strip():
             raise ParameterError(
-                f"an epsilon above {REASON_EPSILON:g} needs a reason that participants read", where="epsilon_reason"
+                f"an epsilon above {REASON_EPSILON:g} needs a reason that participants read",
+                where="epsilon_reason",
             )
 
     def number(self, name: str) -> float:
@@ -91,13 +90,24 @@ class Draft:
         """A field that must be a whole number."""
         number = self.number(name)
         if not number.is_integer() or not 0 < number < 2**53:
-            raise SchemaError(f"{name}: {getattr(self, name)!r} is no whole number above 0", where=name)
+            raise SchemaError(
+                f"{name}: {getattr(self, name)!r} is no whole number above 0", where=name
+            )
         return int(number)
 
 
 def read_draft(form: Form) -> Draft:
     """The form's fields."""
-    names = (*_WORDS, "closes_at_reports", "epsilon", "participants", "method", "participation", "assignment", "listed")
+    names = (
+        *_WORDS,
+        "closes_at_reports",
+        "epsilon",
+        "participants",
+        "method",
+        "participation",
+        "assignment",
+        "listed",
+    )
     given = {name: form.text(name) for name in names if form.text(name)}
     return Draft(**given, schema=read_cards(form.text))
 
@@ -108,7 +118,9 @@ def new_campaign_routes(console: Console) -> APIRouter:
     planner = Planner()
     signed_in, sent = Depends(console.session), Depends(console.form)
 
-    def show(session: Session, draft: Draft, fault: str = "", note: str = "", **seen: Any) -> Response:
+    def show(
+        session: Session, draft: Draft, fault: str = "", note: str = "", **seen: Any
+    ) -> Response:
         response = console.page(
             "new_campaign.html",
             session,
@@ -158,17 +170,31 @@ def new_campaign_routes(console: Console) -> APIRouter:
             schema, leaks = await run_in_threadpool(_read_file, console.collector.questions, chosen)
         except DitherError as error:
             return show(form.session, Draft(), str(error))
-        note = f"{sentence(LEAK_WARNING)} Look through every answer below before you go on." if leaks else ""
+        note = (
+            f"{sentence(LEAK_WARNING)} Look through every answer below before you go on."
+            if leaks
+            else ""
+        )
         return show(form.session, Draft(schema=show_schema(schema)), note=note)
 
     async def look_ahead(form: Form, draft: Draft) -> dict[str, Any] | None:
         """What the planner's part shows; None if the same browser has asked something newer meanwhile."""
         try:
-            schema, people, epsilon = draft.schema.schema(), draft.whole("participants"), draft.number("epsilon")
-            outlook = await run_in_threadpool(planner.look, form.session.csrf, schema, people, epsilon)
+            schema, people, epsilon = (
+                draft.schema.schema(),
+                draft.whole("participants"),
+                draft.number("epsilon"),
+            )
+            outlook = await run_in_threadpool(
+                planner.look, form.session.csrf, schema, people, epsilon
+            )
         except DitherError as error:
             return {"outlook": None, "chart": None, "plan_fault": str(error)}
-        return None if outlook is None else {"outlook": outlook, "chart": outlook_chart(outlook), "plan_fault": ""}
+        return (
+            None
+            if outlook is None
+            else {"outlook": outlook, "chart": outlook_chart(outlook), "plan_fault": ""}
+        )
 
     @routes.post("/console/plan")
     async def plan(form: Form = sent) -> Response:

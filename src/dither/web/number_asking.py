@@ -35,7 +35,11 @@ class NumberForm:
     @property
     def parameters(self) -> list[tuple[str, str]]:
         """The question as programs write it in an address."""
-        ends = [("range", f"{self.from_ or self.low},{self.to or self.high}")] if self.from_ or self.to else []
+        ends = (
+            [("range", f"{self.from_ or self.low},{self.to or self.high}")]
+            if self.from_ or self.to
+            else []
+        )
         return ends + [(name, text) for name in _WHOLE if (text := getattr(self, name))]
 
     @property
@@ -44,7 +48,8 @@ class NumberForm:
         said = dict(self.parameters)
         return Question(
             number=NumberQuestion(
-                range=(said["range"],) if "range" in said else (), **{name: said.get(name, "") for name in _WHOLE}
+                range=(said["range"],) if "range" in said else (),
+                **{name: said.get(name, "") for name in _WHOLE},
             )
         )
 

@@ -19,7 +19,9 @@ def operator_pages(console: Console) -> APIRouter:
     keys, store = console.collector.keys, console.collector.store
     signed_in, sent = Depends(console.session), Depends(console.form)
 
-    async def show_keys(session: Session, fault: str = "", made: tuple[str, str] | None = None) -> Response:
+    async def show_keys(
+        session: Session, fault: str = "", made: tuple[str, str] | None = None
+    ) -> Response:
         listed = await run_in_threadpool(keys.listed)
         response = console.page(
             "keys.html", session, "/console/keys", title="Keys", keys=listed, fault=fault, made=made
@@ -42,7 +44,9 @@ def operator_pages(console: Console) -> APIRouter:
 
     @routes.get("/console/keys/revoke/{name}")
     async def ask(name: str, session: Session = signed_in) -> Response:
-        return console.page("revoke.html", session, "/console/keys", title="Revoke the key?", name=name)
+        return console.page(
+            "revoke.html", session, "/console/keys", title="Revoke the key?", name=name
+        )
 
     @routes.post("/console/keys/revoke/{name}")
     async def revoke(name: str, form: Form = sent) -> Response:
@@ -57,10 +61,18 @@ def operator_pages(console: Console) -> APIRouter:
         given = request.query_params.get("before", "")
         before = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
         entries = await run_in_threadpool(store.audit.entries, None, before, PAGE)
-        titles = {entry.campaign: _title(console, entry.campaign) for entry in entries if entry.campaign}
+        titles = {
+            entry.campaign: _title(console, entry.campaign) for entry in entries if entry.campaign
+        }
         older = entries[-1].number if len(entries) == PAGE else None
         return console.page(
-            "audit.html", session, "/console/audit", title="Audit", entries=entries, titles=titles, older=older
+            "audit.html",
+            session,
+            "/console/audit",
+            title="Audit",
+            entries=entries,
+            titles=titles,
+            older=older,
         )
 
     return routes

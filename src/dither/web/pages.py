@@ -63,7 +63,9 @@ def _static_routes() -> APIRouter:
 
 def _as_it_is(name: str) -> Response:
     found = asset(name)
-    return Response(found.data, media_type=found.media_type, headers={**SECURITY, "etag": f'"{found.sha256}"'})
+    return Response(
+        found.data, media_type=found.media_type, headers={**SECURITY, "etag": f'"{found.sha256}"'}
+    )
 
 
 def _answer_browsers(app: FastAPI) -> None:
@@ -89,4 +91,6 @@ def _answer_browsers(app: FastAPI) -> None:
 
 
 def _reads_pages(request: Request) -> bool:
-    return not request.url.path.startswith("/v1/") and "text/html" in request.headers.get("accept", "")
+    return not request.url.path.startswith("/v1/") and "text/html" in request.headers.get(
+        "accept", ""
+    )

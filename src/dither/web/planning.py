@@ -16,7 +16,14 @@ from markupsafe import Markup
 from dither.display.bars import WIDTH
 from dither.display.svg import drawing, label, number, path, short_number, text_width
 from dither.errors import DitherError
-from dither.planner import BASELINE, Forecast, assumed_dependence, forecast, predict, reference_population
+from dither.planner import (
+    BASELINE,
+    Forecast,
+    assumed_dependence,
+    forecast,
+    predict,
+    reference_population,
+)
 from dither.protocols import METHODS
 from dither.release.charts import FOOT, HEAD, HEIGHT, Axis
 from dither.schema import Schema
@@ -33,7 +40,9 @@ class Outlook:
     """What is shown beside the form."""
 
     expected: Forecast
-    curves: tuple[tuple[float, tuple[tuple[int, float], ...]], ...]  # epsilon -> (participants, one-way error)
+    curves: tuple[
+        tuple[float, tuple[tuple[int, float], ...]], ...
+    ]  # epsilon -> (participants, one-way error)
 
     @property
     def enough(self) -> str:
@@ -119,11 +128,18 @@ def outlook_chart(outlook: Outlook) -> Markup:
         grid += f"M{number(across.start)} {number(up(power))}H{number(across.end)}"
         words += label(across.start - 6, up(power) + 4, _percent(power), "e")
     for epsilon, points in outlook.curves:
-        places = [f"{number(across(log10(n)))} {number(up(log10(max(error, 1e-6))))}" for n, error in points]
-        lines += path("reach" if epsilon == outlook.expected.epsilon else "curve", "M" + "L".join(places))
+        places = [
+            f"{number(across(log10(n)))} {number(up(log10(max(error, 1e-6))))}"
+            for n, error in points
+        ]
+        lines += path(
+            "reach" if epsilon == outlook.expected.epsilon else "curve", "M" + "L".join(places)
+        )
     for n in spots[::2]:
         words += label(across(log10(n)), up.start + 17, short_number(n), "m")
-    words += label((across.start + across.end) / 2, up.start + 34, "participants", "m") + _ends(outlook, across.end, up)
+    words += label((across.start + across.end) / 2, up.start + 34, "participants", "m") + _ends(
+        outlook, across.end, up
+    )
     spoken = (
         f"Expected error of one question's distribution against the number of participants, a line for each epsilon from "
         f"{outlook.curves[0][0]:g} to {outlook.curves[-1][0]:g}. The table below has every figure."
@@ -139,7 +155,9 @@ def _ends(outlook: Outlook, x: float, up: Axis) -> str:
     """The epsilon of each line at its end, where there is room between one and the next; the chosen one first."""
     out: str = ""
     taken: list[float] = []
-    for epsilon, points in sorted(outlook.curves, key=lambda curve: curve[0] != outlook.expected.epsilon):
+    for epsilon, points in sorted(
+        outlook.curves, key=lambda curve: curve[0] != outlook.expected.epsilon
+    ):
         y = up(log10(max(points[-1][1], 1e-6))) + 4
         if all(abs(y - other) >= 12 for other in taken):
             out += label(x + 5, y, f"ε {epsilon:g}")

@@ -111,19 +111,30 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
         got, wanted = _answers(plan, counted), planned_answers(plan, spec.participants)
         now, planned = standard_error(plan, got), standard_error(plan, wanted)
         names = [
-            " with ".join(question_of(spec.schema[name]) for name in question.attributes) for question in plan.questions
+            " with ".join(question_of(spec.schema[name]) for name in question.attributes)
+            for question in plan.questions
         ]
         answers = tuple(
-            (name, int(count), round(people)) for name, count, people in zip(names, got, wanted, strict=True)
+            (name, int(count), round(people))
+            for name, count, people in zip(names, got, wanted, strict=True)
         )
     return Progress(
-        *(campaign, title_of(live), live.stored.state, live.stored.round, reports, spec.participants),
+        *(
+            campaign,
+            title_of(live),
+            live.stored.state,
+            live.stored.round,
+            reports,
+            spec.participants,
+        ),
         rate=rates.look(campaign, reports) if live.stored.state is State.OPEN else None,
         rounds=lines,
         answers=answers,
         error_now=now,
         error_planned=planned,
-        refused=tuple((REASONS.get(cause, cause), count) for cause, count in counted.refused.items()),
+        refused=tuple(
+            (REASONS.get(cause, cause), count) for cause, count in counted.refused.items()
+        ),
     )
 
 

@@ -98,10 +98,18 @@ def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = No
 def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any]:
     """What every page of a release has: the bar above, its name, and whether anybody may see it."""
     sections = [("", "Report"), ("/ask", "Ask"), ("/download", "Download"), ("/compare", "Compare")]
-    if about_a_number(manifest):  # of a mean there is nothing more to ask, and numbers are not compared
-        sections = [s for s in sections if s[0] != "/compare" and (s[0] != "/ask" or not manifest.get("mean"))]
+    if about_a_number(
+        manifest
+    ):  # of a mean there is nothing more to ask, and numbers are not compared
+        sections = [
+            s
+            for s in sections
+            if s[0] != "/compare" and (s[0] != "/ask" or not manifest.get("mean"))
+        ]
     return {
-        "bar": [(_address(release.campaign, below), name, below == here) for below, name in sections],
+        "bar": [
+            (_address(release.campaign, below), name, below == here) for below, name in sections
+        ],
         "campaign": release.campaign,
         "public": release.public,
         "name": title_of(manifest),
@@ -130,7 +138,9 @@ def _ask(publications: Publications, release: Published, asked: list[tuple[str, 
     schema = schema_from_json(json.loads(publications.schema(release)))
     form = read_form(schema, asked)
     question = [("by", name) for name in form.question.by]
-    question += [(name, text) for name in ("where", "given") if (text := getattr(form.question, name))]
+    question += [
+        (name, text) for name in ("where", "given") if (text := getattr(form.question, name))
+    ]
     return _asking_page(
         "release_ask.html",
         (publications, release, manifest),
@@ -144,7 +154,10 @@ def _ask(publications: Publications, release: Published, asked: list[tuple[str, 
 
 
 def _ask_number(
-    publications: Publications, release: Published, manifest: JsonObject, asked: list[tuple[str, str]]
+    publications: Publications,
+    release: Published,
+    manifest: JsonObject,
+    asked: list[tuple[str, str]],
 ) -> Response:
     if manifest.get("mean"):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
@@ -162,7 +175,10 @@ def _ask_number(
 
 
 def _asking_page(
-    template: str, of: tuple[Publications, Published, JsonObject], question: Question | None, **more: Any
+    template: str,
+    of: tuple[Publications, Published, JsonObject],
+    question: Question | None,
+    **more: Any,
 ) -> Response:
     """The form and, if something is asked, its answer or why there is none."""
     publications, release, manifest = of
@@ -192,7 +208,10 @@ def _asking_page(
 def _files(release: Published, question: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The same answer for programs: a name and an address each."""
     return [
-        (name, f"/v1/releases/{release.campaign}/query?{urlencode([*question, ('format', name.lower())])}")
+        (
+            name,
+            f"/v1/releases/{release.campaign}/query?{urlencode([*question, ('format', name.lower())])}",
+        )
         for name in ("CSV", "JSON", "Parquet")
     ]
 
@@ -201,7 +220,11 @@ def _python(form: Form) -> str:
     """The lines that give the same answer in Python."""
     question = form.question
     words = [f"{name}={text!r}" for name in ("where", "given") if (text := getattr(question, name))]
-    call = f"table({', '.join([repr(list(question.by)), *words])})" if question.by else f"query({', '.join(words)})"
+    call = (
+        f"table({', '.join([repr(list(question.by)), *words])})"
+        if question.by
+        else f"query({', '.join(words)})"
+    )
     return f'import dither\n\nrelease = dither.load_release("release")  # folder.zip, unpacked\nrelease.{call}'
 
 
@@ -228,7 +251,10 @@ def _citation(publications: Publications, release: Published, public_url: str | 
     manifest = json.loads(publications.manifest(release))
     place = "" if public_url is None else f"{public_url}/releases/{release.campaign}"
     about = publications.report(release).citation
-    headers = {**SECURITY, "content-disposition": f'attachment; filename="release-{release.campaign[:8]}.bib"'}
+    headers = {
+        **SECURITY,
+        "content-disposition": f'attachment; filename="release-{release.campaign[:8]}.bib"',
+    }
     text = bibtex(manifest, title_of(manifest), about, place)
     return Response(text, media_type="application/x-bibtex; charset=utf-8", headers=headers)
 
@@ -246,7 +272,10 @@ def _compare(publications: Publications, release: Published, other: Published | 
             told = json.loads(publications.manifest(publications.find(campaign, False)))
         except NoRelease:  # taken back this very moment
             continue
-        if not about_a_number(told) and told["schema_fingerprint"] == manifest["schema_fingerprint"]:
+        if (
+            not about_a_number(told)
+            and told["schema_fingerprint"] == manifest["schema_fingerprint"]
+        ):
             offered.append((campaign, title_of(told), told))
     compared, second, fault = [], None, ""
     if other is not None:
@@ -274,7 +303,9 @@ def _compare(publications: Publications, release: Published, other: Published | 
 
 def _card(entry: ComparedAttribute) -> dict[str, Any]:
     """One attribute: two charts and a table of differences, the largest ones first."""
-    ordered = sorted(entry.values, key=lambda value: -max(value.first.estimate, value.second.estimate))[:20]
+    ordered = sorted(
+        entry.values, key=lambda value: -max(value.first.estimate, value.second.estimate)
+    )[:20]
     kept = [value for value in entry.values if value in ordered]  # in the schema's order
     charts = [
         bar_chart([getattr(value, side) for value in kept], f"{entry.name}, {side} release")

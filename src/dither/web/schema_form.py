@@ -59,7 +59,9 @@ class AttributeCard:
             made |= self._numbers()
         elif self.kind == "date":
             made |= {"min": self.since, "max": self.until, "by": self.by}
-        made |= {key: text for key, text in (("question", self.question), ("help", self.help)) if text}
+        made |= {
+            key: text for key, text in (("question", self.question), ("help", self.help)) if text
+        }
         if self.missing:
             made["missing"] = True
         return self.name, made
@@ -73,7 +75,10 @@ class AttributeCard:
     def _numbers(self) -> JsonObject:
         unit: JsonObject = {"unit": 1} if self.whole else {}
         if self.edges:
-            return {"edges": [self._number(part) for part in self.edges.replace(";", ",").split(",")], **unit}
+            return {
+                "edges": [self._number(part) for part in self.edges.replace(";", ",").split(",")],
+                **unit,
+            }
         bins = {"bins": self._whole(self.bins)} if self.bins else {}
         return {"min": self._number(self.low), "max": self._number(self.high), **bins, **unit}
 
@@ -81,7 +86,9 @@ class AttributeCard:
         number = self._number(text)
         if not isinstance(number, int):
             raise SchemaError(
-                f"attribute {self.name!r}: {text.strip()!r} is no number of bins", where=self.name, value=text
+                f"attribute {self.name!r}: {text.strip()!r} is no number of bins",
+                where=self.name,
+                value=text,
             )
         return number
 
@@ -89,8 +96,14 @@ class AttributeCard:
         try:
             number = float(text)
         except ValueError:
-            what = f"{text.strip()!r} is no number" if text.strip() else "give the least and the greatest number"
-            raise SchemaError(f"attribute {self.name!r}: {what}", where=self.name, value=text) from None
+            what = (
+                f"{text.strip()!r} is no number"
+                if text.strip()
+                else "give the least and the greatest number"
+            )
+            raise SchemaError(
+                f"attribute {self.name!r}: {what}", where=self.name, value=text
+            ) from None
         return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
@@ -154,25 +167,50 @@ def read_cards(text: Callable[[str], str]) -> SchemaForm:
     return SchemaForm(tuple(cards) or (AttributeCard(),), text("rules"), text("dropped"))
 
 
-_TEXTS = ("name", "question", "help", "values", "low", "high", "bins", "edges", "since", "until", "by", "json")
+_TEXTS = (
+    "name",
+    "question",
+    "help",
+    "values",
+    "low",
+    "high",
+    "bins",
+    "edges",
+    "since",
+    "until",
+    "by",
+    "json",
+)
 
 
 def show_schema(schema: Schema) -> SchemaForm:
     """The cards of a schema."""
-    rules = json.dumps([rule.to_json() for rule in schema.rules], ensure_ascii=False) if schema.rules else ""
+    rules = (
+        json.dumps([rule.to_json() for rule in schema.rules], ensure_ascii=False)
+        if schema.rules
+        else ""
+    )
     dropped = json.dumps(dict(schema.dropped), ensure_ascii=False) if schema.dropped else ""
     return SchemaForm(tuple(_card(attribute) for attribute in schema), rules, dropped)
 
 
 def _card(attribute: Attribute) -> AttributeCard:
     data = attribute.to_json()
-    told = AttributeCard(attribute.kind, attribute.name, attribute.question, attribute.help, missing=attribute.missing)
+    told = AttributeCard(
+        attribute.kind,
+        attribute.name,
+        attribute.question,
+        attribute.help,
+        missing=attribute.missing,
+    )
     if attribute.kind == "boolean":
         made = told
     elif attribute.kind in ("categorical", "ordinal"):
         made = replace(told, values=_lines(data))
     elif attribute.kind == "numeric":
-        made = replace(told, edges=", ".join(f"{e:g}" for e in attribute.edges), whole=attribute.unit == 1.0)
+        made = replace(
+            told, edges=", ".join(f"{e:g}" for e in attribute.edges), whole=attribute.unit == 1.0
+        )
     else:
         made = replace(told, kind="json")
     if made.kind == "json" or not _says(made, attribute):
@@ -185,7 +223,8 @@ def _lines(data: Mapping[str, object]) -> str:
     assert isinstance(values, list)
     said = labels if isinstance(labels, list) else [""] * len(values)
     return "\n".join(
-        f"{value}{_BETWEEN}{words}" if words else str(value) for value, words in zip(values, said, strict=False)
+        f"{value}{_BETWEEN}{words}" if words else str(value)
+        for value, words in zip(values, said, strict=False)
     )
 
 
@@ -193,6 +232,8 @@ def _says(card: AttributeCard, attribute: Attribute) -> bool:
     """Whether a card read back is the very attribute."""
     try:
         name, entry = card.entry()
-        return schema_from_json({"attributes": [{"name": name, **entry}]}).attributes[0] == attribute
+        return (
+            schema_from_json({"attributes": [{"name": name, **entry}]}).attributes[0] == attribute
+        )
     except SchemaError:
         return False

@@ -32,11 +32,17 @@ def shown_answer(answer: Answer | AnswerTable) -> dict[str, Any]:
     rows = _rows(answer)
     reason = next((str(w) for w in answer.warnings if w.code in _NO_INTERVAL), "")
     known = [row for row in rows if row.estimate == row.estimate] if answer.unit == "share" else []
-    charted = known if len(known) <= MOST_CHARTED else sorted(known, key=lambda row: -row.estimate)[:MOST_CHARTED]
+    charted = (
+        known
+        if len(known) <= MOST_CHARTED
+        else sorted(known, key=lambda row: -row.estimate)[:MOST_CHARTED]
+    )
     between = " to " if isinstance(answer, AnswerTable) and answer.by == ("from", "to") else " · "
     bars = [Bar(between.join(_about(row)), row.estimate, row.low, row.high) for row in charted]
     words = f"{answer.asked}: " + ", ".join(f"{bar.label} {bar.estimate:.1%}" for bar in bars[:5])
-    listed = rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: -row.estimate)[:MOST_ROWS]
+    listed = (
+        rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: -row.estimate)[:MOST_ROWS]
+    )
     return {
         "asked": answer.asked,
         "head": list(answer.by)
@@ -57,7 +63,9 @@ def shown_answer(answer: Answer | AnswerTable) -> dict[str, Any]:
 def _rows(answer: Answer | AnswerTable) -> list[AnswerRow]:
     if isinstance(answer, AnswerTable):
         return list(answer.rows)
-    return [AnswerRow((answer.asked,), answer.estimate, answer.low, answer.high, answer.standard_error)]
+    return [
+        AnswerRow((answer.asked,), answer.estimate, answer.low, answer.high, answer.standard_error)
+    ]
 
 
 def _about(row: AnswerRow) -> tuple[str, ...]:

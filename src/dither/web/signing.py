@@ -63,7 +63,9 @@ def signing_routes(console: Console) -> APIRouter:
         check_origin(request)
         csrf = fields.get("csrf", "")
         if isinstance(csrf, str) and session.allows(csrf):
-            await run_in_threadpool(sessions.sign_out, request.cookies.get(cookie_name(request), ""))
+            await run_in_threadpool(
+                sessions.sign_out, request.cookies.get(cookie_name(request), "")
+            )
         response = go("/console")
         clear_cookie(request, response)
         return response

@@ -39,7 +39,9 @@ def _spoken(attribute: Attribute) -> JsonObject:
 
 def answers(attribute: Attribute) -> list[str]:
     """What people read for each code; the missing one, if any, is the last."""
-    plain = _stretches(attribute) if attribute.kind in ("numeric", "duration") else _listed(attribute)
+    plain = (
+        _stretches(attribute) if attribute.kind in ("numeric", "duration") else _listed(attribute)
+    )
     if attribute.missing:
         plain.append(_NO_ANSWER)
     return [
@@ -66,7 +68,11 @@ def _stretches(attribute: Attribute) -> list[str]:
             out.append(f"{_shown(low)} to {_shown(top)}{unit}")
         else:
             start = f"above {_shown(low)}, " if low in exact else f"{_shown(low)} "
-            end = f"to {_shown(high)}" if high == last and high not in exact else f"to below {_shown(high)}"
+            end = (
+                f"to {_shown(high)}"
+                if high == last and high not in exact
+                else f"to below {_shown(high)}"
+            )
             out.append(f"{start}{end}{unit}")
     return out
 

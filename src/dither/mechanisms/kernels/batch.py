@@ -38,7 +38,9 @@ def simulate(mechanism: Mechanism, true_counts: Counts, rng: np.random.Generator
     return simulate_people(mechanism, true_counts, rng, _BLOCK)
 
 
-def simulate_people(mechanism: Mechanism, true_counts: Counts, rng: np.random.Generator, block: int) -> Counts:
+def simulate_people(
+    mechanism: Mechanism, true_counts: Counts, rng: np.random.Generator, block: int
+) -> Counts:
     """The tally of reports that are really made, in blocks; none outlives its block."""
     stream = RandomStream.from_generator(rng)
     values = np.repeat(np.arange(mechanism.cells, dtype=np.int64), true_counts)
@@ -73,7 +75,8 @@ def check_tally(mechanism: Mechanism, support: Counts, n: int) -> Counts:
     counts = np.asarray(support)
     if counts.shape != (mechanism.counters,):
         raise ParameterError(
-            f"a tally of {mechanism.counters} counters was expected, not shape {counts.shape}", value=counts.shape
+            f"a tally of {mechanism.counters} counters was expected, not shape {counts.shape}",
+            value=counts.shape,
         )
     if n < 1:
         raise ParameterError("an estimate needs at least one report", where="n", value=n)
@@ -84,10 +87,14 @@ def check_cell_numbers(values: npt.ArrayLike, cells: int) -> Integers:
     """Cell numbers in range, as 64-bit integers."""
     truth = np.asarray(values)
     if truth.ndim != 1 or truth.dtype.kind not in "iu":
-        raise ParameterError("values must be a one-dimensional array of cell numbers", where="values")
+        raise ParameterError(
+            "values must be a one-dimensional array of cell numbers", where="values"
+        )
     if truth.size and (truth.min() < 0 or truth.max() >= cells):
         bad = truth[(truth < 0) | (truth >= cells)][0]
-        raise ParameterError(f"value {bad} is outside 0..{cells - 1}", where="values", value=int(bad))
+        raise ParameterError(
+            f"value {bad} is outside 0..{cells - 1}", where="values", value=int(bad)
+        )
     return truth.astype(np.int64, copy=False)
 
 
@@ -104,5 +111,7 @@ def read_numbers(mechanism: Randomiser, reports: PackedReports) -> Integers:
         numbers |= reports.rows[:, i].astype(np.int64) << (8 * i)
     limit = mechanism.report_limit
     if limit is not None and numbers.size and numbers.max() >= limit:
-        raise ReportError(f"report {int(numbers.max())} is outside 0..{limit - 1}", value=int(numbers.max()))
+        raise ReportError(
+            f"report {int(numbers.max())} is outside 0..{limit - 1}", value=int(numbers.max())
+        )
     return numbers

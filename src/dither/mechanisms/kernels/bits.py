@@ -88,7 +88,9 @@ def _byte_histogram(rows: Any, histogram: Any) -> None:
             histogram[j, rows[i, j]] += 1
 
 
-def bernoulli_rows(n: int, bits: int, threshold: int, threshold_bits: int, stream: RandomStream) -> Bytes:
+def bernoulli_rows(
+    n: int, bits: int, threshold: int, threshold_bits: int, stream: RandomStream
+) -> Bytes:
     """n rows of `bits` independent bits, each set with probability threshold/2^threshold_bits, packed little-endian."""
     width = (bits + 7) // 8
     words = np.empty((n * width + 7) // 8, np.uint64)
@@ -124,7 +126,9 @@ def count_bits(mechanism: Unary | BloomRappor | SubsetSelection, reports: Packed
 def _unary(mechanism: Unary, values: Codes, stream: RandomStream) -> PackedReports:
     """Every bit at q, then each person's own bit anew at p."""
     truth = check_cell_numbers(values, mechanism.cells)
-    rows = bernoulli_rows(len(truth), mechanism.cells, mechanism.other_set, mechanism.threshold_bits, stream)
+    rows = bernoulli_rows(
+        len(truth), mechanism.cells, mechanism.other_set, mechanism.threshold_bits, stream
+    )
     draws = uniform_draws(stream, len(truth), mechanism.threshold_bits)
     _set_true_bits(rows, truth, draws, mechanism.true_set)
     return PackedReports(rows)
@@ -154,12 +158,16 @@ def _bloom(mechanism: BloomRappor, values: Codes, stream: RandomStream) -> Packe
     """Each person's filter with every bit flipped with probability f/2."""
     truth = check_cell_numbers(values, mechanism.cells)
     filters = np.packbits(filter_matrix(mechanism), axis=1, bitorder="little")
-    flips = bernoulli_rows(len(truth), mechanism.bits, mechanism.flipped, mechanism.threshold_bits, stream)
+    flips = bernoulli_rows(
+        len(truth), mechanism.bits, mechanism.flipped, mechanism.threshold_bits, stream
+    )
     return PackedReports(filters[truth] ^ flips)
 
 
 @simulate.register(BloomRappor)
-def _simulate_bloom(mechanism: BloomRappor, true_counts: Counts, rng: np.random.Generator) -> Counts:
+def _simulate_bloom(
+    mechanism: BloomRappor, true_counts: Counts, rng: np.random.Generator
+) -> Counts:
     """The exact law in O(bits): given the filters, flips of different people and bits are independent."""
     set_bits = true_counts @ filter_matrix(mechanism).astype(np.int64)
     kept = rng.binomial(set_bits, float(mechanism.p))
@@ -191,7 +199,11 @@ def _estimate_bloom(mechanism: BloomRappor, support: Counts, n: int) -> Estimate
     counts = check_tally(mechanism, support, n)
     p, q = float(mechanism.p), float(mechanism.q)
     solved = np.linalg.lstsq(_design(mechanism), (counts / n - q) / (p - q), rcond=None)[0]
-    return Estimate(np.asarray(solved, dtype=np.float64), np.sqrt(bloom_covariance(mechanism, n).diagonal()), int(n))
+    return Estimate(
+        np.asarray(solved, dtype=np.float64),
+        np.sqrt(bloom_covariance(mechanism, n).diagonal()),
+        int(n),
+    )
 
 
 def bloom_forged(mechanism: BloomRappor, targeted: int | Sequence[int]) -> tuple[float, float]:
@@ -201,7 +213,10 @@ def bloom_forged(mechanism: BloomRappor, targeted: int | Sequence[int]) -> tuple
     unset, set_ = -q / (p - q), (1 - q) / (p - q)
 
     def reach(row: Floats) -> tuple[float, float]:
-        up, down = np.where(row > 0, set_ * row, unset * row), np.where(row > 0, unset * row, set_ * row)
+        up, down = (
+            np.where(row > 0, set_ * row, unset * row),
+            np.where(row > 0, unset * row, set_ * row),
+        )
         return float(down.sum()), float(up.sum())
 
     if isinstance(targeted, int):
@@ -214,7 +229,9 @@ def bloom_forged(mechanism: BloomRappor, targeted: int | Sequence[int]) -> tuple
 
 
 @njit(cache=True)
-def _choose(rows: Any, truth: Any, draws: Any, random: Any, cells: int, size: int, hits: int) -> None:
+def _choose(
+    rows: Any, truth: Any, draws: Any, random: Any, cells: int, size: int, hits: int
+) -> None:
     order = np.arange(cells - 1)
     position = 0
     for i in range(len(truth)):
@@ -224,7 +241,9 @@ def _choose(rows: Any, truth: Any, draws: Any, random: Any, cells: int, size: in
             rows[i, value >> 3] |= np.uint8(1 << (value & 7))
         for j in range(size - 1 if hit else size):
             # A 32-bit draw times the range, high half: off uniform by at most cells/2^32, which no simulation can notice.
-            pick = j + np.int64((np.uint64(random[position]) * np.uint64(cells - 1 - j)) >> np.uint64(32))
+            pick = j + np.int64(
+                (np.uint64(random[position]) * np.uint64(cells - 1 - j)) >> np.uint64(32)
+            )
             position += 1
             cell = order[pick]
             order[pick] = order[j]
@@ -243,12 +262,16 @@ def _subsets(mechanism: SubsetSelection, values: Codes, stream: RandomStream) ->
         part = truth[start : start + _BLOCK]
         draws = uniform_draws(stream, len(part), mechanism.threshold_bits)
         random = stream.words(len(part) * mechanism.size, np.uint32)
-        _choose(rows[start : start + _BLOCK], part, draws, random, mechanism.cells, mechanism.size, hits)
+        _choose(
+            rows[start : start + _BLOCK], part, draws, random, mechanism.cells, mechanism.size, hits
+        )
     return PackedReports(rows)
 
 
 @simulate.register(SubsetSelection)
-def _simulate_subsets(mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Generator) -> Counts:
+def _simulate_subsets(
+    mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Generator
+) -> Counts:
     """The exact law: sets drawn by multinomials where there are few of them, else person by person.
 
     How often each set is reported: for each true cell uniform over the sets that hold it, or over those that do not. A set's

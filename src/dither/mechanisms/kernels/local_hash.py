@@ -60,7 +60,9 @@ def _hashes(mechanism: LocalHash, values: Codes, stream: RandomStream) -> Packed
     answers = respond(draws, buckets, mechanism.keep, mechanism.other)
     rows = np.empty((n, mechanism.report_bytes), np.uint8)
     rows[:, :8] = hashes.astype("<u4").view(np.uint8).reshape(n, 8)
-    rows[:, 8:] = answers.astype("<u2").view(np.uint8).reshape(n, 2)[:, : mechanism.report_bytes - 8]
+    rows[:, 8:] = (
+        answers.astype("<u2").view(np.uint8).reshape(n, 2)[:, : mechanism.report_bytes - 8]
+    )
     return PackedReports(rows)
 
 
@@ -81,7 +83,9 @@ def _answers(mechanism: LocalHash, rows: Bytes) -> Integers:
     if mechanism.report_bytes == 10:
         answers |= rows[:, 9].astype(np.int64) << 8
     if answers.size and answers.max() >= mechanism.buckets:
-        raise ReportError(f"a report names bucket {answers.max()}, outside 0..{mechanism.buckets - 1}")
+        raise ReportError(
+            f"a report names bucket {answers.max()}, outside 0..{mechanism.buckets - 1}"
+        )
     return answers
 
 

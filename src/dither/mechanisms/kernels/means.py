@@ -32,15 +32,23 @@ def estimate_means(mechanism: MeanMechanism, reports: PackedReports) -> list[Mea
 def _mean_of(values: Floats) -> MeanEstimate:
     if len(values) < 2:
         raise ParameterError(
-            "a mean with a standard error needs at least two reports", where="reports", value=len(values)
+            "a mean with a standard error needs at least two reports",
+            where="reports",
+            value=len(values),
         )
-    return MeanEstimate(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))), len(values))
+    return MeanEstimate(
+        float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))), len(values)
+    )
 
 
 def _check_numbers(mechanism: MeanMechanism, values: npt.ArrayLike) -> Floats:
     """A table of one column per attribute, of numbers from -1 to 1."""
     table = np.asarray(values, dtype=np.float64)
-    if table.ndim != 2 or table.shape[1] != mechanism.attributes or not np.all((table >= -1) & (table <= 1)):
+    if (
+        table.ndim != 2
+        or table.shape[1] != mechanism.attributes
+        or not np.all((table >= -1) & (table <= 1))
+    ):
         raise ParameterError(
             f"values must be a table of {mechanism.attributes} columns of numbers from -1 to 1",
             where="values",
@@ -88,8 +96,12 @@ def _signs(mechanism: DuchiVector, values: npt.ArrayLike, stream: RandomStream) 
     width = mechanism.attributes * SIGN_BYTES
     for start in range(0, len(table), _BLOCK):
         block = table[start : start + _BLOCK]
-        data = stream.words(len(block) * mechanism.draw_bytes, np.uint8).reshape(len(block), mechanism.draw_bytes)
-        signs = np.ascontiguousarray(data[:, :width]).view("<u4") < np.round((block + 1) / 2 * 2**THRESHOLD_BITS)
+        data = stream.words(len(block) * mechanism.draw_bytes, np.uint8).reshape(
+            len(block), mechanism.draw_bytes
+        )
+        signs = np.ascontiguousarray(data[:, :width]).view("<u4") < np.round(
+            (block + 1) / 2 * 2**THRESHOLD_BITS
+        )
         same = signs == agreeing_many(mechanism, data[:, width:])
         out[start : start + _BLOCK] = np.packbits(same, axis=1, bitorder="little")
     return PackedReports(out)
@@ -123,7 +135,9 @@ def _sign_numbers(mechanism: DuchiVector, reports: PackedReports) -> Floats:
 def _check_width(mechanism: MeanMechanism, reports: PackedReports) -> None:
     width = reports.rows.shape[1]
     if width != mechanism.report_bytes:
-        raise ReportError(f"reports of {mechanism.report_bytes} bytes were expected, not {width}", value=width)
+        raise ReportError(
+            f"reports of {mechanism.report_bytes} bytes were expected, not {width}", value=width
+        )
 
 
 # Some of several attributes.
@@ -137,7 +151,9 @@ def _several(mechanism: MultiMean, values: npt.ArrayLike, stream: RandomStream) 
     chosen = np.sort(np.argsort(keys, axis=1, kind="stable")[:, : mechanism.asked], axis=1)
     parts: list[Bytes] = []
     for attribute in chosen.T:
-        answers = randomise(mechanism.grid, table[np.arange(len(table)), attribute][:, None], stream)
+        answers = randomise(
+            mechanism.grid, table[np.arange(len(table)), attribute][:, None], stream
+        )
         parts += [attribute.astype(np.uint8)[:, None], answers.rows]
     return PackedReports(np.concatenate(parts, axis=1))
 
@@ -147,9 +163,15 @@ def _several_numbers(mechanism: MultiMean, reports: PackedReports) -> Floats:
     _check_width(mechanism, reports)
     pairs = reports.rows.reshape(len(reports), mechanism.asked, -1)
     chosen = pairs[:, :, 0].astype(np.int64)
-    if chosen.size and (chosen.max() >= mechanism.attributes or (np.diff(chosen, axis=1) <= 0).any()):
-        raise ReportError(f"a report must be about {mechanism.asked} of {mechanism.attributes} attributes, in order")
-    answers = PackedReports(np.ascontiguousarray(pairs[:, :, 1:].reshape(len(reports) * mechanism.asked, -1)))
+    if chosen.size and (
+        chosen.max() >= mechanism.attributes or (np.diff(chosen, axis=1) <= 0).any()
+    ):
+        raise ReportError(
+            f"a report must be about {mechanism.asked} of {mechanism.attributes} attributes, in order"
+        )
+    answers = PackedReports(
+        np.ascontiguousarray(pairs[:, :, 1:].reshape(len(reports) * mechanism.asked, -1))
+    )
     table = np.full((len(reports), mechanism.attributes), np.nan)
     np.put_along_axis(table, chosen, numbers(mechanism.grid, answers).reshape(chosen.shape), axis=1)
     return table

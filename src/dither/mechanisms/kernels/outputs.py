@@ -47,7 +47,9 @@ def _grr(mechanism: GRR, values: Codes, stream: RandomStream) -> PackedReports:
 def _simulate_grr(mechanism: GRR, true_counts: Counts, rng: np.random.Generator) -> Counts:
     """The exact law in O(cells): with p-q a person tells the truth, else a cell uniform over all of them is reported."""
     truthful = rng.binomial(true_counts, float(mechanism.p - mechanism.q))
-    guesses = rng.multinomial(int(true_counts.sum() - truthful.sum()), np.full(mechanism.cells, 1 / mechanism.cells))
+    guesses = rng.multinomial(
+        int(true_counts.sum() - truthful.sum()), np.full(mechanism.cells, 1 / mechanism.cells)
+    )
     return (truthful + guesses).astype(np.int64)
 
 
@@ -73,7 +75,9 @@ def _coefficients(mechanism: Hadamard, values: Codes, stream: RandomStream) -> P
 def _support_coefficients(mechanism: Hadamard, reports: PackedReports) -> Counts:
     """Half of the people, and half of what the signs of the coefficients add up to in a cell."""
     answers = read_numbers(mechanism, reports)
-    signs = np.bincount(answers >> 1, weights=1.0 - 2.0 * (answers & 1), minlength=2**mechanism.bits)
+    signs = np.bincount(
+        answers >> 1, weights=1.0 - 2.0 * (answers & 1), minlength=2**mechanism.bits
+    )
     transformed = _walsh(np.asarray(signs, np.float64))
     return np.rint((len(answers) + transformed[_codes(mechanism)]) / 2).astype(np.int64)
 
@@ -83,13 +87,17 @@ def _walsh(signs: Floats) -> Floats:
     out, step = signs.copy(), 1
     while step < len(out):
         pairs = out.reshape(-1, 2, step)
-        out = np.concatenate([pairs[:, :1] + pairs[:, 1:], pairs[:, :1] - pairs[:, 1:]], axis=1).ravel()
+        out = np.concatenate(
+            [pairs[:, :1] + pairs[:, 1:], pairs[:, :1] - pairs[:, 1:]], axis=1
+        ).ravel()
         step *= 2
     return out
 
 
 @simulate.register(Hadamard)
-def _simulate_coefficients(mechanism: Hadamard, true_counts: Counts, rng: np.random.Generator) -> Counts:
+def _simulate_coefficients(
+    mechanism: Hadamard, true_counts: Counts, rng: np.random.Generator
+) -> Counts:
     return simulate_people(mechanism, true_counts, rng, _COEFFICIENT_BLOCK)
 
 
@@ -115,7 +123,9 @@ def _look_up(cells: Any, draws: Any, ends: Any, out: Any) -> None:
 def _outputs(mechanism: OutputMechanism, values: Codes, stream: RandomStream) -> PackedReports:
     """Draw for draw as on a device."""
     truth = check_cell_numbers(values, mechanism.cells)
-    ends = np.cumsum([mechanism.column(cell) for cell in range(mechanism.cells)], axis=1, dtype=np.int64)
+    ends = np.cumsum(
+        [mechanism.column(cell) for cell in range(mechanism.cells)], axis=1, dtype=np.int64
+    )
     outputs = np.empty(len(truth), np.int64)
     _look_up(truth, uniform_draws(stream, len(truth), mechanism.threshold_bits), ends, outputs)
     return write_numbers(mechanism, outputs)
@@ -130,7 +140,9 @@ def _square_wave(mechanism: SquareWave, values: Codes, stream: RandomStream) -> 
 
 
 @simulate.register(OutputMechanism)
-def _simulate_outputs(mechanism: OutputMechanism, true_counts: Counts, rng: np.random.Generator) -> Counts:
+def _simulate_outputs(
+    mechanism: OutputMechanism, true_counts: Counts, rng: np.random.Generator
+) -> Counts:
     """The same law without people: one multinomial per cell."""
     drawn = rng.multinomial(np.asarray(true_counts), mechanism.chance_table.T).sum(axis=0)
     return np.asarray(drawn, dtype=np.int64)
@@ -191,7 +203,9 @@ def forged_range(mechanism: OutputMechanism, targeted: int | Sequence[int]) -> t
     gain = mechanism.even_decoder
     if isinstance(targeted, int):
         ordered = np.sort(gain, axis=0)
-        return float(ordered[:targeted].sum(axis=0).min()), float(ordered[-targeted:].sum(axis=0).max())
+        return float(ordered[:targeted].sum(axis=0).min()), float(
+            ordered[-targeted:].sum(axis=0).max()
+        )
     sums = gain[list(targeted)].sum(axis=0)
     return float(sums.min()), float(sums.max())
 
@@ -206,7 +220,11 @@ def density(mechanism: SquareWave, support: Counts, *, smooth: bool, most_steps:
     """
     counts = check_tally(mechanism, support, int(np.sum(support))).astype(np.float64)
     enough = 1e-3 if smooth else 1e-3 * math.exp(mechanism.epsilon)
-    chances, theta, before = mechanism.chance_table, np.full(mechanism.cells, 1 / mechanism.cells), -math.inf
+    chances, theta, before = (
+        mechanism.chance_table,
+        np.full(mechanism.cells, 1 / mechanism.cells),
+        -math.inf,
+    )
     for _ in range(most_steps):
         theta = theta * (chances.T @ (counts / (chances @ theta)))
         theta /= theta.sum()
@@ -231,11 +249,16 @@ def quantiles(shares: Floats, edges: Sequence[float], levels: Sequence[float]) -
     wanted, places = np.asarray(levels, dtype=np.float64), np.asarray(edges, dtype=np.float64)
     if len(places) != len(shares) + 1 or np.any(shares < 0) or np.any((wanted < 0) | (wanted > 1)):
         raise ParameterError(
-            "quantiles need one more edge than cells, a density and levels between 0 and 1", where="levels"
+            "quantiles need one more edge than cells, a density and levels between 0 and 1",
+            where="levels",
         )
     cumulative = np.concatenate([[0.0], np.cumsum(shares) / np.sum(shares)])
     # Where nobody is, the cumulative share stands still; the first edge that reaches a level is its quantile.
     place = np.clip(np.searchsorted(cumulative, wanted, side="left"), 1, len(shares))
     rise = cumulative[place] - cumulative[place - 1]
-    part = np.divide(wanted - cumulative[place - 1], rise, out=np.zeros_like(wanted), where=rise > 0)
-    return np.asarray(places[place - 1] + part * (places[place] - places[place - 1]), dtype=np.float64)
+    part = np.divide(
+        wanted - cumulative[place - 1], rise, out=np.zeros_like(wanted), where=rise > 0
+    )
+    return np.asarray(
+        places[place - 1] + part * (places[place] - places[place - 1]), dtype=np.float64
+    )

@@ -69,14 +69,20 @@ class RandomStream:
         """`count` random bytes: the stream is a `ByteSource`."""
         return self.words(count, np.uint8).tobytes()
 
-    def words(self, count: int, dtype: type[np.unsignedinteger] = np.uint64) -> npt.NDArray[np.unsignedinteger]:
+    def words(
+        self, count: int, dtype: type[np.unsignedinteger] = np.uint64
+    ) -> npt.NDArray[np.unsignedinteger]:
         """`count` random unsigned integers."""
-        out = np.empty(count * np.dtype(dtype).itemsize + 16, np.uint8)  # room that the cipher's interface asks for
+        out = np.empty(
+            count * np.dtype(dtype).itemsize + 16, np.uint8
+        )  # room that the cipher's interface asks for
         size = out.size - 16
         view = out.data
         for start in range(0, size, len(_CHUNK)):
             step = min(len(_CHUNK), size - start)
-            self._encryptor.update_into(_CHUNK[:step] if step < len(_CHUNK) else _CHUNK, view[start:])
+            self._encryptor.update_into(
+                _CHUNK[:step] if step < len(_CHUNK) else _CHUNK, view[start:]
+            )
         return out[:size].view(dtype)
 
 
@@ -99,7 +105,9 @@ def uniform_draws(stream: RandomStream, count: int, bits: int) -> Integers:
     A width that is not drawn whole is refused: thresholds over 2^bits would then meet draws that never reach them.
     """
     if bits not in DRAW_WIDTHS:
-        raise ParameterError(f"draws of {bits} bits are not supported", where="threshold_bits", value=bits)
+        raise ParameterError(
+            f"draws of {bits} bits are not supported", where="threshold_bits", value=bits
+        )
     if bits in _WORDS:
         return stream.words(count, _WORDS[bits]).astype(np.int64)
     padded = np.zeros((count, 8), np.uint8)

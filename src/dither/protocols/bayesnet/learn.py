@@ -13,7 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from dither.checks import check_between, check_choice, check_finite, check_whole, check_whole_or_none
+from dither.checks import (
+    check_between,
+    check_choice,
+    check_finite,
+    check_whole,
+    check_whole_or_none,
+)
 from dither.errors import ParameterError
 from dither.estimate import Marginal
 from dither.estimate.joint import SplitReports, estimate_joints
@@ -71,7 +77,9 @@ class BayesNetParameters:
             check_between("flip", self.flip, 0, 1, ends="()")
             if self.plan == "sample":
                 raise ParameterError(
-                    "flip belongs to plan=split; add that or leave it out", where="flip", value=self.flip
+                    "flip belongs to plan=split; add that or leave it out",
+                    where="flip",
+                    value=self.flip,
                 )
 
 
@@ -92,7 +100,9 @@ def choose_root(marginals: Sequence[Floats], parameters: BayesNetParameters, see
     return int(np.argmax(entropies))
 
 
-def learn_split(schema: Schema, reports: SplitReports, parameters: BayesNetParameters, seed: int) -> NetworkFit:
+def learn_split(
+    schema: Schema, reports: SplitReports, parameters: BayesNetParameters, seed: int
+) -> NetworkFit:
     """Algorithms 2 to 4: joints by EM as candidates come up, each one once, then the network's own."""
     joints: dict[tuple[int, ...], Floats] = {}
 
@@ -100,7 +110,9 @@ def learn_split(schema: Schema, reports: SplitReports, parameters: BayesNetParam
         wanted = [s for s in dict.fromkeys(sets) if s not in joints]
         if wanted:
             names = [tuple(schema.names[a] for a in s) for s in wanted]
-            found = estimate_joints(reports, names, "em", tolerance=parameters.tolerance, steps=parameters.steps)
+            found = estimate_joints(
+                reports, names, "em", tolerance=parameters.tolerance, steps=parameters.steps
+            )
             joints.update({s: f.joint for s, f in zip(wanted, found, strict=True)})
 
     def score(a: int, given: tuple[int, ...]) -> float:
@@ -117,7 +129,9 @@ def learn_split(schema: Schema, reports: SplitReports, parameters: BayesNetParam
     )
     estimate([_scope(a, given) for a, given in enumerate(network.parents) if given])
     tables = [
-        chain_joint(joints[_scope(a, given)], _scope(a, given), given, a) if given else reports.distributions[a]
+        chain_joint(joints[_scope(a, given)], _scope(a, given), given, a)
+        if given
+        else reports.distributions[a]
         for a, given in enumerate(network.parents)
     ]
     return NetworkFit(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
@@ -195,20 +209,29 @@ def question_sets(
     return tuple(out)
 
 
-def joints_from_answers(evidence: Evidence, network: Network, asked: Sequence[tuple[int, ...]]) -> BayesNet:
+def joints_from_answers(
+    evidence: Evidence, network: Network, asked: Sequence[tuple[int, ...]]
+) -> BayesNet:
     """Each attribute's joint with its parents, fitted to every answer about any of them, weighted by precision."""
     schema = evidence.schema
     measurements = evidence.measurements([s for s in asked if len(s) > 2])
     tables = []
     for a, given in enumerate(network.parents):
         scope = _scope(a, given)
-        joint = _fit_family(schema, scope, measurements, evidence.distributions) if given else evidence.distributions[a]
+        joint = (
+            _fit_family(schema, scope, measurements, evidence.distributions)
+            if given
+            else evidence.distributions[a]
+        )
         tables.append(chain_joint(joint, scope, given, a))
     return BayesNet.from_joints(schema, network.parents, tables)
 
 
 def _fit_family(
-    schema: Schema, scope: tuple[int, ...], measurements: Sequence[Marginal], start: Sequence[Floats]
+    schema: Schema,
+    scope: tuple[int, ...],
+    measurements: Sequence[Marginal],
+    start: Sequence[Floats],
 ) -> Floats:
     names = {schema.names[a] for a in scope}
     inside = [m for m in measurements if names.issuperset(m.attributes)]

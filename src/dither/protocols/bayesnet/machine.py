@@ -46,9 +46,15 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         self._network: Network | None = None
         self._asked: tuple[tuple[int, ...], ...] = ()
         self._asking = privincr_plan.PrivIncrParameters(
-            mechanism=parameters.mechanism, singles=parameters.singles, significance=parameters.significance
+            mechanism=parameters.mechanism,
+            singles=parameters.singles,
+            significance=parameters.significance,
         )
-        self._learnable = privincr_plan.learnable_pairs(campaign, self._asking) if parameters.plan == "sample" else []
+        self._learnable = (
+            privincr_plan.learnable_pairs(campaign, self._asking)
+            if parameters.plan == "sample"
+            else []
+        )
         self._open: Plan | None = self._first_plan()
 
     def _first_plan(self) -> Plan:
@@ -58,9 +64,13 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         population = self.parameters.omega if self._learnable else 1.0
         return self._questions(0, population, self._learnable, len(self._learnable))
 
-    def _questions(self, number: int, population: float, sets: Sequence[tuple[int, ...]], left: int) -> Plan:
+    def _questions(
+        self, number: int, population: float, sets: Sequence[tuple[int, ...]], left: int
+    ) -> Plan:
         share = privincr_plan.singles_share(self.campaign, len(self._learnable), left, self._asking)
-        return privincr_plan.round_plan(self.campaign, self._asking, number, population, sets, share)
+        return privincr_plan.round_plan(
+            self.campaign, self._asking, number, population, sets, share
+        )
 
     def plan(self) -> Plan | None:
         return self._open
@@ -71,7 +81,11 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
 
     def _go_on(self, tally: RoundTally) -> None:
         self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
-        self._open = self._second_plan() if self.parameters.plan == "sample" and len(self._closed) == 1 else None
+        self._open = (
+            self._second_plan()
+            if self.parameters.plan == "sample" and len(self._closed) == 1
+            else None
+        )
 
     def _second_plan(self) -> Plan | None:
         """Questions about the families of the network; none when everybody has been asked already."""
@@ -79,7 +93,9 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
             return None
         self._network = structure_from_pairs(self.evidence, self.parameters, self.campaign.seed)
         people = (1 - self.parameters.omega) * self.campaign.participants
-        self._asked = question_sets(self.campaign.schema, self._network, self.campaign.epsilon, people, self.parameters)
+        self._asked = question_sets(
+            self.campaign.schema, self._network, self.campaign.epsilon, people, self.parameters
+        )
         return self._questions(1, 1 - self.parameters.omega, self._asked, len(self._asked))
 
     @cached_property
@@ -87,7 +103,9 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         """The whole reports of the split plan."""
         tally = self._closed[0] if self._closed else None
         if not isinstance(tally, PatternTally):
-            raise StateError("there are no whole reports: the round is still open, or the plan is not split")
+            raise StateError(
+                "there are no whole reports: the round is still open, or the plan is not split"
+            )
         return SplitReports.from_tally(tally)
 
     @cached_property
@@ -97,7 +115,9 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         schema, parameters = self.campaign.schema, self.parameters
         if parameters.plan == "split":
             return learn_split(schema, self.reports, parameters, self.campaign.seed)
-        network = self._network or structure_from_pairs(self.evidence, parameters, self.campaign.seed)
+        network = self._network or structure_from_pairs(
+            self.evidence, parameters, self.campaign.seed
+        )
         answered_sets = {frozenset(a.question.attributes) for a in self.evidence.answers}
         asked = [s for s in self._asked if frozenset(schema.names[a] for a in s) in answered_sets]
         return NetworkFit(network, joints_from_answers(self.evidence, network, asked), len(asked))
@@ -123,7 +143,9 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         if self._closed and self._open is None:
             network = self.learnt.network
             out["order"] = [names[a] for a in network.order]
-            out["edges"] = [[names[p], names[a]] for a, given in enumerate(network.parents) for p in given]
+            out["edges"] = [
+                [names[p], names[a]] for a, given in enumerate(network.parents) for p in given
+            ]
             out["sum_of_mutual_information"] = network.total
             out["mutual_informations_computed"] = network.computed
             d = len(names)

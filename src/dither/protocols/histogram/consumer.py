@@ -17,7 +17,9 @@ from dither.mechanisms.probability import check_epsilon
 from dither.types import Floats, Integers, JsonObject
 
 MOST_BINS = 1 << 16  # what local hashing can cover
-MOST_EDGES = 1 << 18  # of all consumers together: a short text can name more than a collector has memory for
+MOST_EDGES = (
+    1 << 18
+)  # of all consumers together: a short text can name more than a collector has memory for
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,11 @@ class Consumer:
 
     def __post_init__(self) -> None:
         finite = all(map(is_finite, self.edges))
-        if len(self.edges) < 2 or not finite or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+        if (
+            len(self.edges) < 2
+            or not finite
+            or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False))
+        ):
             raise ParameterError(
                 f"consumer {self.name!r}: edges must be at least two finite, strictly increasing numbers",
                 where=self.name,
@@ -61,7 +67,12 @@ class Consumer:
 
     @classmethod
     def by_count(
-        cls, bins: int, low: float, high: float, name: str | None = None, epsilon: float | None = None
+        cls,
+        bins: int,
+        low: float,
+        high: float,
+        name: str | None = None,
+        epsilon: float | None = None,
     ) -> Consumer:
         """Bins of equal width over [low, high]."""
         check_whole("bins", bins, 1, MOST_BINS)
@@ -72,7 +83,12 @@ class Consumer:
 
     @classmethod
     def by_width(
-        cls, width: float, low: float, high: float, name: str | None = None, epsilon: float | None = None
+        cls,
+        width: float,
+        low: float,
+        high: float,
+        name: str | None = None,
+        epsilon: float | None = None,
     ) -> Consumer:
         """Bins of this width from low on; the last one ends at high and may be narrower (paper, eq. 5)."""
         check_between("width", check_finite("width", width), 0, math.inf, ends="()")
@@ -102,7 +118,8 @@ def read_consumers(given: Iterable[Any], low: float, high: float) -> tuple[Consu
         edges += len(made[-1].edges)
         if edges > MOST_EDGES:
             raise ParameterError(
-                f"the consumers have more than {MOST_EDGES:,} edges; name fewer, or coarser bins", where="consumers"
+                f"the consumers have more than {MOST_EDGES:,} edges; name fewer, or coarser bins",
+                where="consumers",
             )
     if not made:
         raise ParameterError("name at least one consumer", where="consumers")
@@ -143,21 +160,29 @@ def _read_entry(entry: JsonObject, low: float, high: float) -> Consumer:
     forms = [key for key in ("bins", "width", "edges") if key in entry]
     if unknown or len(forms) != 1:
         fault = f"unknown key {unknown[0]!r}" if unknown else "give one of bins, width and edges"
-        raise ParameterError(f"consumer {entry.get('name', entry)!r}: {fault}", where="consumers", value=entry)
+        raise ParameterError(
+            f"consumer {entry.get('name', entry)!r}: {fault}", where="consumers", value=entry
+        )
     name, epsilon = entry.get("name"), entry.get("epsilon")
     if not isinstance(name, str | None):
-        raise ParameterError(f"a consumer's name must be text, not {name!r}", where="consumers", value=name)
+        raise ParameterError(
+            f"a consumer's name must be text, not {name!r}", where="consumers", value=name
+        )
     if forms[0] == "bins":
         return Consumer.by_count(entry["bins"], low, high, name, epsilon)
     if forms[0] == "width":
         return Consumer.by_width(entry["width"], low, high, name, epsilon)
     edges = entry["edges"].tolist() if hasattr(entry["edges"], "tolist") else entry["edges"]
     if not isinstance(edges, Sequence):
-        raise ParameterError(f"a consumer's edges must be a list, not {edges!r}", where="consumers", value=edges)
+        raise ParameterError(
+            f"a consumer's edges must be a list, not {edges!r}", where="consumers", value=edges
+        )
     return Consumer(name or f"{len(edges) - 1} bins", tuple(edges), epsilon)
 
 
-_SAME = 1e-12  # edges this close, as a share of the range, are one edge that was computed in two ways
+_SAME = (
+    1e-12  # edges this close, as a share of the range, are one edge that was computed in two ways
+)
 
 
 @dataclass(frozen=True)
@@ -176,7 +201,9 @@ class Partition:
         edges = np.asarray(self.edges)
         slack = _SAME * (edges[-1] - edges[0])
         after = np.clip(np.searchsorted(edges, consumer.edges), 1, len(edges) - 1)
-        nearer = np.asarray(consumer.edges) - edges[after - 1] <= edges[after] - np.asarray(consumer.edges)
+        nearer = np.asarray(consumer.edges) - edges[after - 1] <= edges[after] - np.asarray(
+            consumer.edges
+        )
         positions = (after - nearer).tolist()
         for edge, position in zip(consumer.edges, positions, strict=True):
             if abs(edges[position] - edge) > slack:
@@ -199,14 +226,18 @@ class Partition:
 def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
     """The coarsest partition of [low, high] whose cells make up every consumer's bins (paper, eq. 9 and 10)."""
     everything = np.unique(
-        np.array([low, high, *(edge for consumer in consumers for edge in consumer.edges)], dtype=np.float64)
+        np.array(
+            [low, high, *(edge for consumer in consumers for edge in consumer.edges)],
+            dtype=np.float64,
+        )
     )
     apart = np.diff(everything) > _SAME * (high - low)
     kept = everything[np.concatenate([[True], apart])]
     kept[-1] = high  # the range's own end, even if an edge a rounding error below it came first
     if len(kept) - 1 > MOST_BINS:
         raise ParameterError(
-            f"the consumers' edges make {len(kept) - 1:,} cells; at most {MOST_BINS:,} can be asked", where="consumers"
+            f"the consumers' edges make {len(kept) - 1:,} cells; at most {MOST_BINS:,} can be asked",
+            where="consumers",
         )
     return Partition(tuple(kept.tolist()))
 

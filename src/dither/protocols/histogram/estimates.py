@@ -122,7 +122,9 @@ class OutputCells:
         return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
 
     def noise_variances(self) -> Floats:
-        return self.weighted_variances(np.eye(self.partition.cells)) / self.population**2  # everybody was asked
+        return (
+            self.weighted_variances(np.eye(self.partition.cells)) / self.population**2
+        )  # everybody was asked
 
 
 def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
@@ -136,9 +138,9 @@ def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consu
         if stop - start == partition.cells:
             continue  # everybody is in it: that count is known
         total += mechanism.group_variance(stop - start, 0.0, 1)
-        total[start:stop] += mechanism.group_variance(stop - start, 1.0, 1) - mechanism.group_variance(
-            stop - start, 0.0, 1
-        )
+        total[start:stop] += mechanism.group_variance(
+            stop - start, 1.0, 1
+        ) - mechanism.group_variance(stop - start, 0.0, 1)
     return total
 
 
@@ -161,7 +163,9 @@ class ConsumerCounts:
     likely: tuple[Floats, ...] = ()
 
 
-def read_off(cells: CellEstimates, consumers: Sequence[Consumer]) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+def read_off(
+    cells: CellEstimates, consumers: Sequence[Consumer]
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Each consumer's bins as sums of cells (paper, eq. 15), with exact variances.
 
     A bin over the whole range holds everybody: its count is known without asking.
@@ -181,7 +185,10 @@ _TOTAL = 1e3  # how many times more than the most certain bin the known total co
 
 
 def consistent_counts(
-    memberships: Sequence[Floats], counts: Sequence[Floats], variances: Sequence[Floats], population: int
+    memberships: Sequence[Floats],
+    counts: Sequence[Floats],
+    variances: Sequence[Floats],
+    population: int,
 ) -> list[Floats]:
     """Each consumer's bins from one non-negative set of cells; memberships are over the union's cells.
 

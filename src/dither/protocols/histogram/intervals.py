@@ -17,14 +17,23 @@ from dither.checks import check_whole
 from dither.errors import ParameterError
 from dither.mechanisms import SetStrategy
 from dither.mechanisms.probability import check_epsilon
-from dither.protocols.histogram.smart import MOST_EPSILON, Design, design_strategy, fresh_sets, likelihood_shares
+from dither.protocols.histogram.smart import (
+    MOST_EPSILON,
+    Design,
+    design_strategy,
+    fresh_sets,
+    likelihood_shares,
+)
 from dither.types import Flags, Floats
 
 MOST_CELLS = 256
 LEAST_EPSILON = 1e-6  # below, floats cannot tell the sets apart that the search compares
 _RIDGE = 1e-3  # of the mean diagonal: single cells matter a little too, so that all of them stay estimable
 _DRAWN = 1500  # sets to choose from
-_KEPT, _KEPT_PER_CELL = 400, 7  # how many of them are asked through in the end, at least; each with its mirror image
+_KEPT, _KEPT_PER_CELL = (
+    400,
+    7,
+)  # how many of them are asked through in the end, at least; each with its mirror image
 _SEARCHED = 300
 _ROUNDS, _STEPS, _LAST_STEPS = 8, 12, 80
 _STEP = 0.7  # exponent of a multiplicative step, as in `smart`
@@ -54,7 +63,9 @@ def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
         return made
     # One cell more has a middle to mirror at; nobody is in it, and the other cells' draws are what they are without it.
     within = (1 << cells) - 1
-    return SetStrategy(cells, tuple(mask & within for mask in made.sets), made.high, made.low, made.rest[:cells])
+    return SetStrategy(
+        cells, tuple(mask & within for mask in made.sets), made.high, made.low, made.rest[:cells]
+    )
 
 
 def interval_gram(cells: int) -> Floats:
@@ -89,23 +100,32 @@ class _Mirrored:
             if np.abs(miss).max() < 1e-12:
                 break
             curvature = (symmetric * current[:, None]).T @ symmetric
-            step = np.linalg.solve(curvature + 1e-12 * float(np.trace(curvature)) * np.eye(len(miss)), miss)
+            step = np.linalg.solve(
+                curvature + 1e-12 * float(np.trace(curvature)) * np.eye(len(miss)), miss
+            )
             reach = float(np.abs(symmetric @ step).max())
             dual -= step / max(1.0, reach / 2.0)  # a long step could overflow the exponential
             current = chances * np.exp(symmetric @ dual)
         return np.asarray(current, dtype=np.float64)
 
-    def improve(self, sets: Flags, chances: Floats, steps: int) -> tuple[Floats, tuple[Floats, Floats]]:
+    def improve(
+        self, sets: Flags, chances: Floats, steps: int
+    ) -> tuple[Floats, tuple[Floats, Floats]]:
         """Multiplicative steps; gives the chances and how much each product of cells still matters, in both parts."""
         parts = self.split(likelihood_shares(sets, self.ratio))
         chances = self.balance(chances, parts[0])
         for step in range(steps + 1):
-            inverses = [np.linalg.inv(self.cells * (part * chances[:, None]).T @ part) for part in parts]
-            pulls = [inverse @ gram @ inverse for inverse, gram in zip(inverses, self.grams, strict=True)]
+            inverses = [
+                np.linalg.inv(self.cells * (part * chances[:, None]).T @ part) for part in parts
+            ]
+            pulls = [
+                inverse @ gram @ inverse for inverse, gram in zip(inverses, self.grams, strict=True)
+            ]
             if step == steps:
                 break
             gain = self.cells * sum(
-                np.einsum("ij,ij->i", part @ pull, part) for part, pull in zip(parts, pulls, strict=True)
+                np.einsum("ij,ij->i", part @ pull, part)
+                for part, pull in zip(parts, pulls, strict=True)
             )
             now = sum(float(np.trace(g @ i)) for g, i in zip(self.grams, inverses, strict=True))
             chances = self.balance(chances * (gain / now) ** _STEP, parts[0])
@@ -150,11 +170,17 @@ def _first_sets(cells: int, ratio: float, rng: np.random.Generator) -> Flags:
     middle = 1 / (1 + ratio**0.5)
     values, vectors = np.linalg.eigh(interval_gram(cells))
     scores = rng.normal(size=(_DRAWN, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
-    sizes = np.maximum(1, np.round(np.clip(rng.normal(middle, 0.1, _DRAWN), 1 / cells, 0.6) * cells))
+    sizes = np.maximum(
+        1, np.round(np.clip(rng.normal(middle, 0.1, _DRAWN), 1 / cells, 0.6) * cells)
+    )
     drawn = scores.argsort(axis=1).argsort(axis=1) >= cells - sizes[:, None]
     lengths = {max(1, round(cells * (middle + more))) for more in np.linspace(-0.15, 0.1, 8)}
     place = np.arange(cells)
-    runs = [(place >= a) & (place < a + length) for length in sorted(lengths) for a in range(1 - length, cells)]
+    runs = [
+        (place >= a) & (place < a + length)
+        for length in sorted(lengths)
+        for a in range(1 - length, cells)
+    ]
     sets = np.concatenate([drawn, np.array(runs), np.eye(cells, dtype=bool)])
     size = sets.sum(axis=1)
     return _one_of_each(sets[(size > 0) & (size < cells)])
@@ -163,18 +189,25 @@ def _first_sets(cells: int, ratio: float, rng: np.random.Generator) -> Flags:
 def _one_of_each(sets: Flags) -> Flags:
     """Of each set and its mirror image the one that comes first, once."""
     own, image = np.packbits(sets, axis=1), np.packbits(sets[:, ::-1], axis=1)
-    first = np.array([a.tobytes() <= b.tobytes() for a, b in zip(own, image, strict=True)], dtype=bool)
+    first = np.array(
+        [a.tobytes() <= b.tobytes() for a, b in zip(own, image, strict=True)], dtype=bool
+    )
     return np.unique(np.where(first[:, None], sets, sets[:, ::-1]), axis=0)
 
 
 def _search(
-    problem: _Mirrored, sets: Flags, chances: Floats, pulls: tuple[Floats, Floats], rng: np.random.Generator
+    problem: _Mirrored,
+    sets: Flags,
+    chances: Floats,
+    pulls: tuple[Floats, Floats],
+    rng: np.random.Generator,
 ) -> Flags:
     """Sets that break the optimality condition, reached from sets in use (`smart.fresh_sets`)."""
     posterior = likelihood_shares(sets, problem.ratio)
     symmetric, anti = problem.split(posterior)
     gain = problem.cells * (
-        np.einsum("ij,ij->i", symmetric @ pulls[0], symmetric) + np.einsum("ij,ij->i", anti @ pulls[1], anti)
+        np.einsum("ij,ij->i", symmetric @ pulls[0], symmetric)
+        + np.einsum("ij,ij->i", anti @ pulls[1], anti)
     )
     root = np.sqrt(chances)
     price = np.linalg.lstsq(symmetric * root[:, None], gain * root, rcond=None)[0] / _ROOT

@@ -55,7 +55,9 @@ def inside(partition: Partition, low: float, high: float) -> Functional:
     share = np.clip(reach / np.diff(edges), 0.0, 1.0)
     share[np.abs(share - 1) < _SAME] = 1.0
     share[share < _SAME] = 0.0
-    return Functional(share, share * (1 - share), (share == 1).astype(float), (share > 0).astype(float))
+    return Functional(
+        share, share * (1 - share), (share == 1).astype(float), (share > 0).astype(float)
+    )
 
 
 def at_the_end(partition: Partition) -> Functional:
@@ -135,14 +137,20 @@ def ask(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
         above.append(np.where(known, one.mean, one.most))
         heaped.append(uneven * float(np.where(fine, one.spread, 0.0) @ likely**2))
     ends = np.array([*below, *above])
-    if (ends[: len(questions)] == ends[len(questions) :]).all():  # nothing is vague: one end is the other
-        variances = np.tile(cells.weighted_variances(ends[: len(questions)]), 2) / cells.population**2
+    if (
+        ends[: len(questions)] == ends[len(questions) :]
+    ).all():  # nothing is vague: one end is the other
+        variances = (
+            np.tile(cells.weighted_variances(ends[: len(questions)]), 2) / cells.population**2
+        )
     else:
         variances = cells.weighted_variances(ends) / cells.population**2
     out = []
     for i, (mean, extra) in enumerate(zip(usual, heaped, strict=True)):
         least, most = float(ends[i] @ shares), float(ends[i + len(questions)] @ shares)
-        errors = tuple(math.sqrt(max(float(v), 0.0) + extra) for v in variances[[i, i + len(questions)]])
+        errors = tuple(
+            math.sqrt(max(float(v), 0.0) + extra) for v in variances[[i, i + len(questions)]]
+        )
         estimate = float(mean @ (shares if cells.smoothed is None else cells.smoothed))
         out.append(Stretch(estimate, min(least, most), max(least, most), (errors[0], errors[1])))
     return out
@@ -163,7 +171,10 @@ def heaping(cells: CellEstimates) -> float:
     one_heap = (lines**2).sum(axis=0)
     bends, squares = float(((lines @ shares) ** 2).sum()), float(one_heap @ shares**2)
     if cells.smoothed is None:
-        noise = cells.weighted_variances(np.concatenate([lines, np.eye(len(shares))])) / cells.population**2
+        noise = (
+            cells.weighted_variances(np.concatenate([lines, np.eye(len(shares))]))
+            / cells.population**2
+        )
         bends -= float(noise[: len(lines)].sum())
         squares -= float(one_heap @ noise[len(lines) :])
     return min(max(bends / squares, LEAST_HEAPING), 1.0) if squares > 0 else 1.0
@@ -178,7 +189,11 @@ def _off_the_line(widths: Floats) -> Floats:
     cell = np.arange(len(widths))
     out = np.diag(-least / own)  # own density
     np.add.at(out, (cell, np.abs(cell - 1)), least / left * after / (before + after))
-    np.add.at(out, (cell, len(cell) - 1 - np.abs(len(cell) - 2 - cell)), least / right * before / (before + after))
+    np.add.at(
+        out,
+        (cell, len(cell) - 1 - np.abs(len(cell) - 2 - cell)),
+        least / right * before / (before + after),
+    )
     return out
 
 
@@ -188,7 +203,9 @@ def is_fine(partition: Partition) -> Flags:
     return np.asarray(np.diff(edges) <= FINE * (1 + 1e-9) * (edges[-1] - edges[0]), dtype=np.bool_)
 
 
-def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> list[tuple[float, float, float]]:
+def quantiles(
+    cells: CellEstimates, shares: Sequence[float], level: float
+) -> list[tuple[float, float, float]]:
     """For each share of the people the number below which it lies, and its interval: every number x at which the people below it,
     as far as they are known, may be that share.
 
@@ -203,7 +220,10 @@ def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> li
     most, least = np.maximum.accumulate(reach[:, 1]), np.minimum.accumulate(reach[::-1, 0])[::-1]
     likely = np.maximum.accumulate(np.clip([0.0, *(one.estimate for one in known), 1.0], 0.0, 1.0))
     within = [
-        (int(np.searchsorted(most, s, side="left")) - 1, int(np.searchsorted(least, s, side="left")) - 1)
+        (
+            int(np.searchsorted(most, s, side="left")) - 1,
+            int(np.searchsorted(least, s, side="left")) - 1,
+        )
         for s in shares
     ]
     fine = _finer(cells, sorted({cell for pair in within for cell in pair}), level)
@@ -218,16 +238,28 @@ def quantiles(cells: CellEstimates, shares: Sequence[float], level: float) -> li
     return out
 
 
-def _finer(cells: CellEstimates, wanted: Sequence[int], level: float) -> dict[int, tuple[Floats, Floats, Floats]]:
+def _finer(
+    cells: CellEstimates, wanted: Sequence[int], level: float
+) -> dict[int, tuple[Floats, Floats, Floats]]:
     """For some cells the points of the search in each, both ends with them, and of those between the ends of the intervals of the
     people below. People by whom a cell exceeds the line through its neighbours are likely a heap, which may lie anywhere in it."""
     edges, steps = cells.partition.edges, np.arange(_STEPS + 1) / _STEPS
     places = {cell: edges[cell] + steps * (edges[cell + 1] - edges[cell]) for cell in wanted}
-    asked = [inside(cells.partition, edges[0], float(x)) for points in places.values() for x in points[1:-1]]
-    ends = np.array([one.interval(level) for one in ask(cells, asked)]).reshape(len(wanted), _STEPS - 1, 2)
+    asked = [
+        inside(cells.partition, edges[0], float(x))
+        for points in places.values()
+        for x in points[1:-1]
+    ]
+    ends = np.array([one.interval(level) for one in ask(cells, asked)]).reshape(
+        len(wanted), _STEPS - 1, 2
+    )
     heaps = _standing_out(cells)
     return {
-        cell: (points, found[:, 0] - heaps[cell] * steps[1:-1], found[:, 1] + heaps[cell] * (1 - steps[1:-1]))
+        cell: (
+            points,
+            found[:, 0] - heaps[cell] * steps[1:-1],
+            found[:, 1] + heaps[cell] * (1 - steps[1:-1]),
+        )
         for (cell, points), found in zip(places.items(), ends, strict=True)
     }
 
@@ -247,7 +279,9 @@ def _crossing(points: Floats, rising: Floats, share: float) -> float:
     if first in (0, len(points)):
         return float(points[min(first, len(points) - 1)])
     rise = rising[first] - rising[first - 1]
-    return float(points[first - 1] + (points[first] - points[first - 1]) * (share - rising[first - 1]) / rise)
+    return float(
+        points[first - 1] + (points[first] - points[first - 1]) * (share - rising[first - 1]) / rise
+    )
 
 
 @dataclass(frozen=True)
@@ -287,7 +321,11 @@ def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -
     The paper names online queries as an extension (section 6) and gives no rule; ours is at the top of this module. Counts of
     people lie between nobody and everybody, and so do the intervals; a bin over the whole range holds everybody.
     """
-    wanted, edges, people = np.asarray(consumer.edges), cells.partition.edges, float(cells.population)
+    wanted, edges, people = (
+        np.asarray(consumer.edges),
+        cells.partition.edges,
+        float(cells.population),
+    )
     bins = [inside(cells.partition, a, b) for a, b in pairwise(consumer.edges)]
     stretches = ask(cells, bins)
     ends = np.clip([one.interval(level) for one in stretches], 0.0, 1.0) * people

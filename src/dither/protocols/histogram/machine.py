@@ -22,7 +22,14 @@ from dither.estimate import Marginal, norm_sub
 from dither.mechanisms import NAMES, Mechanism, SetStrategy
 from dither.models import Independent
 from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers, union
-from dither.protocols.histogram.estimates import CellEstimates, ConsumerCounts, OutputCells, PureCells, build, read_off
+from dither.protocols.histogram.estimates import (
+    CellEstimates,
+    ConsumerCounts,
+    OutputCells,
+    PureCells,
+    build,
+    read_off,
+)
 from dither.protocols.histogram.smart import Choice, Objective, choose
 from dither.protocols.machine import Campaign, ProtocolMachine
 from dither.reports import Plan, Question
@@ -74,7 +81,8 @@ def consumers_from_text(text: str, low: float, high: float) -> tuple[Consumer, .
         given = json.loads(text if text.lstrip()[:1] in ("[", "{") else f"[{text}]")
     except (RecursionError, ValueError):
         raise ParameterError(
-            f"consumers={text[:60]!r}: write numbers of bins such as 3,5,7, or a JSON list", where="consumers"
+            f"consumers={text[:60]!r}: write numbers of bins such as 3,5,7, or a JSON list",
+            where="consumers",
         ) from None
     return read_consumers(given if isinstance(given, list) else [given], low, high)
 
@@ -95,7 +103,11 @@ H = TypeVar("H", bound=HistogramParameters)
 def numeric_attribute(name: str, partition: Partition) -> Attribute:
     """An attribute with these bins; a single one, of which there is nothing to ask, is halved, since an attribute has two."""
     edges = partition.edges
-    return Attribute(name, "numeric", edges=edges if partition.cells > 1 else (edges[0], sum(edges) / 2, edges[1]))
+    return Attribute(
+        name,
+        "numeric",
+        edges=edges if partition.cells > 1 else (edges[0], sum(edges) / 2, edges[1]),
+    )
 
 
 def _marginal(name: str, cells: CellEstimates, n: int) -> Marginal:
@@ -120,7 +132,10 @@ class HistogramMachine(ProtocolMachine[H]):
                     f"{attribute.name!r} is not; choose another attribute, or 'independent', which takes any",
                     where=attribute.name,
                 )
-        self.low, self.high = campaign.schema.attributes[0].edges[0], campaign.schema.attributes[0].edges[-1]
+        self.low, self.high = (
+            campaign.schema.attributes[0].edges[0],
+            campaign.schema.attributes[0].edges[-1],
+        )
         self.consumers = consumers_from_text(parameters.consumers, self.low, self.high)
 
     @classmethod
@@ -186,7 +201,9 @@ class HistogramMachine(ProtocolMachine[H]):
 
     def model(self) -> Independent:
         self._finished()
-        found = {marginal.attributes[0]: norm_sub(marginal.frequencies) for marginal in self.measured()}
+        found = {
+            marginal.attributes[0]: norm_sub(marginal.frequencies) for marginal in self.measured()
+        }
         even = {a.name: np.full(a.cardinality, 1 / a.cardinality) for a in self.campaign.schema}
         return Independent(self.campaign.schema, tuple((even | found).values()))
 
@@ -197,7 +214,9 @@ class PartitionMachine(HistogramMachine[H]):
     def __init__(self, campaign: Campaign, parameters: H) -> None:
         super().__init__(campaign, parameters)
         if len(campaign.schema) != 1:
-            raise SchemaError(f"method {self.method!r} asks about one attribute, not {len(campaign.schema)}")
+            raise SchemaError(
+                f"method {self.method!r} asks about one attribute, not {len(campaign.schema)}"
+            )
         self.partition = Partition(campaign.schema.attributes[0].edges)
         for consumer in self.consumers:
             self.partition.spans(consumer)  # names an edge that the attribute's bins do not have
@@ -225,7 +244,11 @@ class PartitionMachine(HistogramMachine[H]):
 
     def _cells(self, counts: Integers, n: int) -> CellEstimates:
         return PureCells(
-            self.partition, self._mechanism, self._mechanism.estimate(counts, n).frequencies, n, self.population
+            self.partition,
+            self._mechanism,
+            self._mechanism.estimate(counts, n).frequencies,
+            n,
+            self.population,
         )
 
     def answer(self) -> ConsumerCounts:
@@ -290,7 +313,9 @@ class Smart(PartitionMachine[SmartParameters]):
     @cached_property
     def _choice(self) -> Choice:
         given = self.parameters
-        return choose(self.partition, tuple(self.consumers), self._budget, given.mechanism, given.objective)
+        return choose(
+            self.partition, tuple(self.consumers), self._budget, given.mechanism, given.objective
+        )
 
     @property
     def _budget(self) -> float:
@@ -300,7 +325,9 @@ class Smart(PartitionMachine[SmartParameters]):
         return self._choice.to_json() if self._questions else None
 
     def take_design(self, design: JsonObject) -> None:
-        self._choice = Choice.from_json(design, self.partition.cells, len(self.consumers), self._budget)
+        self._choice = Choice.from_json(
+            design, self.partition.cells, len(self.consumers), self._budget
+        )
 
     @cached_property
     def _mechanism(self) -> Mechanism:
@@ -310,7 +337,9 @@ class Smart(PartitionMachine[SmartParameters]):
         mechanism = self._choice.mechanism
         if not isinstance(mechanism, SetStrategy):
             return super()._cells(counts, n)
-        return OutputCells(self.partition, mechanism, np.asarray(self._choice.counts_for), counts, self.population)
+        return OutputCells(
+            self.partition, mechanism, np.asarray(self._choice.counts_for), counts, self.population
+        )
 
     def notes(self) -> JsonObject:
         if not self._questions:
@@ -334,7 +363,9 @@ class Split(HistogramMachine[HistogramParameters]):
     @classmethod
     def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
         own = [union([consumer], low, high) for consumer in consumers]
-        names = [name if len(consumers) == 1 else f"{name}: {consumer.name}" for consumer in consumers]
+        names = [
+            name if len(consumers) == 1 else f"{name}: {consumer.name}" for consumer in consumers
+        ]
         return Schema(tuple(map(numeric_attribute, names, own)))
 
     def __init__(self, campaign: Campaign, parameters: HistogramParameters) -> None:
@@ -349,9 +380,14 @@ class Split(HistogramMachine[HistogramParameters]):
 
     @cached_property
     def _questions(self) -> tuple[Question, ...]:
-        share = self.campaign.epsilon / len(self.consumers) * (_HAIR if len(self.consumers) > 1 else 1)
+        share = (
+            self.campaign.epsilon / len(self.consumers) * (_HAIR if len(self.consumers) > 1 else 1)
+        )
         return tuple(
-            Question((name,), build(self.parameters.mechanism, partition.cells, smallest([consumer], share)))
+            Question(
+                (name,),
+                build(self.parameters.mechanism, partition.cells, smallest([consumer], share)),
+            )
             for name, partition, consumer in zip(
                 self.campaign.schema.names, self._partitions, self.consumers, strict=True
             )
@@ -379,7 +415,10 @@ class Split(HistogramMachine[HistogramParameters]):
             if name in asked:
                 (count,), (variance,) = read_off(asked[name], [consumer])
             else:
-                count, variance = np.full(consumer.bins, float(self.population)), np.zeros(consumer.bins)
+                count, variance = (
+                    np.full(consumer.bins, float(self.population)),
+                    np.zeros(consumer.bins),
+                )
             counts.append(count)
             variances.append(variance)
         # Late questions are answered from what was asked for the consumer with the most bins.

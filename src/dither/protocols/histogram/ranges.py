@@ -27,14 +27,23 @@ from dither.models import Independent
 from dither.protocols.histogram.consumer import Consumer, Partition, union
 from dither.protocols.histogram.estimates import ConsumerCounts, OutputCells, read_off
 from dither.protocols.histogram.intervals import MOST_CELLS, interval_strategy
-from dither.protocols.histogram.machine import HistogramParameters, PartitionMachine, numeric_attribute, smallest
+from dither.protocols.histogram.machine import (
+    HistogramParameters,
+    PartitionMachine,
+    numeric_attribute,
+    smallest,
+)
 from dither.reports import Question
 from dither.schema import Schema
 from dither.types import Integers, JsonObject
 
 CELLS = 128
 _END_PARTS = 8
-_END_CUTS = (1, 2, 4)  # the first and the last cell have edges at an eighth, a quarter and a half of them
+_END_CUTS = (
+    1,
+    2,
+    4,
+)  # the first and the last cell have edges at an eighth, a quarter and a half of them
 OVERVIEW = 16  # bins for those who name no consumer; their edges are edges of cells
 RangeMechanism = Literal["strategy", "square-wave"]
 
@@ -72,7 +81,10 @@ def _ends(low: float, high: float) -> Consumer:
     """The edges inside the first and the last cell."""
     edges = Consumer.by_count(_END_PARTS * CELLS, low, high).edges
     last = len(edges) - 1
-    return Consumer("both ends", tuple(edges[i] for i in (0, *_END_CUTS, *(last - i for i in _END_CUTS[::-1]), last)))
+    return Consumer(
+        "both ends",
+        tuple(edges[i] for i in (0, *_END_CUTS, *(last - i for i in _END_CUTS[::-1]), last)),
+    )
 
 
 class Ranges(PartitionMachine[RangesParameters]):
@@ -106,9 +118,13 @@ class Ranges(PartitionMachine[RangesParameters]):
     def take_design(self, design: JsonObject) -> None:
         kept = mechanism_from_json(design)
         if not isinstance(kept, SetStrategy) or kept.cells != self.partition.cells:
-            raise ReportError(f"the mechanism that was kept is no strategy for {self.partition.cells} cells")
+            raise ReportError(
+                f"the mechanism that was kept is no strategy for {self.partition.cells} cells"
+            )
         if kept.epsilon > self._budget:
-            raise PrivacyError(f"the mechanism that was kept spends epsilon {kept.epsilon}", where="epsilon")
+            raise PrivacyError(
+                f"the mechanism that was kept spends epsilon {kept.epsilon}", where="epsilon"
+            )
         self._mechanism = kept
 
     def _cells(self, counts: Integers, n: int) -> OutputCells:
@@ -120,13 +136,17 @@ class Ranges(PartitionMachine[RangesParameters]):
             if isinstance(mechanism, SquareWave)
             else likely_density(mechanism.chance_table, counts, widths)
         )
-        return OutputCells(self.partition, mechanism, rough * len(rough), counts, self.population, smoothed)
+        return OutputCells(
+            self.partition, mechanism, rough * len(rough), counts, self.population, smoothed
+        )
 
     def answer(self) -> ConsumerCounts:
         cells = self.cells
         assert isinstance(cells, OutputCells)  # there is always something to ask
         assert cells.smoothed is not None
-        likely = [self.partition.membership(c) @ cells.smoothed * self.population for c in self.consumers]
+        likely = [
+            self.partition.membership(c) @ cells.smoothed * self.population for c in self.consumers
+        ]
         return ConsumerCounts(*read_off(cells, self.consumers), cells, tuple(likely))
 
     def model(self) -> Independent:

@@ -36,7 +36,9 @@ from dither.types import Flags, Floats, JsonObject
 
 Objective = Literal["mean", "worst"]
 
-SEARCH_CELLS = 96  # up to here sets are searched for; beyond, only cells, bins and their complements are tried
+SEARCH_CELLS = (
+    96  # up to here sets are searched for; beyond, only cells, bins and their complements are tried
+)
 MOST_CELLS = 400
 MOST_EPSILON = 12.0  # beyond, nothing is left to gain over randomised response, and e^epsilon swamps the arithmetic
 _ATTEMPTS = 12
@@ -45,8 +47,14 @@ _INTERVAL_CELLS = 48  # up to here all intervals are tried from the start
 _MOST_SETS = 2560
 _RIDGE = 1e-3
 _SEARCHED = 300
-_ROUNDS, _ROUNDS_ON, _STEPS = 12, 4, 15  # of search from nothing, of search from an earlier design, of steps in each
-_STEP = 0.7  # exponent of a multiplicative step: 1/2 is safe for A-optimality, a little more is quicker
+_ROUNDS, _ROUNDS_ON, _STEPS = (
+    12,
+    4,
+    15,
+)  # of search from nothing, of search from an earlier design, of steps in each
+_STEP = (
+    0.7  # exponent of a multiplicative step: 1/2 is safe for A-optimality, a little more is quicker
+)
 
 
 @dataclass(frozen=True)
@@ -86,11 +94,22 @@ class Choice:
         except (KeyError, TypeError, ValueError) as error:
             raise ReportError(f"not a choice of a mechanism: {error!r}"[:200]) from None
         weighed = cells if isinstance(made.mechanism, SetStrategy) else 0
-        finite = all(math.isfinite(x) and x > 0 for x in counts_for) and all(map(math.isfinite, ratios))
-        if (made.mechanism.cells, len(ratios), len(counts_for)) != (cells, consumers, weighed) or not finite:
-            raise ReportError(f"the mechanism that was kept is not one for {cells} cells and {consumers} consumers")
+        finite = all(math.isfinite(x) and x > 0 for x in counts_for) and all(
+            map(math.isfinite, ratios)
+        )
+        if (made.mechanism.cells, len(ratios), len(counts_for)) != (
+            cells,
+            consumers,
+            weighed,
+        ) or not finite:
+            raise ReportError(
+                f"the mechanism that was kept is not one for {cells} cells and {consumers} consumers"
+            )
         if made.mechanism.epsilon > epsilon:
-            raise PrivacyError(f"the mechanism that was kept spends epsilon {made.mechanism.epsilon}", where="epsilon")
+            raise PrivacyError(
+                f"the mechanism that was kept spends epsilon {made.mechanism.epsilon}",
+                where="epsilon",
+            )
         return made
 
 
@@ -117,9 +136,13 @@ def choose(
     best, best_score, design = fallback, 1 - _ENOUGH, None
     rival_bin = max(float(_bin_variances(plain, partition, consumers[i]).max()) for i in asked)
     for _ in range(_ATTEMPTS):
-        workload = np.concatenate([b * np.sqrt(w)[:, None] for b, w in zip(bins, weights, strict=True)])
+        workload = np.concatenate(
+            [b * np.sqrt(w)[:, None] for b, w in zip(bins, weights, strict=True)]
+        )
         try:
-            design = optimise(workload, epsilon, counts_for, design, search=partition.cells <= SEARCH_CELLS)
+            design = optimise(
+                workload, epsilon, counts_for, design, search=partition.cells <= SEARCH_CELLS
+            )
             strategy = design_strategy(design, epsilon)
             decoder = strategy.decoder(counts_for)
         except (PrivacyError, np.linalg.LinAlgError):
@@ -127,9 +150,17 @@ def choose(
         spread = [_by_type(strategy, decoder, b) for b in bins]
         ratios = [s.sum(axis=0) / rivals[i] for s, i in zip(spread, asked, strict=True)]
         worst = {i: float(r.max()) for i, r in zip(asked, ratios, strict=True)}
-        found = Choice(strategy, tuple(worst.get(i, 1.0) for i in range(len(consumers))), tuple(counts_for.tolist()))
+        found = Choice(
+            strategy,
+            tuple(worst.get(i, 1.0) for i in range(len(consumers))),
+            tuple(counts_for.tolist()),
+        )
         fits = max(worst.values()) <= 1.0
-        score = found.gain if objective == "mean" else 1 - max(float(s.mean(axis=1).max()) for s in spread) / rival_bin
+        score = (
+            found.gain
+            if objective == "mean"
+            else 1 - max(float(s.mean(axis=1).max()) for s in spread) / rival_bin
+        )
         if fits and score > best_score:
             best, best_score = found, score
         if objective == "mean" and fits:
@@ -157,7 +188,11 @@ def _by_type(strategy: SetStrategy, decoder: Floats, bins: Floats) -> Floats:
 
 
 def _reweigh(
-    weights: list[Floats], counts_for: Floats, spread: list[Floats], ratios: list[Floats], objective: Objective
+    weights: list[Floats],
+    counts_for: Floats,
+    spread: list[Floats],
+    ratios: list[Floats],
+    objective: Objective,
 ) -> tuple[list[Floats], Floats]:
     """More weight where the design is not good enough: what is above CHP or, for `worst`, the bins of most variance."""
     above = np.max(ratios, axis=0)
@@ -170,7 +205,10 @@ def _reweigh(
             for w, m, r in zip(weights, means, ratios, strict=True)
         ], cells
     tops = [float(r.max()) for r in ratios]
-    return [w * (top**1.5 if top > 1 else max(top, 0.8) ** 0.5) for w, top in zip(weights, tops, strict=True)], cells
+    return [
+        w * (top**1.5 if top > 1 else max(top, 0.8) ** 0.5)
+        for w, top in zip(weights, tops, strict=True)
+    ], cells
 
 
 # The design.
@@ -212,7 +250,9 @@ def _optimise(
     # Single cells matter a little too: what no bin asks must stay estimable, for late queries and for the arithmetic.
     gram += _RIDGE * float(np.trace(gram)) / cells * np.eye(cells)
     c = np.ones(cells) if counts_for is None else counts_for * (cells / counts_for.sum())
-    rng = np.random.default_rng(cells)  # where the search starts; the same queries give the same design
+    rng = np.random.default_rng(
+        cells
+    )  # where the search starts; the same queries give the same design
     if start is None:
         sets = _first_sets(workload > 0, gram, ratio, rng, few=not search)
         chances = np.full(len(sets), 1 / len(sets))
@@ -275,18 +315,30 @@ def _balance(chances: Floats, posterior: Floats) -> Floats:
     return np.asarray(current, dtype=np.float64)
 
 
-def _first_sets(bins: Flags, gram: Floats, ratio: float, rng: np.random.Generator, *, few: bool) -> Flags:
+def _first_sets(
+    bins: Flags, gram: Floats, ratio: float, rng: np.random.Generator, *, few: bool
+) -> Flags:
     """Cells, asked bins, intervals where there are not too many, complements, and random sets along the workload."""
     cells = len(gram)
     groups: list[Flags] = [np.eye(cells, dtype=bool), bins]
     if cells <= _INTERVAL_CELLS:
         places = np.arange(cells)
-        groups.append(np.array([(places >= i) & (places < j) for i in range(cells) for j in range(i + 1, cells + 1)]))
+        groups.append(
+            np.array(
+                [
+                    (places >= i) & (places < j)
+                    for i in range(cells)
+                    for j in range(i + 1, cells + 1)
+                ]
+            )
+        )
     plain = np.concatenate(groups)
     groups = [plain, ~plain]
     if not few:
         values, vectors = np.linalg.eigh(gram)
-        scores = rng.normal(size=(12 * cells, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+        scores = (
+            rng.normal(size=(12 * cells, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+        )
         share = np.clip(rng.normal(1 / (1 + ratio**0.5), 0.1, len(scores)), 1 / cells, 0.6)
         order = scores.argsort(axis=1).argsort(axis=1)
         groups.append(order >= cells - np.maximum(1, np.round(share * cells))[:, None])
@@ -296,7 +348,13 @@ def _first_sets(bins: Flags, gram: Floats, ratio: float, rng: np.random.Generato
 
 
 def _search(
-    sets: Flags, chances: Floats, posterior: Floats, pull: Floats, ratio: float, c: Floats, rng: np.random.Generator
+    sets: Flags,
+    chances: Floats,
+    posterior: Floats,
+    pull: Floats,
+    ratio: float,
+    c: Floats,
+    rng: np.random.Generator,
 ) -> Flags:
     """Sets that break the optimality condition, reached from sets in use."""
     root = np.sqrt(chances)
@@ -306,7 +364,9 @@ def _search(
     return fresh_sets(tried, pull, price, ratio, c, rng)
 
 
-def fresh_sets(current: Flags, pull: Floats, price: Floats, ratio: float, c: Floats, rng: np.random.Generator) -> Flags:
+def fresh_sets(
+    current: Flags, pull: Floats, price: Floats, ratio: float, c: Floats, rng: np.random.Generator
+) -> Flags:
     """Steepest ascent over flips of one cell to sets with k p'Bp > price p; half of those it starts from are shaken first."""
     cells = current.shape[1]
     current[: len(current) // 2] ^= rng.random((len(current) // 2, cells)) < 2 / cells

@@ -49,7 +49,9 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
     low, high = (bound.item() if isinstance(bound, np.number) else bound for bound in (low, high))
     low, high = float(check_finite("low", low)), float(check_finite("high", high))
     if not low < high:
-        raise ParameterError(f"low {low:g} must be below high {high:g}", where="low", value=(low, high))
+        raise ParameterError(
+            f"low {low:g} must be below high {high:g}", where="low", value=(low, high)
+        )
     if not math.isfinite(high - low) or not math.isfinite(2.0**20 / (high - low)):
         raise ParameterError(
             f"low {low:g} and high {high:g} are too far apart, or too close, to be cut into bins",
@@ -59,7 +61,9 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
     return low, high
 
 
-def police(values: AnyArray, low: float, high: float, policy: OutOfRange, name: str = "the values") -> CheckedValues:
+def police(
+    values: AnyArray, low: float, high: float, policy: OutOfRange, name: str = "the values"
+) -> CheckedValues:
     """Apply the policy for values outside [low, high]; a missing number (NaN) is outside and cannot be clipped."""
     check_choice("out_of_range", policy, POLICIES)
     inside = (values >= low) & (values <= high)
@@ -104,7 +108,9 @@ class ValueGroup:
 
     def counts(self, question: Question) -> Integers:
         cell_of = self.cell_of[question.attributes[0]]
-        return np.bincount(cell_of, weights=self.by_cell, minlength=question.mechanism.cells).astype(np.int64)
+        return np.bincount(
+            cell_of, weights=self.by_cell, minlength=question.mechanism.cells
+        ).astype(np.int64)
 
     def cells(self, question: Question) -> Integers:
         assert self.codes is not None
@@ -139,12 +145,21 @@ class ValuePeople:
             drawn = self._rng.multivariate_hypergeometric(group.by_cell, number, method="marginals")
             return ValueGroup(drawn, None, group.cell_of)
         chosen = group.codes[self._rng.permutation(len(group.codes))[:number]]
-        return ValueGroup(np.bincount(chosen, minlength=len(group.by_cell)).astype(np.int64), chosen, group.cell_of)
+        return ValueGroup(
+            np.bincount(chosen, minlength=len(group.by_cell)).astype(np.int64),
+            chosen,
+            group.cell_of,
+        )
 
 
-def gather(values: AnyArray, partition: Partition, *, reports: bool, name: str = "the values") -> ValueGroup:
+def gather(
+    values: AnyArray, partition: Partition, *, reports: bool, name: str = "the values"
+) -> ValueGroup:
     """People with these values, an error if one lies outside the range; who is in which cell is kept only for `reports`."""
-    numbers, counts = np.ascontiguousarray(values, dtype=np.float64), np.zeros(partition.cells, np.int64)
+    numbers, counts = (
+        np.ascontiguousarray(values, dtype=np.float64),
+        np.zeros(partition.cells, np.int64),
+    )
     codes = np.empty(len(numbers) if reports else 0, np.uint16)
     if bin_values(numbers, np.asarray(partition.edges), counts, codes) >= 0:
         police(numbers, partition.edges[0], partition.edges[-1], "error", name)
@@ -162,7 +177,9 @@ def bin_values(values: Floats, edges: Floats, counts: Counts, codes: AnyIntegers
     """
     slots = min(MOST_SLOTS, SLOTS_PER_CELL * (len(edges) - 1))
     scale = slots / (edges[-1] - edges[0])
-    starts = edges[0] + np.arange(slots + 2) / scale  # one more slot for the upper end and one for rounding
+    starts = (
+        edges[0] + np.arange(slots + 2) / scale
+    )  # one more slot for the upper end and one for rounding
     guess = np.searchsorted(edges[1:-1], starts, side="right").astype(np.int64)
     return int(_bin(values, edges, guess, float(scale), counts, codes))
 

@@ -45,7 +45,10 @@ class LoPubFit:
 
 
 def learn(
-    schema: Schema, reports: SplitReports, parameters: LoPubParameters, progress: Progress | None = None
+    schema: Schema,
+    reports: SplitReports,
+    parameters: LoPubParameters,
+    progress: Progress | None = None,
 ) -> LoPubFit:
     """From reports to a junction tree: algorithms 4 (or 5), then the joints of the cliques."""
     pruned, _, _, strengths = find_dependences(schema, reports, parameters, progress)
@@ -61,19 +64,28 @@ def learn(
 
 
 def find_dependences(
-    schema: Schema, reports: SplitReports, parameters: LoPubParameters, progress: Progress | None = None
+    schema: Schema,
+    reports: SplitReports,
+    parameters: LoPubParameters,
+    progress: Progress | None = None,
 ) -> tuple[Pruning, dict[Pair, float], dict[Pair, float], dict[Pair, float]]:
     """The dependent pairs, with each examined pair's score, mutual information (paper's rule or phi) and strength."""
-    tests: dict[Pair, Dependence] = {(i, j): noise_aware(reports, i, j) for i, j in combinations(range(len(schema)), 2)}
+    tests: dict[Pair, Dependence] = {
+        (i, j): noise_aware(reports, i, j) for i, j in combinations(range(len(schema)), 2)
+    }
     phi, names = parameters.degree, schema.names
     variant = _variant(schema, parameters)
     information: dict[Pair, float] = {}
     if parameters.threshold == "paper" or phi > 0:
         relative = parameters.relative_entropy
-        examined = prune_by_entropy(reports.distributions, phi, variant, lambda i, j: True, relative).examined
+        examined = prune_by_entropy(
+            reports.distributions, phi, variant, lambda i, j: True, relative
+        ).examined
         sets = [(names[i], names[j]) for i, j in examined]
         found = _joints(reports, sets, parameters, _named(progress, "pairs estimated"))
-        information = {pair: mutual_information(f.joint) for pair, f in zip(examined, found, strict=True)}
+        information = {
+            pair: mutual_information(f.joint) for pair, f in zip(examined, found, strict=True)
+        }
 
     def depends(i: int, j: int) -> bool:
         enough = mutual_information_threshold(schema.cardinalities[i], schema.cardinalities[j], phi)
@@ -81,11 +93,16 @@ def find_dependences(
             return False
         return parameters.threshold == "paper" or tests[i, j].score >= parameters.significance
 
-    pruned = prune_by_entropy(reports.distributions, phi, variant, depends, parameters.relative_entropy)
+    pruned = prune_by_entropy(
+        reports.distributions, phi, variant, depends, parameters.relative_entropy
+    )
     scores = {pair: test.score for pair, test in tests.items()}
     # Half the L1 distance from independence is at most sqrt(cells)/2 times the Euclidean one: the error of dropping a
     # pair.
-    strengths = {(i, j): t.strength * math.sqrt(schema.cells([names[i], names[j]])) for (i, j), t in tests.items()}
+    strengths = {
+        (i, j): t.strength * math.sqrt(schema.cells([names[i], names[j]]))
+        for (i, j), t in tests.items()
+    }
     return pruned, scores, information, strengths
 
 
@@ -128,11 +145,14 @@ def _joints(
     )
 
 
-def _fit_pairs(schema: Schema, reports: SplitReports, tree: Triangulation, progress: Progress | None) -> TreeFit:
+def _fit_pairs(
+    schema: Schema, reports: SplitReports, tree: Triangulation, progress: Progress | None
+) -> TreeFit:
     """The tree fitted to all raw singles and pairs at once."""
     pairs = [reports.pair_marginal(i, j) for i, j in combinations(range(len(schema)), 2)]
     measured = [
-        replace(m, standard_errors=np.sqrt(np.maximum(m.variances, 1e-12))) for m in (*reports.one_ways(), *pairs)
+        replace(m, standard_errors=np.sqrt(np.maximum(m.variances, 1e-12)))
+        for m in (*reports.one_ways(), *pairs)
     ]
     report = _named(progress, "tree fitted")
     most = 1_000

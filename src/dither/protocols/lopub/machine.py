@@ -59,7 +59,10 @@ class LoPub(ProtocolMachine[LoPubParameters]):
         if not self._closed:
             return []
         reports = self.reports
-        return [*reports.one_ways(), *(reports.pair_marginal(i, j) for i, j in self._learnt.tree.kept)]
+        return [
+            *reports.one_ways(),
+            *(reports.pair_marginal(i, j) for i, j in self._learnt.tree.kept),
+        ]
 
     def notes(self) -> JsonObject:
         out = _encoding_notes(self._round, self.parameters)

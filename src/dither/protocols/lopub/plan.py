@@ -65,14 +65,20 @@ class LoPubParameters:
         check_whole_or_none("hash_seed", self.hash_seed, 0)
         check_between("tolerance", self.tolerance, 0, math.inf, ends="()")
         check_finite("significance", self.significance)
-        given = [n for n in ("bits", "hashes", "false_positive", "hash_seed") if getattr(self, n) is not None]
+        given = [
+            n
+            for n in ("bits", "hashes", "false_positive", "hash_seed")
+            if getattr(self, n) is not None
+        ]
         if self.encoding == "unary" and given:
             raise ParameterError(
-                f"{given[0]} belongs to Bloom filters; add encoding=bloom or leave it out", where=given[0]
+                f"{given[0]} belongs to Bloom filters; add encoding=bloom or leave it out",
+                where=given[0],
             )
         if self.bits is not None and self.hashes is not None and self.false_positive is not None:
             raise ParameterError(
-                "give bits and hashes, or a false_positive rate, not all three", where="false_positive"
+                "give bits and hashes, or a false_positive rate, not all three",
+                where="false_positive",
             )
 
     @property
@@ -86,7 +92,9 @@ class LoPubParameters:
             return self.bits, self.hashes or max(1, round(self.bits / cells * math.log(2)))
         if self.hashes is not None:
             return max(self.hashes + 1, math.ceil(self.hashes * cells / math.log(2))), self.hashes
-        return bloom_size(cells, self.false_positive if self.false_positive is not None else FALSE_POSITIVE)
+        return bloom_size(
+            cells, self.false_positive if self.false_positive is not None else FALSE_POSITIVE
+        )
 
 
 def lopub_plan(schema: Schema, epsilon: float, parameters: LoPubParameters) -> Plan:
@@ -116,7 +124,9 @@ def _mechanism(attribute: Attribute, flip: float, parameters: LoPubParameters) -
     try:
         seed = telling_seed(cells, bits, hashes, parameters.hash_seed)
     except ParameterError as error:
-        raise ParameterError(f"{attribute.name}: {error}", where=error.where, value=error.value) from None
+        raise ParameterError(
+            f"{attribute.name}: {error}", where=error.where, value=error.value
+        ) from None
     return BloomRappor.for_flip(cells, flip, bits, hashes, seed)
 
 

@@ -21,7 +21,13 @@ from dither.checks import check_between, check_choice, check_whole, check_whole_
 from dither.errors import ParameterError
 from dither.estimate import Marginal, answers_of, check_asked, pool
 from dither.estimate.edges import local_chi2, pair_cells
-from dither.estimate.mixture_fit import FitOptions, MixtureFit, degrees_after_shrinking, fit_mixture, product_fit
+from dither.estimate.mixture_fit import (
+    FitOptions,
+    MixtureFit,
+    degrees_after_shrinking,
+    fit_mixture,
+    product_fit,
+)
 from dither.estimate.public_prior import with_public
 from dither.estimate.set_tables import SetTargets, set_targets
 from dither.estimate.targets import Edges, PairTargets, pair_targets, tables_pay, trees
@@ -140,9 +146,13 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
     def _plan(self, number: int, sets: Sets, population: float) -> Plan:
         schema, epsilon = self.campaign.schema, self.campaign.epsilon
         asked = [(members, share) for members, share in sets if share > 0]
-        questions = tuple(question(schema, [schema.names[i] for i in members], epsilon) for members, _ in asked)
+        questions = tuple(
+            question(schema, [schema.names[i] for i in members], epsilon) for members, _ in asked
+        )
         total = math.fsum(share for _, share in asked)
-        return Plan(number, questions, tuple(share / total for _, share in asked), population=population)
+        return Plan(
+            number, questions, tuple(share / total for _, share in asked), population=population
+        )
 
     @cached_property
     def _first(self) -> Plan:
@@ -151,7 +161,11 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             return self._plan(0, screen.sets, screen.share)
         members = range(len(self.campaign.schema)) if self._design.pairs else ()
         alone = self._design.alone if self.parameters.singles is None else self.parameters.singles
-        return self._plan(0, pair_plan(self.campaign.schema.cardinalities, self.campaign.epsilon, members, alone), 1.0)
+        return self._plan(
+            0,
+            pair_plan(self.campaign.schema.cardinalities, self.campaign.epsilon, members, alone),
+            1.0,
+        )
 
     @cached_property
     def _seen(self) -> ScreenEvidence | None:
@@ -163,7 +177,9 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         asked = [i for i in screen.members if self.campaign.schema.names[i] in names]
         if len(asked) < 2:
             return None
-        return evidence(pair_targets(Schema(tuple(self.campaign.schema.attributes[i] for i in asked)), answers))
+        return evidence(
+            pair_targets(Schema(tuple(self.campaign.schema.attributes[i] for i in asked)), answers)
+        )
 
     @cached_property
     def _members(self) -> list[int]:
@@ -177,14 +193,22 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
 
     @cached_property
     def _second(self) -> Plan | None:
-        screen, k, epsilon = self._design.screen, self.campaign.schema.cardinalities, self.campaign.epsilon
+        screen, k, epsilon = (
+            self._design.screen,
+            self.campaign.schema.cardinalities,
+            self.campaign.epsilon,
+        )
         if screen is None:
             return None
         if self._members:
-            sets = second_round(screen, pair_plan(k, epsilon, self._members, self.parameters.singles))
+            sets = second_round(
+                screen, pair_plan(k, epsilon, self._members, self.parameters.singles)
+            )
         else:
             asked = screen.share * one_way_precision(k, epsilon, screen.sets)
-            sets = [((i,), float(s)) for i, s in enumerate(rest_shares(k, epsilon, asked, screen.share))]
+            sets = [
+                ((i,), float(s)) for i, s in enumerate(rest_shares(k, epsilon, asked, screen.share))
+            ]
         return self._plan(1, sets, 1.0 - screen.share)
 
     def plan(self) -> Plan | None:
@@ -282,12 +306,15 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         chi2, cells = local_chi2(targets, fitted.pairs, fitted.one), pair_cells(targets.columns)
         excess = np.triu((chi2 - cells) / np.sqrt(2.0 * cells), 1)
         asked = np.argwhere(np.triu(targets.pair_noise[1] > 0, 1)).tolist()
-        worst = sorted(((int(i), int(j)) for i, j in asked), key=lambda pair: -float(excess[pair]))[:WORST_PAIRS]
+        worst = sorted(((int(i), int(j)) for i, j in asked), key=lambda pair: -float(excess[pair]))[
+            :WORST_PAIRS
+        ]
         shown = [*fitted.edges, *(pair for pair in worst if pair not in fitted.edges)]
         return {
             "edges": [[names[i], names[j]] for i, j in fitted.edges],
             "local": [
-                {"pair": [names[i], names[j]], "chi2": float(chi2[i, j]), "cells": int(cells[i, j])} for i, j in shown
+                {"pair": [names[i], names[j]], "chi2": float(chi2[i, j]), "cells": int(cells[i, j])}
+                for i, j in shown
             ],
         }
 
@@ -304,7 +331,10 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if screen is not None:
             notes["screen"] = {"share": screen.share, "attributes": len(screen.members)}
             if self._seen is not None:
-                notes["screen"] |= {"p_value": self._seen.p_value, "squared_distance": self._seen.strength}
+                notes["screen"] |= {
+                    "p_value": self._seen.p_value,
+                    "squared_distance": self._seen.strength,
+                }
         if not self._members:
             why = (
                 "pairs would be noise at this epsilon and number of participants"
@@ -312,5 +342,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
                 else "a first round found too little dependence for pairs to pay"
             )
             if len(self.campaign.schema) > 1:
-                notes["fallbacks"] = [f"{why}, so single attributes were asked and the model takes them as independent"]
+                notes["fallbacks"] = [
+                    f"{why}, so single attributes were asked and the model takes them as independent"
+                ]
         return notes

@@ -18,7 +18,9 @@ from dither.protocols.independent import question_shares
 from dither.reports import Question
 from dither.types import Floats
 
-Sets = list[tuple[tuple[int, ...], float]]  # attributes asked together, and their share of the participants
+Sets = list[
+    tuple[tuple[int, ...], float]
+]  # attributes asked together, and their share of the participants
 
 MOST_CELLS = 2048  # of a set's product domain
 GAIN = 1.15  # a set grows by an attribute when one report then tells so many times more about its pairs
@@ -39,7 +41,9 @@ def pair_worth(cells: int, kept: int, epsilon: float) -> float:
     return marginal_variance(kept, kept, epsilon) / marginal_variance(cells, kept, epsilon)
 
 
-def _worths(members: Sequence[int], cardinalities: Sequence[int], epsilon: float) -> list[tuple[int, int, float]]:
+def _worths(
+    members: Sequence[int], cardinalities: Sequence[int], epsilon: float
+) -> list[tuple[int, int, float]]:
     cells = math.prod(cardinalities[a] for a in members)
     return [
         (a, b, pair_worth(cells, cardinalities[a] * cardinalities[b], epsilon))
@@ -47,7 +51,9 @@ def _worths(members: Sequence[int], cardinalities: Sequence[int], epsilon: float
     ]
 
 
-def attribute_sets(members: Sequence[int], cardinalities: Sequence[int], epsilon: float) -> list[tuple[int, ...]]:
+def attribute_sets(
+    members: Sequence[int], cardinalities: Sequence[int], epsilon: float
+) -> list[tuple[int, ...]]:
     """Sets that inform about evenly on every pair of `members`, each grown while that pays; all pairs unless most sets grow."""
     every: list[tuple[int, ...]] = list(combinations(sorted(members), 2))
     narrow = sorted(members, key=lambda a: (cardinalities[a], a))[:3]
@@ -94,7 +100,9 @@ def _grow(
             total = sum(w for _, _, w in worths)
             if total < GAIN * told:
                 continue
-            need = sum(w / (0.25 + cover[a, b] - least) for a, b, w in worths) * (1 + 1e-6 * rng.random())
+            need = sum(w / (0.25 + cover[a, b] - least) for a, b, w in worths) * (
+                1 + 1e-6 * rng.random()
+            )
             if found is None or need > found[0]:
                 found = (need, candidate, total)
         if found is None:
@@ -125,7 +133,10 @@ def one_way_error(cardinalities: Sequence[int], precision: Floats) -> float:
 
 
 def pair_plan(
-    cardinalities: Sequence[int], epsilon: float, members: Sequence[int], singles: float | None = None
+    cardinalities: Sequence[int],
+    epsilon: float,
+    members: Sequence[int],
+    singles: float | None = None,
 ) -> Sets:
     """The questions with the share of participants each gets: sets of the members, some singles, the others alone."""
     size = single_shares(cardinalities, epsilon)
@@ -133,7 +144,9 @@ def pair_plan(
         return [((i,), float(s)) for i, s in enumerate(size)]
     sets = attribute_sets(members, cardinalities, epsilon)
     # Larger sets already carry the one-way marginals well.
-    alone = SINGLES * (1 - sum(len(s) > 2 for s in sets) / len(sets)) if singles is None else singles
+    alone = (
+        SINGLES * (1 - sum(len(s) > 2 for s in sets) / len(sets)) if singles is None else singles
+    )
     out: Sets = []
     for i, s in enumerate(size):
         share = float(s) * (alone if i in members else 1.0)
@@ -147,5 +160,8 @@ def pairs_are_free(cardinalities: Sequence[int], epsilon: float, regret: float =
     """Whether asking everything in pairs or sets teaches the one-way marginals as well as single questions do."""
     alone: Sets = [((i,), float(s)) for i, s in enumerate(single_shares(cardinalities, epsilon))]
     together = pair_plan(cardinalities, epsilon, range(len(cardinalities)))
-    errors = [one_way_error(cardinalities, one_way_precision(cardinalities, epsilon, s)) for s in (together, alone)]
+    errors = [
+        one_way_error(cardinalities, one_way_precision(cardinalities, epsilon, s))
+        for s in (together, alone)
+    ]
     return errors[0] <= (1.0 + regret) * errors[1]

@@ -31,7 +31,9 @@ from dither.protocols.mixture.plan import (
 from dither.types import Floats
 
 LOSS = 0.015  # of the one-way error, if nothing is found
-LOSS_ONE_PAIR = 0.1  # the same with two attributes, where a single pair is all that the screen can learn from
+LOSS_ONE_PAIR = (
+    0.1  # the same with two attributes, where a single pair is all that the screen can learn from
+)
 MOST = 0.25  # of the participants, however cheap the screen
 NARROW = 0.4  # of the attributes are screened at most
 LEVEL = 0.01  # how often the test may see dependence in independent attributes
@@ -39,9 +41,13 @@ WORTH = 0.16  # dependence to noise of a pair, in squares, from which pairs were
 USEFUL = 0.1  # the screen takes so few attributes that it can measure that ratio to within this
 ENOUGH = 0.04  # and no more people than measure it to within this
 SEEN = 3.0  # standard deviations: what a test finds nearly always
-MODERATE = 0.1  # of the largest squared distance there is: what the screen of a single pair should find
+MODERATE = (
+    0.1  # of the largest squared distance there is: what the screen of a single pair should find
+)
 ONLY_PAIR = 0.5  # of the people are asked alone where the only pair is asked at once
-STRONG = 0.5  # of the largest squared distance there is: what dependence a screen must be able to find
+STRONG = (
+    0.5  # of the largest squared distance there is: what dependence a screen must be able to find
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,9 @@ class Screen:
         return [(pair, 1.0 / len(pairs)) for pair in pairs]
 
 
-def rest_shares(cardinalities: Sequence[int], epsilon: float, asked: Floats, share: float) -> Floats:
+def rest_shares(
+    cardinalities: Sequence[int], epsilon: float, asked: Floats, share: float
+) -> Floats:
     """Shares of single questions among the remaining people that make the sum of one-way errors least.
 
     `asked` is the precision per participant of the whole campaign that each attribute has from the first round; with none the
@@ -88,7 +96,9 @@ def screen_cost(cardinalities: Sequence[int], epsilon: float, screen: Screen) ->
     return one_way_error(cardinalities, total) / one_way_error(cardinalities, single) - 1.0
 
 
-def screen_share(cardinalities: Sequence[int], epsilon: float, members: Sequence[int], loss: float = LOSS) -> float:
+def screen_share(
+    cardinalities: Sequence[int], epsilon: float, members: Sequence[int], loss: float = LOSS
+) -> float:
     """The largest share of the participants, at most MOST, that a screen of these attributes may use within the loss."""
     low, high = 0.0, MOST
     if screen_cost(cardinalities, epsilon, Screen(tuple(members), MOST)) <= loss:
@@ -100,7 +110,9 @@ def screen_share(cardinalities: Sequence[int], epsilon: float, members: Sequence
     return low
 
 
-def noise_energy(cardinalities: Sequence[int], epsilon: float, members: Sequence[int], people: float) -> float:
+def noise_energy(
+    cardinalities: Sequence[int], epsilon: float, members: Sequence[int], people: float
+) -> float:
     """The noise of a pair's table in squares, mean over the members' pairs, if so many people answer them equally often."""
     k = np.asarray(cardinalities)[list(members)]
     widths, counts = np.unique(k, return_counts=True)
@@ -213,7 +225,12 @@ class ScreenDesign:
 
 
 def design(
-    cardinalities: Sequence[int], n: int, epsilon: float, screen: str = "auto", *, ordered: bool = False
+    cardinalities: Sequence[int],
+    n: int,
+    epsilon: float,
+    screen: str = "auto",
+    *,
+    ordered: bool = False,
 ) -> ScreenDesign:
     """Pairs in one round where they cost no one-way precision, singles where no screen could see dependence, else a screen.
 
@@ -225,14 +242,20 @@ def design(
         return ScreenDesign(None, pairs=True)
     planned = plan_screen(cardinalities, n, epsilon)
     only_pair = screen == "auto" and ordered and len(cardinalities) == 2
-    if only_pair and _may_miss(cardinalities, n, epsilon, planned) and _line_is_seen(cardinalities, n, epsilon):
+    if (
+        only_pair
+        and _may_miss(cardinalities, n, epsilon, planned)
+        and _line_is_seen(cardinalities, n, epsilon)
+    ):
         return ScreenDesign(None, pairs=True, alone=ONLY_PAIR)
     if screen == "auto" and is_hopeless(cardinalities, n, epsilon, planned):
         return ScreenDesign(None, pairs=False)
     return ScreenDesign(planned, pairs=False)
 
 
-def paying_members(cardinalities: Sequence[int], n: float, epsilon: float, seen: ScreenEvidence) -> list[int]:
+def paying_members(
+    cardinalities: Sequence[int], n: float, epsilon: float, seen: ScreenEvidence
+) -> list[int]:
     """The attributes to ask in pairs: the longest run from the narrowest whose dependence, if it is everywhere as the screen
     saw it, exceeds WORTH times the noise; none where that is short."""
     if not seen.found:
@@ -263,13 +286,18 @@ def _blocks(columns: Columns, matrix: Floats) -> Floats:
 def _square_mixed(columns: Columns, matrix: Floats) -> Floats:
     """v -> (C o C) v along each block's columns, with C the centring matrix: (1 - 2/k) v + sum(v)/k^2."""
     k = columns.cardinalities.astype(np.float64)
-    return np.asarray(matrix * columns.spread(1.0 - 2.0 / k) + columns.spread(columns.sums(matrix) / k**2))
+    return np.asarray(
+        matrix * columns.spread(1.0 - 2.0 / k) + columns.spread(columns.sums(matrix) / k**2)
+    )
 
 
 def second_round(screen: Screen, sets: Sets) -> Sets:
     """Shares of the remaining people such that both rounds together come as near to the plan `sets` as they can."""
     asked = dict(screen.sets)
-    left = [(members, max(share - screen.share * asked.get(members, 0.0), 0.0)) for members, share in sets]
+    left = [
+        (members, max(share - screen.share * asked.get(members, 0.0), 0.0))
+        for members, share in sets
+    ]
     total = math.fsum(share for _, share in left)
     return [(members, share / total) for members, share in left]
 
@@ -291,16 +319,24 @@ def evidence(targets: PairTargets) -> ScreenEvidence:
     sampling = targets.pair_noise[2]
     mean = shrink * _blocks(columns, noise) - sampling * np.outer(own, own) + extra
     mixed = _square_mixed(columns, _square_mixed(columns, noise).T).T
-    square = _blocks(columns, noise * mixed) - 2 * sampling * _blocks(columns, noise * centred_product)
+    square = _blocks(columns, noise * mixed) - 2 * sampling * _blocks(
+        columns, noise * centred_product
+    )
     square += (sampling * np.outer(own, own)) ** 2
     ends = line**2 / np.maximum(k - 1, 1.0)[:, None]
     square += ends + ends.T + 2 * _blocks(columns, noise) / np.outer(k, k) * extra
-    asked = [(int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(targets.pair_noise[1] > 0, 1)), strict=True)]
+    asked = [
+        (int(i), int(j))
+        for i, j in zip(*np.nonzero(np.triu(targets.pair_noise[1] > 0, 1)), strict=True)
+    ]
     rows, cols = np.array(asked).T
     energies, means = energy[rows, cols], np.maximum(mean[rows, cols], 1e-300)
     deviations = np.sqrt(2 * np.maximum(square[rows, cols], 1e-300))
     return ScreenEvidence(
-        asked, energies - means, deviations, _combined(energies, means, deviations, k[rows] * k[cols])
+        asked,
+        energies - means,
+        deviations,
+        _combined(energies, means, deviations, k[rows] * k[cols]),
     )
 
 
@@ -310,7 +346,9 @@ def _combined(energies: Floats, means: Floats, deviations: Floats, cells: Floats
     order = np.argsort(cells, kind="stable")
     scaled = np.cumsum((energies / deviations)[order])
     expected = np.cumsum((means / deviations)[order])
-    sizes = sorted({min(2**p, len(cells)) for p in range(1, math.ceil(math.log2(max(len(cells), 2))) + 1)})
+    sizes = sorted(
+        {min(2**p, len(cells)) for p in range(1, math.ceil(math.log2(max(len(cells), 2))) + 1)}
+    )
     last = np.array(sizes) - 1
     sums = float(_gamma_tail(scaled[last], expected[last], np.sqrt(last + 1.0)).min()) * len(sizes)
     return min(1.0, 2 * min(single, sums))
@@ -318,4 +356,6 @@ def _combined(energies: Floats, means: Floats, deviations: Floats, cells: Floats
 
 def _gamma_tail(value: Floats, mean: Floats, deviation: Floats) -> Floats:
     """The upper tail of the gamma law with this mean and deviation: exact for a sum of equal squares."""
-    return np.asarray(gammaincc((mean / deviation) ** 2, np.maximum(value, 0.0) * mean / deviation**2))
+    return np.asarray(
+        gammaincc((mean / deviation) ** 2, np.maximum(value, 0.0) * mean / deviation**2)
+    )

@@ -55,7 +55,11 @@ def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float)
 
 
 def prune(
-    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, people: float, last: bool
+    evidence: Evidence,
+    edges: Sequence[Pair],
+    parameters: PrivIncrParameters,
+    people: float,
+    last: bool,
 ) -> list[Pair]:
     """The pairs that stay after a round, when `people` are left to be asked about pairs."""
     sizes = evidence.schema.cardinalities
@@ -65,21 +69,36 @@ def prune(
             (i, j)
             for (i, j), e in found.items()
             if mutual_information(e.projected)
-            >= relaxed_threshold(sizes[i], sizes[j], e.pooled.n, parameters.degree, parameters.alpha)
+            >= relaxed_threshold(
+                sizes[i], sizes[j], e.pooled.n, parameters.degree, parameters.alpha
+            )
         ]
     if not last:
         return may_be_worth(evidence, list(found), parameters.price, people)
-    return reaching(evidence, worth_asking(evidence, list(found), parameters.price, people), parameters)
+    return reaching(
+        evidence, worth_asking(evidence, list(found), parameters.price, people), parameters
+    )
 
 
-def reaching(evidence: Evidence, pairs: Sequence[Pair], parameters: PrivIncrParameters) -> list[Pair]:
+def reaching(
+    evidence: Evidence, pairs: Sequence[Pair], parameters: PrivIncrParameters
+) -> list[Pair]:
     """Those that reach phi's mutual information."""
     sizes = evidence.schema.cardinalities
-    enough = {(i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree) for i, j in pairs}
-    return [pair for pair in pairs if (e := evidence.pair(*pair)) is not None and e.information >= enough[pair]]
+    enough = {
+        (i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree)
+        for i, j in pairs
+    }
+    return [
+        pair
+        for pair in pairs
+        if (e := evidence.pair(*pair)) is not None and e.information >= enough[pair]
+    ]
 
 
-def worth_asking(evidence: Evidence, pairs: Sequence[Pair], price: float, people: float) -> list[Pair]:
+def worth_asking(
+    evidence: Evidence, pairs: Sequence[Pair], price: float, people: float
+) -> list[Pair]:
     """The pairs whose estimated squared dependence is worth `price` times the noise that they will have in the end.
 
     Taking a pair as independent costs its squared dependence D, keeping it the noise of its table. D is its posterior mean
@@ -90,7 +109,9 @@ def worth_asking(evidence: Evidence, pairs: Sequence[Pair], price: float, people
     if not pairs:
         return []
     every, sizes = evidence.pairs(), evidence.schema.cardinalities
-    shrunk = shrunk_squares([e.test for e in every.values()], [(sizes[i], sizes[j]) for i, j in every])
+    shrunk = shrunk_squares(
+        [e.test for e in every.values()], [(sizes[i], sizes[j]) for i, j in every]
+    )
     squares = dict(zip(every, shrunk, strict=True))
     now = _Asked.of(evidence, pairs)
     dependence = now.cells * np.array([squares[pair] for pair in pairs])
@@ -98,13 +119,17 @@ def worth_asking(evidence: Evidence, pairs: Sequence[Pair], price: float, people
     best, most = 0, 0.0
     for count in range(1, len(pairs) + 1):
         chosen = now.part(order[:count])
-        gain = float((dependence[order[:count]] - price * chosen.cells * chosen.noise_to_come(people)).sum())
+        gain = float(
+            (dependence[order[:count]] - price * chosen.cells * chosen.noise_to_come(people)).sum()
+        )
         if gain > most:
             best, most = count, gain
     return sorted(pairs[k] for k in order[:best])
 
 
-def may_be_worth(evidence: Evidence, pairs: Sequence[Pair], price: float, people: float) -> list[Pair]:
+def may_be_worth(
+    evidence: Evidence, pairs: Sequence[Pair], price: float, people: float
+) -> list[Pair]:
     """The pairs that may yet be worth their noise: whose unbiased squared dependence falls short by at most `SLACK` standard
     deviations of noise. Few people have been asked so far, so this does not go by what all pairs together tell."""
     noise = _Asked.of(evidence, pairs).noise_to_come(people)
@@ -139,7 +164,9 @@ class _Asked:
     def noise_to_come(self, people: float) -> Floats:
         """The squared noise when more people have been shared between these pairs by the roots of their cells."""
         roots = np.sqrt(self.cells)
-        return np.asarray(self.noise * self.people / (self.people + people * roots / max(roots.sum(), 1.0)))
+        return np.asarray(
+            self.noise * self.people / (self.people + people * roots / max(roots.sum(), 1.0))
+        )
 
 
 @dataclass(frozen=True)
@@ -161,13 +188,21 @@ def with_late_pairs(
     """
     schema, tree = evidence.schema, layout.tree
     held = {pair for clique in tree.cliques for pair in combinations(sorted(clique), 2)}
-    pairs = {tuple(sorted(map(schema.index, q.attributes))) for q in asked.questions if len(q.attributes) == 2}
+    pairs = {
+        tuple(sorted(map(schema.index, q.attributes)))
+        for q in asked.questions
+        if len(q.attributes) == 2
+    }
     found = {(i, j): e for i, j in sorted(pairs - held) if (e := evidence.pair(i, j)) is not None}
     late = reaching(evidence, _late(evidence, found, parameters.price), parameters)
     if not late:
         return layout
-    strengths = {pair: e.distance for pair in (*tree.kept, *late) if (e := evidence.pair(*pair)) is not None}
-    return replace(layout, tree=triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells))
+    strengths = {
+        pair: e.distance for pair in (*tree.kept, *late) if (e := evidence.pair(*pair)) is not None
+    }
+    return replace(
+        layout, tree=triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells)
+    )
 
 
 def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) -> list[Pair]:
@@ -176,11 +211,19 @@ def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) 
     tests = {pair: e.test for pair, e in found.items()}
     if sum(test.score for test in tests.values()) < TOGETHER * math.sqrt(len(tests)):
         return worth_asking(evidence, list(found), price, 0.0)
-    return [pair for pair, test in tests.items() if test.score >= STANDS_OUT and test.statistic >= price * test.noise]
+    return [
+        pair
+        for pair, test in tests.items()
+        if test.score >= STANDS_OUT and test.statistic >= price * test.noise
+    ]
 
 
 def lay_out(
-    evidence: Evidence, edges: Sequence[Pair], parameters: PrivIncrParameters, epsilon: float, people: float
+    evidence: Evidence,
+    edges: Sequence[Pair],
+    parameters: PrivIncrParameters,
+    epsilon: float,
+    people: float,
 ) -> CliqueLayout:
     """The tree of the pairs that stayed, weakest dropped where a clique would exceed the cap, and the last questions.
 
@@ -199,13 +242,19 @@ def lay_out(
     split = tuple(_factorise(evidence, clique, most, parameters) for clique in tree.cliques)
     sets = dict.fromkeys(s for f in split for s in f.sets if len(s) > 1)
     if parameters.fit == "joint":
-        sets = {s: None for s in sets if asked_whole(schema.cardinalities, s, epsilon, parameters.mechanism)}
+        sets = {
+            s: None
+            for s in sets
+            if asked_whole(schema.cardinalities, s, epsilon, parameters.mechanism)
+        }
         inside = sorted({pair for clique in tree.cliques for pair in combinations(clique, 2)})
         sets |= dict.fromkeys(p for p in inside if not any(set(p) <= set(s) for s in sets))
     return CliqueLayout(tree, tuple(sets), split)
 
 
-def asked_whole(cardinalities: Sequence[int], members: Sequence[int], epsilon: float, name: str) -> bool:
+def asked_whole(
+    cardinalities: Sequence[int], members: Sequence[int], epsilon: float, name: str
+) -> bool:
     """Whether a set's pairs are read at least as exactly off answers about the whole set as off answers about each pair.
 
     The variance, of noise and of who was asked, of a pair's frequencies: all people asked about the set, against each pair's
@@ -223,7 +272,9 @@ def asked_whole(cardinalities: Sequence[int], members: Sequence[int], epsilon: f
     return together <= apart
 
 
-def _factorise(evidence: Evidence, clique: tuple[int, ...], most: int, parameters: PrivIncrParameters) -> Factorisation:
+def _factorise(
+    evidence: Evidence, clique: tuple[int, ...], most: int, parameters: PrivIncrParameters
+) -> Factorisation:
     """A clique's factors of at most so many cells: by minimal redundancy as printed, else by conditional information in the
     distribution of largest entropy that its pairs, noise taken out, allow."""
     schema = evidence.schema
@@ -252,9 +303,13 @@ def fit_cliques(evidence: Evidence, layout: CliqueLayout) -> JunctionTree:
         for positions in split.sets:
             names = [schema.names[a] for a in positions]
             if any(set(names) <= question for question in asked):
-                factors.append((positions, norm_sub(pool(schema, evidence.answers, names).frequencies)))
+                factors.append(
+                    (positions, norm_sub(pool(schema, evidence.answers, names).frequencies))
+                )
             else:  # nobody was asked: take its attributes as independent
-                factors.append((positions, _product([evidence.distributions[a] for a in positions])))
+                factors.append(
+                    (positions, _product([evidence.distributions[a] for a in positions]))
+                )
         tables.append(compose(clique, split, factors))
     return JunctionTree.from_cliques(schema, layout.tree, tables)
 

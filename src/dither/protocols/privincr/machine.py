@@ -17,7 +17,13 @@ from dither.models.junction_tree import JunctionTree
 from dither.models.tree_fit import TreeFit
 from dither.protocols.evidence import Evidence, Pair, merged
 from dither.protocols.machine import Campaign, ProtocolMachine
-from dither.protocols.privincr.learn import CliqueLayout, fit_cliques, lay_out, prune, with_late_pairs
+from dither.protocols.privincr.learn import (
+    CliqueLayout,
+    fit_cliques,
+    lay_out,
+    prune,
+    with_late_pairs,
+)
 from dither.protocols.privincr.plan import (
     PrivIncrParameters,
     check_campaign,
@@ -55,15 +61,21 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
     def _next_plan(self) -> Plan:
         """The next round of pairs while there are rounds and pairs left, else the last round."""
         number = len(self._closed)
-        share = singles_share(self.campaign, len(self._learnable), len(self._edges), self.parameters)
+        share = singles_share(
+            self.campaign, len(self._learnable), len(self._edges), self.parameters
+        )
         if self._edges and number < self.rounds:
             population = self.parameters.omega / self.rounds
-            return round_plan(self.campaign, self.parameters, number, population, self._edges, share)
+            return round_plan(
+                self.campaign, self.parameters, number, population, self._edges, share
+            )
         left = 1.0 - self._used
         sets: tuple[tuple[int, ...], ...] = ()
         if number:
             people = left * self.campaign.participants
-            self._layout = lay_out(self.evidence, self._edges, self.parameters, self.campaign.epsilon, people)
+            self._layout = lay_out(
+                self.evidence, self._edges, self.parameters, self.campaign.epsilon, people
+            )
             sets = self._layout.sets
         return round_plan(self.campaign, self.parameters, number, left, sets, share)
 
@@ -86,12 +98,18 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
                 and self.parameters.threshold == "calibrated"
             ):
                 before = self._layout.tree.kept
-                self._layout = with_late_pairs(self.evidence, self._layout, self._open, self.parameters)
+                self._layout = with_late_pairs(
+                    self.evidence, self._layout, self._open, self.parameters
+                )
                 self._late = len(set(self._layout.tree.kept) - set(before))
             self._open = None
             return
         last = len(self._closed) == self.rounds
-        people = (1 - self._used) * (1 - usual_singles(self.campaign, self.parameters)) * self.campaign.participants
+        people = (
+            (1 - self._used)
+            * (1 - usual_singles(self.campaign, self.parameters))
+            * self.campaign.participants
+        )
         self._edges = prune(self.evidence, self._edges, self.parameters, people, last)
         self._history.append(len(self._edges))
         self._open = self._next_plan()

@@ -25,7 +25,9 @@ Pair = tuple[int, int]
 ROUNDS = 3
 JOINT_CELLS, PAPER_CELLS = 8_000, 1_500
 SINGLES = 0.3  # the share of one-attribute questions where pairs tell nothing of single attributes
-STRONG = 0.35  # Cramer's V of a pair that is worth asking about: below it one-way answers serve better
+STRONG = (
+    0.35  # Cramer's V of a pair that is worth asking about: below it one-way answers serve better
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,9 @@ def rounds_of(campaign: Campaign, parameters: PrivIncrParameters) -> int:
     """T: as asked, else three or as many as give every question of a round ten people, at least one."""
     if parameters.rounds is not None:
         return parameters.rounds
-    enough = campaign.participants * parameters.omega / (10 * _first_questions(campaign, parameters))
+    enough = (
+        campaign.participants * parameters.omega / (10 * _first_questions(campaign, parameters))
+    )
     return max(1, min(ROUNDS, int(enough)))
 
 
@@ -164,7 +168,9 @@ def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[
     return out
 
 
-def singles_share(campaign: Campaign, learnable: int, left: int, parameters: PrivIncrParameters) -> float:
+def singles_share(
+    campaign: Campaign, learnable: int, left: int, parameters: PrivIncrParameters
+) -> float:
     """The share of one-attribute questions, given how many pairs can be learnt and how many are left.
 
     What the pairs that cannot be learnt would have had goes to singles; and when fewer pairs than attributes are left,
@@ -200,7 +206,12 @@ def round_plan(
     if singles > 0 or not sets:
         whole = singles if sets else 1.0
         others = [p for p in combinations(range(len(names)), 2) if p not in set(sets)]
-        if number and parameters.singles is None and others and told_of_singles(campaign, parameters) >= 1:
+        if (
+            number
+            and parameters.singles is None
+            and others
+            and told_of_singles(campaign, parameters) >= 1
+        ):
             alone = [_ask(schema, campaign, parameters, [names[i], names[j]]) for i, j in others]
             shares += [whole * float(w) for w in _weights(alone, parameters.shares)]
         else:
@@ -211,11 +222,15 @@ def round_plan(
     return Plan(number, tuple(questions), tuple(s / total for s in shares), population=population)
 
 
-def _ask(schema: Schema, campaign: Campaign, parameters: PrivIncrParameters, names: Sequence[str]) -> Question:
+def _ask(
+    schema: Schema, campaign: Campaign, parameters: PrivIncrParameters, names: Sequence[str]
+) -> Question:
     return question(schema, names, campaign.epsilon, parameters.mechanism)
 
 
-def _weights(questions: Sequence[Question], rule: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _weights(
+    questions: Sequence[Question], rule: str
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     power = {"cells": 1.0, "root": 0.5, "uniform": 0.0}[rule]
     weights = np.array([float(q.mechanism.cells) ** power for q in questions])
     return weights / weights.sum()

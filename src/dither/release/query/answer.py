@@ -63,9 +63,14 @@ class Answer:
         if not isinstance(other, Answer):
             return NotImplemented
         if self._source is None or self._source is not other._source:
-            raise ParameterError("only answers of one release can be set against each other", where="release")
+            raise ParameterError(
+                "only answers of one release can be set against each other", where="release"
+            )
         if self._quantity is None or other._quantity is None:
-            raise ParameterError("quantiles cannot be set against each other: only shares and means", where="quantile")
+            raise ParameterError(
+                "quantiles cannot be set against each other: only shares and means",
+                where="quantile",
+            )
         asked = f"({self.asked}) {sign} ({other.asked})"
         return self._source.answer(kind(self._quantity, other._quantity), self.level, asked)
 
@@ -108,8 +113,15 @@ class Answer:
     def _repr_html_(self) -> str:
         headings = ("", "estimate", interval_heading(self.level), "people")
         people = "" if self.people is None else f"{self.people:,.0f}"
-        row = (self.asked, shown(self.estimate, self.unit), _ends(self.low, self.high, self.unit), people)
-        return html_table(headings, [row], "", 3) + html_list([str(w) for w in self.warnings], "Read with care:")
+        row = (
+            self.asked,
+            shown(self.estimate, self.unit),
+            _ends(self.low, self.high, self.unit),
+            people,
+        )
+        return html_table(headings, [row], "", 3) + html_list(
+            [str(w) for w in self.warnings], "Read with care:"
+        )
 
 
 @dataclass(frozen=True)
@@ -124,7 +136,12 @@ class AnswerRow:
 
     def to_json(self) -> JsonObject:
         """As `dither query --json` prints it."""
-        return {"values": list(self.values), "estimate": _plain(self.estimate), "low": self.low, "high": self.high}
+        return {
+            "values": list(self.values),
+            "estimate": _plain(self.estimate),
+            "low": self.low,
+            "high": self.high,
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,14 +193,23 @@ class AnswerTable:
 
     def plot(self) -> Picture:
         """The figures and their intervals, a picture for a notebook; of many rows the largest."""
-        bars = [Bar(" | ".join(map(str, row.values)), row.estimate, row.low, row.high) for row in self._shown()]
-        return _picture(bars, f"{self.asked} by {', '.join(self.by)}: {len(bars)} of {len(self)} rows", self.unit)
+        bars = [
+            Bar(" | ".join(map(str, row.values)), row.estimate, row.low, row.high)
+            for row in self._shown()
+        ]
+        return _picture(
+            bars,
+            f"{self.asked} by {', '.join(self.by)}: {len(bars)} of {len(self)} rows",
+            self.unit,
+        )
 
     def __repr__(self) -> str:
         lines = [f"AnswerTable({self.asked} by {', '.join(self.by)}, {len(self)} rows)"]
         for row in self._shown(12):
             interval = _interval(row.low, row.high, self.level, self.unit)
-            lines.append(f"  {' | '.join(map(str, row.values))}  {shown(row.estimate, self.unit)}{interval}")
+            lines.append(
+                f"  {' | '.join(map(str, row.values))}  {shown(row.estimate, self.unit)}{interval}"
+            )
         if len(self) > 12:
             lines.append(f"  … and {len(self) - 12:,} smaller ones")
         return "\n".join([*lines, *(f"  {warning}" for warning in self.warnings)])
@@ -192,7 +218,11 @@ class AnswerTable:
         together = " (all of them together)" if self.simultaneous else ""
         headings = (*self.by, "estimate", interval_heading(self.level) + together)
         rows = [
-            (*map(str, row.values), shown(row.estimate, self.unit), _ends(row.low, row.high, self.unit))
+            (
+                *map(str, row.values),
+                shown(row.estimate, self.unit),
+                _ends(row.low, row.high, self.unit),
+            )
             for row in self._shown()
         ]
         left = f"; {len(self) - _SHOWN:,} smaller ones are not shown" if len(self) > _SHOWN else ""
@@ -202,7 +232,9 @@ class AnswerTable:
     def _shown(self, most: int = _SHOWN) -> Sequence[AnswerRow]:
         if len(self) <= most:
             return self.rows
-        return sorted(self.rows, key=lambda row: -row.estimate if not math.isnan(row.estimate) else math.inf)[:most]
+        return sorted(
+            self.rows, key=lambda row: -row.estimate if not math.isnan(row.estimate) else math.inf
+        )[:most]
 
 
 def shown(value: float, unit: Unit) -> str:
@@ -243,6 +275,9 @@ def _arrow(columns: Mapping[str, list[object]]) -> pa.Table:
 
     text = pa.string()
     kinds = {
-        name: text if any(isinstance(v, str) for v in values) else pa.float64() for name, values in columns.items()
+        name: text if any(isinstance(v, str) for v in values) else pa.float64()
+        for name, values in columns.items()
     }
-    return pa.table({name: pa.array(values, kinds[name], from_pandas=True) for name, values in columns.items()})
+    return pa.table(
+        {name: pa.array(values, kinds[name], from_pandas=True) for name, values in columns.items()}
+    )

@@ -49,14 +49,20 @@ class Inquiry:
     With a `reason` none are made, and the answers that lack an interval for it say so.
     """
 
-    def __init__(self, release: Release, progress: Progress | None = None, reason: str = "") -> None:
+    def __init__(
+        self, release: Release, progress: Progress | None = None, reason: str = ""
+    ) -> None:
         self.release, self.progress, self.reason = release, progress, reason
 
     @cached_property
     def reader(self) -> Reader:
         """What reads the questions. Whether numbers are whole is what the published table says."""
         columns = nw.from_native(self.release.synthetic, eager_only=True).schema
-        units = {a.name: 1.0 for a in self.release.schema if a.kind == "date" or columns[a.name].is_integer()}
+        units = {
+            a.name: 1.0
+            for a in self.release.schema
+            if a.kind == "date" or columns[a.name].is_integer()
+        }
         stated = {a.name: a.unit for a in self.release.schema if a.unit is not None}
         return Reader(self.release.schema, units | stated)
 
@@ -79,22 +85,29 @@ class Inquiry:
         read = self.reader.read
         return self.answer(Share(read(where), read(given)), level, _words("share", where, given))
 
-    def mean(self, attribute: str, where: Where | None, given: Where | None, level: float) -> Answer:
+    def mean(
+        self, attribute: str, where: Where | None, given: Where | None, level: float
+    ) -> Answer:
         """The mean of an attribute's numbers over the people for whom `where` and `given` hold."""
         found = self.reader.attribute(attribute)
         _numbers(found)
         who = both(self.reader.read(where), self.reader.read(given), _answered(found))
-        return self.answer(Mean(found.name, who), level, _words(f"mean of {found.name}", where, given))
+        return self.answer(
+            Mean(found.name, who), level, _words(f"mean of {found.name}", where, given)
+        )
 
     def answer(self, quantity: Quantity, level: float, asked: str) -> Answer:
         """See `Source`."""
         check_between("level", level, 0, 1, ends="()")
         sums = list(dict.fromkeys([*sums_of(quantity), *_reaches(quantity)]))
         grid = build_grid(
-            self.reader, [found.who for found in sums], list(dict.fromkeys(found.of for found in sums if found.of))
+            self.reader,
+            [found.who for found in sums],
+            list(dict.fromkeys(found.of for found in sums if found.of)),
         )
         told = self._linear(
-            grid, [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))]
+            grid,
+            [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))],
         )
         evaluation = Evaluation(sums, told, _reach(level, told.freedom))
         estimate = evaluation.estimate(quantity)
@@ -119,12 +132,19 @@ class Inquiry:
         )
 
     def table(
-        self, by: Sequence[str] | str, where: Where | None, given: Where | None, level: float, simultaneous: bool
+        self,
+        by: Sequence[str] | str,
+        where: Where | None,
+        given: Where | None,
+        level: float,
+        simultaneous: bool,
     ) -> AnswerTable:
         """A share for each combination of values."""
         check_between("level", level, 0, 1, ends="()")
         if not isinstance(by, Sequence):
-            raise ParameterError(f"a table goes by a list of attributes, not {by!r:.80}", where="by")
+            raise ParameterError(
+                f"a table goes by a list of attributes, not {by!r:.80}", where="by"
+            )
         names = [self.reader.attribute(name).name for name in ([by] if isinstance(by, str) else by)]
         count = self._check_rows(names)
         share = Share(self.reader.read(where), self.reader.read(given))
@@ -142,7 +162,9 @@ class Inquiry:
         rows[np.arange(count), np.arange(count)] = slices
         questions = list(rows.reshape(count, *weights.shape))
         conditional = share.given != EVERYONE
-        told = self._linear(grid, [*questions, grid.weights(grid.holds(share.given))] if conditional else questions)
+        told = self._linear(
+            grid, [*questions, grid.weights(grid.holds(share.given))] if conditional else questions
+        )
         reach = _reach(level ** (1 / count) if simultaneous else level, told.freedom)
         estimates, errors, low, high = _shares(told, count, conditional, reach)
         notes = list(notes_of(nodes))
@@ -150,23 +172,36 @@ class Inquiry:
             notes.append(UNSURE_DIVISOR)
         labels = product(*(self.release.schema[name].labels for name in names))
         found = tuple(
-            AnswerRow(values, float(estimates[i]), _known(low[i]), _known(high[i]), _known(errors[i]))
+            AnswerRow(
+                values, float(estimates[i]), _known(low[i]), _known(high[i]), _known(errors[i])
+            )
             for i, values in enumerate(labels)
         )
         asked = _words("share", where, given)
         warnings = tuple(dict.fromkeys([*notes, *_cautions(told)]))
-        return AnswerTable(asked, tuple(names), found, level, told.basis, simultaneous, warnings=warnings)
+        return AnswerTable(
+            asked, tuple(names), found, level, told.basis, simultaneous, warnings=warnings
+        )
 
     def quantiles(
-        self, attribute: str, levels: Sequence[float], where: Where | None, given: Where | None, level: float
+        self,
+        attribute: str,
+        levels: Sequence[float],
+        where: Where | None,
+        given: Where | None,
+        level: float,
     ) -> AnswerTable:
         """The numbers below which given shares of the people lie, for whom `where` and `given` hold."""
         found = self.reader.attribute(attribute)
         if found.kind not in ("numeric", "duration"):
-            raise ParameterError(f"{found.name} is {found.kind}; quantiles are of numbers in bins", where="attribute")
+            raise ParameterError(
+                f"{found.name} is {found.kind}; quantiles are of numbers in bins", where="attribute"
+            )
         check_between("level", level, 0, 1, ends="()")
         if not isinstance(levels, Sequence | np.ndarray):
-            raise ParameterError(f"levels are a list such as [0.25, 0.5, 0.75], not {levels!r:.80}", where="levels")
+            raise ParameterError(
+                f"levels are a list such as [0.25, 0.5, 0.75], not {levels!r:.80}", where="levels"
+            )
         wanted = [check_between("a quantile's level", one, 0, 1, ends="()") for one in levels]
         if not wanted:
             raise ParameterError("name at least one level, such as 0.5", where="levels")
@@ -175,22 +210,31 @@ class Inquiry:
         grid = build_grid(self.reader, [who], [found.name])
         side = grid.sides[0]
         classes = grid.weights(grid.holds(who), but=0)
-        questions = [np.multiply.outer(side.shares[:, part], classes[part]) for part in range(side.shares.shape[1])]
+        questions = [
+            np.multiply.outer(side.shares[:, part], classes[part])
+            for part in range(side.shares.shape[1])
+        ]
         told = self._linear(grid, questions)
         kept = ~np.isnan(side.parts.low)
         ends = side.parts.low[kept], side.parts.high[kept]
         covariance, scale = told.covariance[np.ix_(kept, kept)], self.reader.scales[found.name]
         rows = []
         for one in wanted:
-            places = invert(ends, told.estimates[kept], covariance, one, _reach(level, told.freedom))
-            estimate, low, high = (place if math.isnan(place) else scale.rounded(place) for place in places)
+            places = invert(
+                ends, told.estimates[kept], covariance, one, _reach(level, told.freedom)
+            )
+            estimate, low, high = (
+                place if math.isnan(place) else scale.rounded(place) for place in places
+            )
             rows.append(AnswerRow((one,), estimate, _known(low), _known(high), None))
         notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(told)]
         if all(row.low is None for row in rows) and not np.isnan(covariance).all():
             notes.append(UNSURE_DIVISOR)
         asked = _words(f"quantiles of {found.name}", where, given)
         warnings = tuple(dict.fromkeys(notes))
-        return AnswerTable(asked, ("level",), tuple(rows), level, told.basis, unit="number", warnings=warnings)
+        return AnswerTable(
+            asked, ("level",), tuple(rows), level, told.basis, unit="number", warnings=warnings
+        )
 
     def _linear(self, grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
         """All sums at once; without replicates the model's own, without an error."""
@@ -199,7 +243,9 @@ class Inquiry:
             return found.linear(grid.names, grid.groups, stacked)
         marginal = grouped_marginal(self.release.model, grid.names, grid.groups)
         estimates = stacked.reshape(len(stacked), -1) @ marginal.ravel()
-        return LinearAnswer(estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", found)
+        return LinearAnswer(
+            estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", found
+        )
 
     def _weights(self, grid: Grid, asked: Sum) -> Floats:
         classes = grid.holds(asked.who)
@@ -262,7 +308,8 @@ class Inquiry:
 
 
 UNSURE_DIVISOR = Notice(
-    "divisor-unsure", "no interval: the share of people that it is divided by cannot be told from zero"
+    "divisor-unsure",
+    "no interval: the share of people that it is divided by cannot be told from zero",
 )
 
 
@@ -271,13 +318,23 @@ def _reach(level: float, freedom: float) -> float:
     return float(stdtrit(min(freedom, 1e9), (1 + level) / 2))
 
 
-def _shares(told: LinearAnswer, count: int, conditional: bool, reach: float) -> tuple[Floats, Floats, Floats, Floats]:
+def _shares(
+    told: LinearAnswer, count: int, conditional: bool, reach: float
+) -> tuple[Floats, Floats, Floats, Floats]:
     """A table's estimates, standard errors and interval ends; the last sum is what the others are shares of, if they are."""
     top, variances = told.estimates[:count], np.diag(told.covariance)[:count]
     if not conditional:
         errors = np.sqrt(np.maximum(variances, 0.0))
-        return (np.clip(top, 0.0, 1.0), errors, *_ends(top - reach * errors, top + reach * errors, (0.0, 1.0)))
-    base, crossed, spread = told.estimates[-1], told.covariance[:count, -1], float(told.covariance[-1, -1])
+        return (
+            np.clip(top, 0.0, 1.0),
+            errors,
+            *_ends(top - reach * errors, top + reach * errors, (0.0, 1.0)),
+        )
+    base, crossed, spread = (
+        told.estimates[-1],
+        told.covariance[:count, -1],
+        float(told.covariance[-1, -1]),
+    )
     low, high = fieller(top, float(base), (variances, crossed, spread), reach)
     if not base > 0:
         unknown = np.full(count, np.nan)

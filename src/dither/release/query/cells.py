@@ -97,7 +97,11 @@ class Grid:
             return np.full((1,) * len(self.sides), node.value)
         if isinstance(node, Condition):
             axis = self.axis(node.attribute)
-            return self.sides[axis].truths[node].reshape([-1 if i == axis else 1 for i in range(len(self.sides))])
+            return (
+                self.sides[axis]
+                .truths[node]
+                .reshape([-1 if i == axis else 1 for i in range(len(self.sides))])
+            )
         if isinstance(node, Not):
             return ~self._flags(node.part)
         joined = np.logical_and if isinstance(node, All) else np.logical_or
@@ -113,7 +117,12 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
     if not found:  # everybody: a sum over any attribute
         found[reader.schema.names[0]] = []
     sides = tuple(
-        build_side(reader.schema[name], list(dict.fromkeys(told)), reader.scales.get(name), name in detailed)
+        build_side(
+            reader.schema[name],
+            list(dict.fromkeys(told)),
+            reader.scales.get(name),
+            name in detailed,
+        )
         for name, told in found.items()
     )
     cells = max(math.prod(side.shares.shape[axis] for side in sides) for axis in (0, 1))
@@ -126,7 +135,9 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
     return Grid(sides)
 
 
-def build_side(attribute: Attribute, told: Sequence[Condition], scale: Scale | None, detailed: bool) -> Side:
+def build_side(
+    attribute: Attribute, told: Sequence[Condition], scale: Scale | None, detailed: bool
+) -> Side:
     """One attribute's groups and classes under these conditions."""
     parts = _cut(attribute, told, scale)
     flags = np.stack([_fulfilled(parts, condition) for condition in told], axis=1) if told else None
@@ -152,7 +163,10 @@ def _cut(attribute: Attribute, told: Sequence[Condition], scale: Scale | None) -
     for cut in {cut for condition in told for span in condition.spans for cut in span}:
         divided = (low < cut) & (cut < high)
         if divided.any():
-            codes, low = np.append(codes, codes[divided]), np.append(low, np.full(divided.sum(), cut))
+            codes, low = (
+                np.append(codes, codes[divided]),
+                np.append(low, np.full(divided.sum(), cut)),
+            )
             high = np.append(np.where(divided, cut, high), high[divided])
     order = np.lexsort((low, codes))
     codes, low, high = codes[order], low[order], high[order]
@@ -170,7 +184,9 @@ def _fulfilled(parts: Parts, condition: Condition) -> Flags:
     return told
 
 
-def _group(parts: Parts, classes: Indices, count: int, cardinality: int, detailed: bool) -> tuple[Indices, Floats]:
+def _group(
+    parts: Parts, classes: Indices, count: int, cardinality: int, detailed: bool
+) -> tuple[Indices, Floats]:
     """Codes whose parts are all of one class share a group; a code that is divided between classes has its own."""
     first = np.full(cardinality, -1)
     first[parts.codes[::-1]] = classes[::-1]

@@ -37,7 +37,9 @@ class Condition:
     notes: tuple[Notice, ...] = field(default=(), compare=False)
 
 
-def compare(attribute: Attribute, operator: Operator, value: object, scale: Scale | None) -> Condition:
+def compare(
+    attribute: Attribute, operator: Operator, value: object, scale: Scale | None
+) -> Condition:
     """People whose value stands in this relation to the given one; a clear error if that makes no sense for the attribute."""
     if value is None or (value == MISSING and value not in attribute.codes):
         return _missing(attribute, operator)
@@ -62,7 +64,9 @@ def between(attribute: Attribute, low: object, high: object, scale: Scale | None
             found = compare(attribute, "<", end, scale)
             ends[i] = found.spans[0][1]
             notes += found.notes
-    return Condition(attribute.name, spans=((ends[0], ends[1]),) if ends[0] < ends[1] else (), notes=notes)
+    return Condition(
+        attribute.name, spans=((ends[0], ends[1]),) if ends[0] < ends[1] else (), notes=notes
+    )
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
@@ -78,11 +82,13 @@ def suggestion(word: str, known: Collection[str]) -> str:
 def _missing(attribute: Attribute, operator: Operator) -> Condition:
     if operator != "==":
         raise ParameterError(
-            f"{attribute.name}: a missing answer (None) has no order; use == or !=", where=attribute.name
+            f"{attribute.name}: a missing answer (None) has no order; use == or !=",
+            where=attribute.name,
         )
     if not attribute.missing:
         raise ParameterError(
-            f"{attribute.name} has no missing answers (None): its schema does not allow them", where=attribute.name
+            f"{attribute.name} has no missing answers (None): its schema does not allow them",
+            where=attribute.name,
         )
     return Condition(attribute.name, frozenset((attribute.answers,)))
 
@@ -92,14 +98,18 @@ def _code(attribute: Attribute, value: object) -> int:
     if code < 0:
         words = suggestion(str(value), attribute.labels)
         raise ParameterError(
-            f"{attribute.name} has no value {_short(value)}; {words}", where=attribute.name, value=value
+            f"{attribute.name} has no value {_short(value)}; {words}",
+            where=attribute.name,
+            value=value,
         )
     return code
 
 
 def _ordered_codes(attribute: Attribute, operator: Operator, value: object) -> Iterable[int]:
     """Codes before or after a value: numbers by size, an ordinal attribute's labels by their place in the schema."""
-    numbers = [v for v in attribute.values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    numbers = [
+        v for v in attribute.values if isinstance(v, (int, float)) and not isinstance(v, bool)
+    ]
     if len(numbers) == attribute.answers and is_finite(value):
         return (code for code, v in enumerate(numbers) if _holds(float(v), operator, float(value)))  # type: ignore[arg-type]
     if attribute.kind != "ordinal":
@@ -122,10 +132,16 @@ def _holds(left: float, operator: Operator, right: float) -> bool:
 
 def said(attribute: Attribute, number: float) -> str:
     """A number or a time as a question writes it."""
-    return repr(attribute.shown(number)) if attribute.kind in ("date", "datetime") else f"{number:,.10g}"
+    return (
+        repr(attribute.shown(number))
+        if attribute.kind in ("date", "datetime")
+        else f"{number:,.10g}"
+    )
 
 
-def _compare_numbers(attribute: Attribute, operator: Operator, value: object, scale: Scale) -> Condition:
+def _compare_numbers(
+    attribute: Attribute, operator: Operator, value: object, scale: Scale
+) -> Condition:
     name = attribute.name
     if isinstance(value, str) and operator == "==" and value in attribute.labels:
         return Condition(name, frozenset((attribute.labels.index(value),)))
@@ -149,7 +165,9 @@ def _compare_numbers(attribute: Attribute, operator: Operator, value: object, sc
 def _one_number(attribute: Attribute, number: float, scale: Scale) -> Condition:
     if scale.tells(number):
         span = (scale.cut(number, after=False), scale.cut(number, after=True))
-        notes = _cut_note(attribute, number, span[0], scale) or _cut_note(attribute, number, span[1], scale)
+        notes = _cut_note(attribute, number, span[0], scale) or _cut_note(
+            attribute, number, span[1], scale
+        )
         return Condition(attribute.name, spans=(span,), notes=notes)
     if scale.counted:
         words = f"{said(attribute, number)}, where only multiples of {scale.unit:g} are known"
@@ -167,7 +185,11 @@ def _cut_note(attribute: Attribute, number: float, cut: float, scale: Scale) -> 
     if cut < scale.low.min() or cut > scale.high.max():
         ends = (*attribute.edges, *attribute.atoms)
         low, high = said(attribute, min(ends)), said(attribute, max(ends))
-        return (_outside(attribute, f"{said(attribute, number)}, outside its range from {low} to {high}"),)
+        return (
+            _outside(
+                attribute, f"{said(attribute, number)}, outside its range from {low} to {high}"
+            ),
+        )
     divided = scale.divided(cut)
     if not len(divided):
         return ()

@@ -23,7 +23,15 @@ import numpy as np
 
 from dither.errors import ParameterError
 from dither.notice import Notice
-from dither.release.query.conditions import FLIPPED, Condition, Operator, between, compare, said, suggestion
+from dither.release.query.conditions import (
+    FLIPPED,
+    Condition,
+    Operator,
+    between,
+    compare,
+    said,
+    suggestion,
+)
 from dither.release.query.scale import Scale, scale_of
 from dither.schema import Attribute, Schema
 
@@ -85,7 +93,9 @@ def conditions(node: Node) -> Iterator[Condition]:
 
 def notes_of(nodes: Collection[Node]) -> tuple[Notice, ...]:
     """What whoever reads the answer must know of the comparisons, each once."""
-    return tuple(dict.fromkeys(note for node in nodes for found in conditions(node) for note in found.notes))
+    return tuple(
+        dict.fromkeys(note for node in nodes for found in conditions(node) for note in found.notes)
+    )
 
 
 @dataclass(frozen=True)
@@ -105,9 +115,13 @@ class Reader:
         if where is None:
             return EVERYONE
         if isinstance(where, Mapping):
-            return both(*(self._wanted(self.attribute(name), value) for name, value in where.items()))
+            return both(
+                *(self._wanted(self.attribute(name), value) for name, value in where.items())
+            )
         if not isinstance(where, str):
-            raise ParameterError(f"a question is text or a mapping, not {type(where).__name__}", where="where")
+            raise ParameterError(
+                f"a question is text or a mapping, not {type(where).__name__}", where="where"
+            )
         return _Text(self, where).read()
 
     def attribute(self, name: object) -> Attribute:
@@ -118,7 +132,9 @@ class Reader:
             alike = [known for known in names if unicodedata.normalize("NFKC", known) == name]
             if len(alike) != 1:
                 shown = str(name)[:80]
-                raise ParameterError(f"no attribute {shown!r}; {suggestion(shown, names)}", where=shown, value=name)
+                raise ParameterError(
+                    f"no attribute {shown!r}; {suggestion(shown, names)}", where=shown, value=name
+                )
             name = alike[0]
         return self.schema[str(name)]
 
@@ -140,18 +156,26 @@ class Reader:
         if isinstance(value, tuple):
             if len(value) != 2:
                 raise ParameterError(
-                    f"{attribute.name}: a range is (low, high), a choice of values a list", where=attribute.name
+                    f"{attribute.name}: a range is (low, high), a choice of values a list",
+                    where=attribute.name,
                 )
             return between(attribute, value[0], value[1], self.scales.get(attribute.name))
         listed = value if isinstance(value, (list, set, frozenset)) else None
-        values = [one.item() if isinstance(one, np.generic) else one for one in ([value] if listed is None else listed)]
+        values = [
+            one.item() if isinstance(one, np.generic) else one
+            for one in ([value] if listed is None else listed)
+        ]
         for one in values:
             if one is not None and not isinstance(one, (str, int, float, date, timedelta)):
                 raise ParameterError(
                     f"{attribute.name}: ask for a value, a list of values or a range (low, high), not {type(one).__name__}",
                     where=attribute.name,
                 )
-        return self.compare(attribute, "==", values[0]) if listed is None else self.any_of(attribute, values)
+        return (
+            self.compare(attribute, "==", values[0])
+            if listed is None
+            else self.any_of(attribute, values)
+        )
 
 
 _OPERATORS: dict[type[ast.cmpop], tuple[Operator, bool]] = {
@@ -177,7 +201,9 @@ class _Text:
         if not flat:
             raise ParameterError("an empty question; write one such as age >= 50", where="where")
         if len(flat) > LONGEST:
-            raise ParameterError(f"a question has at most {LONGEST:,} characters, not {len(flat):,}", where="where")
+            raise ParameterError(
+                f"a question has at most {LONGEST:,} characters, not {len(flat):,}", where="where"
+            )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Python's opinion of the text's style
@@ -185,18 +211,24 @@ class _Text:
         except SyntaxError as error:
             near = flat[max((error.offset or 1) - 1, 0) :][:20]
             at = f" at {near!r}" if near else " at its end"
-            raise ParameterError(f"cannot read {_cut(flat)}{at}: {error.msg}", where="where", value=flat) from None
+            raise ParameterError(
+                f"cannot read {_cut(flat)}{at}: {error.msg}", where="where", value=flat
+            ) from None
         except (ValueError, MemoryError, RecursionError):
             raise ParameterError(
                 "cannot read the question: it is nested too deep or is no text", where="where"
             ) from None
         if sum(1 for _ in ast.walk(parsed)) > MOST_NODES:
-            raise ParameterError(f"a question has at most {MOST_NODES:,} words and signs", where="where")
+            raise ParameterError(
+                f"a question has at most {MOST_NODES:,} words and signs", where="where"
+            )
         return self._node(parsed, 1)
 
     def _node(self, node: ast.expr, depth: int) -> Node:
         if depth > DEEPEST:
-            raise ParameterError(f"the question is nested more than {DEEPEST} levels deep", where="where")
+            raise ParameterError(
+                f"the question is nested more than {DEEPEST} levels deep", where="where"
+            )
         if isinstance(node, ast.BoolOp):
             parts = tuple(self._node(part, depth + 1) for part in node.values)
             return All(parts) if isinstance(node.op, ast.And) else Some(parts)
@@ -227,7 +259,8 @@ class _Text:
             attribute = self._named(left)
             if attribute is None or not isinstance(right, (ast.List, ast.Tuple, ast.Set)):
                 raise ParameterError(
-                    "'in' stands between an attribute and a list of values, as in sex in ['Female']", where="where"
+                    "'in' stands between an attribute and a list of values, as in sex in ['Female']",
+                    where="where",
                 )
             found = self.reader.any_of(attribute, [self._value(value) for value in right.elts])
             return found if isinstance(operator, ast.In) else Not(found)
@@ -235,7 +268,8 @@ class _Text:
         first, second = self._named(left, right), self._named(right, left)
         if first is not None and second is not None:
             raise ParameterError(
-                f"{first.name} and {second.name} are both attributes; compare each with values", where="where"
+                f"{first.name} and {second.name} are both attributes; compare each with values",
+                where="where",
             )
         if first is not None:
             held = self.reader.compare(first, sign, self._value(right))
@@ -243,44 +277,72 @@ class _Text:
             held = self.reader.compare(second, FLIPPED[sign], self._value(left))
         else:
             for side in (left, right):
-                self._value(side)  # says what is wrong with what is neither an attribute nor a value
-            raise ParameterError(f"{self._said(left)} and what follows compares no attribute", where="where")
+                self._value(
+                    side
+                )  # says what is wrong with what is neither an attribute nor a value
+            raise ParameterError(
+                f"{self._said(left)} and what follows compares no attribute", where="where"
+            )
         return held if meant else Not(held)
 
     def _between(self, node: ast.Call) -> Node:
-        if not isinstance(node.func, ast.Name) or node.func.id != "between" or len(node.args) != 3 or node.keywords:
+        if (
+            not isinstance(node.func, ast.Name)
+            or node.func.id != "between"
+            or len(node.args) != 3
+            or node.keywords
+        ):
             raise ParameterError(
-                "the only call that a question may make is between(attribute, low, high)", where="where"
+                "the only call that a question may make is between(attribute, low, high)",
+                where="where",
             )
         attribute = self._named(node.args[0])
         if attribute is None:
-            raise ParameterError("between(attribute, low, high) begins with an attribute", where="where")
+            raise ParameterError(
+                "between(attribute, low, high) begins with an attribute", where="where"
+            )
         low, high = (self._value(end) for end in node.args[1:])
-        return both(self.reader.compare(attribute, ">=", low), self.reader.compare(attribute, "<=", high))
+        return both(
+            self.reader.compare(attribute, ">=", low), self.reader.compare(attribute, "<=", high)
+        )
 
     def _named(self, node: ast.expr, other: ast.expr | None = None) -> Attribute | None:
         """The attribute that a node names, None if it is something else; `other` is what it is compared with."""
         if isinstance(node, ast.Name):
-            if other is not None and node.id not in self.reader.schema.names and self._is_attribute(other):
+            if (
+                other is not None
+                and node.id not in self.reader.schema.names
+                and self._is_attribute(other)
+            ):
                 raise ParameterError(
-                    f"no attribute {node.id!r}; if it is a value, write it in quotes: {node.id!r}", where=node.id
+                    f"no attribute {node.id!r}; if it is a value, write it in quotes: {node.id!r}",
+                    where=node.id,
                 )
             return self.reader.attribute(node.id)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "attr":
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "attr"
+        ):
             if not isinstance(node.slice, ast.Constant) or not isinstance(node.slice.value, str):
-                raise ParameterError("write attr['its name'], with the name in quotes", where="where")
+                raise ParameterError(
+                    "write attr['its name'], with the name in quotes", where="where"
+                )
             return self.reader.attribute(node.slice.value)
         return None
 
     def _is_attribute(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Subscript) or (isinstance(node, ast.Name) and node.id in self.reader.schema.names)
+        return isinstance(node, ast.Subscript) or (
+            isinstance(node, ast.Name) and node.id in self.reader.schema.names
+        )
 
     def _value(self, node: ast.expr) -> object:
         negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
         inner = node.operand if negative and isinstance(node, ast.UnaryOp) else node
         if isinstance(inner, ast.Name):
             raise ParameterError(
-                f"{inner.id} stands where a value should; write it in quotes: {inner.id!r}", where=inner.id
+                f"{inner.id} stands where a value should; write it in quotes: {inner.id!r}",
+                where=inner.id,
             )
         value = inner.value if isinstance(inner, ast.Constant) else ...
         if negative and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -294,16 +356,16 @@ class _Text:
         if isinstance(node, (ast.BinOp, ast.UnaryOp)) and isinstance(node.op, signs):
             words = "write and, or, not instead of &, |, ~"
         elif isinstance(node, ast.BinOp):
-            words = (
-                "a question does no arithmetic; a name that is no Python name is written as in attr['hours-per-week']"
-            )
+            words = "a question does no arithmetic; a name that is no Python name is written as in attr['hours-per-week']"
         else:
             words = "a question is made of comparisons, in, and, or, not, names, text and numbers"
         return ParameterError(f"{self._said(node)} is not understood: {words}", where="where")
 
     def _said(self, node: ast.expr) -> str:
         """The part of the text that a node was read from; the parser counts in bytes."""
-        return _cut(self.text.encode()[node.col_offset : node.end_col_offset].decode(errors="replace"))
+        return _cut(
+            self.text.encode()[node.col_offset : node.end_col_offset].decode(errors="replace")
+        )
 
 
 def _example(attribute: Attribute) -> str:

@@ -58,7 +58,8 @@ class NumberInquiry:
         first, last = self._ends
         if not low < high:
             raise ParameterError(
-                f"a range runs from a smaller to a larger number, not from {low:g} to {high:g}", where="range"
+                f"a range runs from a smaller to a larger number, not from {low:g} to {high:g}",
+                where="range",
             )
         if high <= first or low > last:
             raise ParameterError(
@@ -83,7 +84,9 @@ class NumberInquiry:
         asked = f"share below {value:,.10g}"
         if value <= first or value > last:
             share = float(value > last)
-            return Answer(asked, share, share, share, 0.0, level, share * self.cells.population, self._basis)
+            return Answer(
+                asked, share, share, share, 0.0, level, share * self.cells.population, self._basis
+            )
         partition = self.cells.partition
         question = before_the_end(partition) if value == last else inside(partition, first, value)
         (known,) = ask(self.cells, [question])
@@ -120,30 +123,52 @@ class NumberInquiry:
         errors = (math.hypot(known.errors[0], square), math.hypot(known.errors[1], square))
         known = Stretch(estimate, known.least + noise - slack, known.most + noise, errors)
         most = ((self._ends[1] - self._ends[0]) / 2) ** 2  # half of the people at each end
-        return self._answer("variance", known, level, (0.0, most), self._notes(number(partition)), "number")
+        return self._answer(
+            "variance", known, level, (0.0, most), self._notes(number(partition)), "number"
+        )
 
     def quantiles(self, levels: Sequence[float] | float, level: float) -> AnswerTable:
         """The numbers below which these shares of the people lie."""
         check_between("level", level, 0, 1, ends="()")
         given = [levels] if isinstance(levels, int | float) else levels
         if not isinstance(given, Sequence | np.ndarray):
-            raise ParameterError(f"levels are a list such as [0.25, 0.5, 0.75], not {levels!r:.80}", where="levels")
-        wanted = [check_between("a quantile's level", _plain(one), 0, 1, ends="()") for one in given]
+            raise ParameterError(
+                f"levels are a list such as [0.25, 0.5, 0.75], not {levels!r:.80}", where="levels"
+            )
+        wanted = [
+            check_between("a quantile's level", _plain(one), 0, 1, ends="()") for one in given
+        ]
         if not wanted:
             raise ParameterError("name at least one level, such as 0.5", where="levels")
         rows = [
             AnswerRow((float(one),), estimate, low, high, None)
-            for one, (estimate, low, high) in zip(wanted, quantiles(self.cells, wanted, level), strict=True)
+            for one, (estimate, low, high) in zip(
+                wanted, quantiles(self.cells, wanted, level), strict=True
+            )
         ]
         warnings = () if is_fine(self.cells.partition).all() else (COARSE,)
-        return AnswerTable("quantiles", ("level",), tuple(rows), level, self._basis, unit="number", warnings=warnings)
+        return AnswerTable(
+            "quantiles",
+            ("level",),
+            tuple(rows),
+            level,
+            self._basis,
+            unit="number",
+            warnings=warnings,
+        )
 
     def _notes(self, question: Functional) -> tuple[Notice, ...]:
         vague = ~is_fine(self.cells.partition) & (question.most > question.least)
         return (COARSE,) if vague.any() else ()
 
     def _answer(
-        self, asked: str, known: Stretch, level: float, ends: tuple[float, float], notes: tuple[Notice, ...], unit: Unit
+        self,
+        asked: str,
+        known: Stretch,
+        level: float,
+        ends: tuple[float, float],
+        notes: tuple[Notice, ...],
+        unit: Unit,
     ) -> Answer:
         """The interval within what is possible at all, and the estimate within the interval."""
         low, high = (float(np.clip(end, *ends)) for end in known.interval(level))

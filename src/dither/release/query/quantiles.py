@@ -34,10 +34,16 @@ def invert(
     # Row i has how much of each stretch lies below the i-th point, less `level` of all.
     below = np.clip(at[:, None] - np.arange(len(sums)), 0.0, 1.0) - level
     away = below @ sums
-    error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", below, covariance, below, optimize=True), 0.0))
+    error = np.sqrt(
+        np.maximum(np.einsum("ij,jk,ik->i", below, covariance, below, optimize=True), 0.0)
+    )
     low = _crossing(at, np.maximum.accumulate(away + reach * error))
     high = -_crossing(-at[::-1], np.maximum.accumulate((reach * error - away)[::-1]))
-    return _place(estimate, ends), _place(min(low, estimate), ends), _place(max(high, estimate), ends)
+    return (
+        _place(estimate, ends),
+        _place(min(low, estimate), ends),
+        _place(max(high, estimate), ends),
+    )
 
 
 def _crossing(x: Floats, rising: Floats) -> float:

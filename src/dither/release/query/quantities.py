@@ -156,23 +156,35 @@ class Evaluation:
             return math.nan, to_a
         return a / b, (to_a - a / b * to_b) / b
 
-    def _quotient(self, quantity: Quantity) -> tuple[tuple[float, Floats], tuple[float, Floats]] | None:
+    def _quotient(
+        self, quantity: Quantity
+    ) -> tuple[tuple[float, Floats], tuple[float, Floats]] | None:
         """What is divided and by what, None if the figure is a sum or a difference."""
         if isinstance(quantity, Difference):
             return None
         if isinstance(quantity, Ratio):
             return self._value(quantity.first), self._value(quantity.second)
-        return None if quantity.base == Sum(EVERYONE) else (self._sum(quantity.top), self._sum(quantity.base))
+        return (
+            None
+            if quantity.base == Sum(EVERYONE)
+            else (self._sum(quantity.top), self._sum(quantity.base))
+        )
 
-    def _fieller(self, top: tuple[float, Floats], base: tuple[float, Floats]) -> tuple[float, float]:
+    def _fieller(
+        self, top: tuple[float, Floats], base: tuple[float, Floats]
+    ) -> tuple[float, float]:
         (a, to_a), (b, to_b) = top, base
         gradients = np.stack([to_a, to_b])
         covariance = gradients @ self.answer.covariance @ gradients.T
-        low, high = fieller(np.array(a), b, (covariance[0, 0], covariance[0, 1], covariance[1, 1]), self.reach)
+        low, high = fieller(
+            np.array(a), b, (covariance[0, 0], covariance[0, 1], covariance[1, 1]), self.reach
+        )
         return float(low), float(high)
 
 
-def fieller(top: Floats, base: float, variances: tuple[Floats, Floats, float], reach: float) -> tuple[Floats, Floats]:
+def fieller(
+    top: Floats, base: float, variances: tuple[Floats, Floats, float], reach: float
+) -> tuple[Floats, Floats]:
     """For each a / b all r with |a - r b| at most `reach` standard errors of a - r b; NaN where b cannot be told from zero.
 
     `variances` are V_a, V_ab and V_b. The ends are the roots of (b^2 - t^2 V_b) r^2 - 2 (a b - t^2 V_ab) r + (a^2 - t^2 V_a).

@@ -63,13 +63,21 @@ def scale_of(attribute: Attribute, unit: float | None) -> Scale:
         if (low < high).all():
             return Scale(low, high, unit, True, atoms)
     exact = np.isin(ends, list(atoms))
-    low = np.where(exact[:, 0] & (ends[:, 0] < ends[:, 1]), np.nextafter(ends[:, 0], math.inf), ends[:, 0])
+    low = np.where(
+        exact[:, 0] & (ends[:, 0] < ends[:, 1]), np.nextafter(ends[:, 0], math.inf), ends[:, 0]
+    )
     high = np.where(ends[:, 0] == ends[:, 1], np.nextafter(ends[:, 1], math.inf), ends[:, 1])
     return Scale(low, high, 1.0, False, atoms)
 
 
-def _counted(ends: Floats, atoms: frozenset[float], unit: float, *, closed: bool) -> tuple[Floats, Floats]:
-    places, exact, point = np.round(ends / unit, 9), np.isin(ends, list(atoms)), ends[:, 0] == ends[:, 1]
+def _counted(
+    ends: Floats, atoms: frozenset[float], unit: float, *, closed: bool
+) -> tuple[Floats, Floats]:
+    places, exact, point = (
+        np.round(ends / unit, 9),
+        np.isin(ends, list(atoms)),
+        ends[:, 0] == ends[:, 1],
+    )
     low = np.where(exact[:, 0], places[:, 0] + 0.5, np.ceil(places[:, 0]) - 0.5)
     high = np.ceil(places[:, 1]) - 0.5
     last = closed & (ends[:, 1] == ends[~point, 1].max())
